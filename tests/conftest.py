@@ -1,9 +1,9 @@
-"""Pure tests, and what holds them to it.
+"""Fixtures of all tests, and a guard that fails a pure test which leaves the interpreter.
 
-A test is pure where no mark says what it needs beyond this interpreter: `outside`, `process`, `live` or
-`prometheus`. `make unit` runs the pure tests except those marked `long`. A pure test that opens a connection,
-starts a process, draws a screen or lets real time pass fails wherever it runs, with the mark that it lacks:
-so the choice cannot go stale.
+A test is pure if it has none of the marks that say what it needs beyond this interpreter: `outside`,
+`process`, `live` or `prometheus`. `make unit` runs the pure tests except those marked `long`. A pure test
+that opens a connection, starts a process, draws a screen or waits in real time fails wherever it runs; the
+error names the missing mark. So the selection of `make unit` cannot become outdated.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class NotPureError(AssertionError):
 
 
 def _threads() -> set[int | None]:
-    """Return the threads that the module `threading` knows: not the timer of `sparktop.ending`."""
+    """Return the ids of the threads that `threading` knows (not that of the timer of `sparktop.ending`)."""
     return {thread.ident for thread in threading.enumerate()}
 
 
 class Guard:
-    """What the running test did that no pure test may do."""
+    """Records what the running test did that is forbidden in a pure test."""
 
     def __init__(self) -> None:
-        """Hold nothing until a pure test runs."""
+        """Start without a guarded test."""
         self._held = False
         self._waited_s = 0.0
         self._found: list[str] = []
@@ -77,8 +77,8 @@ class Guard:
 
     @contextmanager
     def holding(self) -> Generator[None]:
-        """Hold what runs inside; what it did counts where its error was swallowed, too."""
-        # What a thread that an earlier test left behind does is not this test's.
+        """Guard the test that runs in this context; a violation counts even if the test caught its error."""
+        # Threads that earlier tests left behind do not count for this test.
         self._strangers = _threads() - {threading.get_ident()}
         self._held, self._waited_s, self._found = True, 0.0, []
         try:
@@ -89,12 +89,12 @@ class Guard:
             raise NotPureError(self._found[0])
 
     def forbid(self, what: str) -> None:
-        """Raise where a pure test runs."""
+        """Raise `NotPureError` if a pure test is running."""
         if self._held:
             self._fail(what)
 
     def wait(self, wait_s: float) -> None:
-        """Count time that is waited away."""
+        """Add `wait_s` to the time that the pure test has waited; raise `NotPureError` if it is too much."""
         if not self._held or threading.get_ident() not in _threads() - self._strangers:
             return
         self._waited_s += wait_s
@@ -122,7 +122,7 @@ def _wrap(owner: object, name: str, wrapper: Wrapper) -> None:
 
 
 def _forbidden_as(what: str) -> Wrapper:
-    """Return what makes a function forbidden to pure tests."""
+    """Return a wrapper that forbids a function, described by `what`, to pure tests."""
 
     def wrapper(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -145,7 +145,7 @@ def _counted_sleep(sleep: Callable[..., None]) -> Callable[..., None]:
 
 
 def _counted_select(select: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """Return the wait of an event loop, counted where a timer ended it: a thread's answer is no timer."""
+    """Wrap an event loop's `select`: count waits that ended by timeout, not those that an event ended."""
 
     @functools.wraps(select)
     def call(selector: object, timeout: float | None = None) -> list[Any]:
@@ -158,7 +158,7 @@ def _counted_select(select: Callable[..., list[Any]]) -> Callable[..., list[Any]
 
 
 def pytest_configure() -> None:
-    """Put the guard in place, once a process."""
+    """Install the guard, once per process."""
     sys.addaudithook(_watch_events)
     _wrap(time, "sleep", _counted_sleep)
     _wrap(os, "openpty", _forbidden_as("os.openpty"))
@@ -170,13 +170,13 @@ def _asks_for_a_server(item: pytest.Function) -> bool:
 
 
 def _on_screen(item: pytest.Function) -> bool:
-    """Return whether it is a coroutine of the user interface's tests: those drive the application."""
+    """Return whether the test is a coroutine below `tests/ui`, which drives the application."""
     return item.path.is_relative_to(SCREENS) and inspect.iscoroutinefunction(item.function)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for a server and what drives a screen, before marks select what runs."""
+    """Mark the tests that use a server or drive a screen, before marks select which tests run."""
     for item in items:
         if isinstance(item, pytest.Function) and (
             SERVING.intersection(item.fixturenames) or _on_screen(item)
@@ -185,9 +185,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Guard the screens, where a collected test has imported them, and freeze what stays until the end.
+    """Guard the screens if a collected test has imported them, and freeze what lives until the end.
 
-    The collected tests are half a million objects; a full garbage collection among them takes 0.4 s.
+    The collected tests are half a million objects; a full garbage collection of these takes 0.4 s.
     """
     if (screens := sys.modules.get("textual.app")) is not None:
         for name in ("run_async", "run_test"):
@@ -197,7 +197,7 @@ def pytest_collection_finish() -> None:
 
 
 def is_pure(item: pytest.Item) -> bool:
-    """Return whether no mark says what the test needs."""
+    """Return whether the test has none of the marks that say what it needs."""
     return not any(item.get_closest_marker(name) for name in IMPURE)
 
 
@@ -205,7 +205,7 @@ def is_pure(item: pytest.Item) -> bool:
 def _held(item: pytest.Item) -> Generator[None]:
     if not is_pure(item):
         yield
-        # What reads a machine goes on in the background; the next test may be pure.
+        # Readers of a machine continue in the background, and the next test may be pure.
         for thread in threading.enumerate():
             if thread.name == "sparktop-last-boot":
                 thread.join(10)
@@ -216,13 +216,13 @@ def _held(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Hold the fixtures of a pure test."""
+    """Guard the fixtures of a pure test."""
     with _held(item):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Hold a pure test."""
+    """Guard a pure test while it runs."""
     with _held(item):
         return (yield)

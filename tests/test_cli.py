@@ -1,4 +1,4 @@
-"""The command line inside one process: words, exit codes and what is printed where."""
+"""The command line, run in this process: arguments, exit codes, and what is printed to which stream."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ GOOD = Path(__file__).parent / "data" / "configs" / "good"
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give each test a home, a current folder and loggers of its own."""
+    """Isolate each test: its own home, current folder and log handlers."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("SPARKTOP_CONFIG", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TERM"):
         monkeypatch.delenv(name, raising=False)
     handlers: list[logging.Handler] = []
-    # Without pytest's own handlers a record that nobody takes goes to standard error, as in the program.
+    # Without pytest's own handlers, unhandled log records go to standard error, as in the program.
     monkeypatch.setattr(logging.getLogger(), "handlers", handlers)
     monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
     yield
@@ -39,7 +39,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def module(monkeypatch: pytest.MonkeyPatch, name: str, **parts: object) -> None:
-    """Put a module of our own in the place of `name`."""
+    """Replace the module `name` by one with these attributes."""
     fake = ModuleType(name)
     for key, part in parts.items():
         setattr(fake, key, part)
@@ -48,7 +48,7 @@ def module(monkeypatch: pytest.MonkeyPatch, name: str, **parts: object) -> None:
 
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
-    """Collect what would be watched for a report."""
+    """Return the list of `Watch` objects that the report command receives instead of reporting."""
     watched: list[Watch] = []
 
     def report(watch: Watch, **_: object) -> int:
@@ -60,14 +60,14 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[Watch]:
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """--version prints one line and is no error."""
+    """`--version` prints one line and ends with exit code 0."""
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"sparktop {__version__}\n"
 
 
 @pytest.mark.parametrize("words", [["--help"], *([name, "--help"] for name in COMMANDS)], ids="_".join)
 def test_each_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """--help of each command goes to standard output and is no error."""
+    """`--help` of each command is printed to standard output and ends with exit code 0."""
     assert main(words) == 0
     out, err = capsys.readouterr()
     assert out.startswith("usage: sparktop")
@@ -75,7 +75,7 @@ def test_each_command_has_help(words: list[str], capsys: pytest.CaptureFixture[s
 
 
 def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each command has its line in the help."""
+    """The help has a line for each command."""
     main(["--help"])
     lines = capsys.readouterr().out.splitlines()
     for name, summary in COMMANDS.items():
@@ -112,7 +112,7 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 def test_wrong_arguments_are_one_line(
     words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What cannot be used is told in one clean line on standard error, with exit code 2."""
+    """An invalid argument is reported in one clean line on standard error, with exit code 2."""
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -123,14 +123,14 @@ def test_wrong_arguments_are_one_line(
 
 
 def test_themes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each theme has a line that begins with its name."""
+    """`sparktop themes` prints a line for each theme that begins with its name."""
     assert main(["themes"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(palettes())
 
 
 def test_the_example_configuration_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What config --default prints passes config --check."""
+    """The output of `config --default` passes `config --check`."""
     assert main(["config", "--default"]) == 0
     path = tmp_path / "x.toml"
     path.write_text(capsys.readouterr().out, encoding="utf-8")
@@ -139,7 +139,7 @@ def test_the_example_configuration_is_printed(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_wrong_configuration_is_a_line_for_each_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """A wrong file makes config --check tell every error and ends with 2."""
+    """`config --check` reports every error of an invalid file and ends with exit code 2."""
     assert main(["config", "--check", str(BAD / "many.toml")]) == 2
     out, err = capsys.readouterr()
     expected = (BAD / "many.txt").read_text(encoding="utf-8").splitlines()
@@ -150,7 +150,7 @@ def test_a_wrong_configuration_is_a_line_for_each_error(capsys: pytest.CaptureFi
 def test_the_file_in_use_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Config alone prints the file that would be used; warnings go to standard error."""
+    """`config` without options prints the path of the file in use; its warnings go to standard error."""
     path = GOOD / "contract.toml"
     monkeypatch.setenv("SPARKTOP_CONFIG", str(path))
     assert main(["config"]) == 0
@@ -162,7 +162,7 @@ def test_the_file_in_use_is_printed(
 
 @pytest.mark.parametrize("words", [["config"], ["config", "--check"]], ids="_".join)
 def test_no_configuration_is_said(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a file, config says where it looked."""
+    """Without a configuration file, `config` prints where it looked."""
     assert main(words) == 2
     err = capsys.readouterr().err
     assert "looked for sparktop.toml, " in err
@@ -176,7 +176,7 @@ def test_a_wrong_file_stops_every_command(
     reported: list[Watch],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A file that is found and wrong is exit 2, whatever is to be watched."""
+    """Every command ends with exit code 2 if the configuration file is invalid, whatever is to be watched."""
     monkeypatch.setenv("SPARKTOP_CONFIG", str(BAD / "too_fast.toml"))
     assert main(words) == 2
     assert "too_fast.toml:2: key 'interval_s' must be at least 0.25" in capsys.readouterr().err
@@ -195,7 +195,7 @@ def test_a_wrong_file_stops_every_command(
 def test_what_cannot_be_used_ends_before_watching(
     words: list[str], code: int, message: str, reported: list[Watch], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files that cannot be read or written are told at once, with their exit codes."""
+    """Files that cannot be read or written are reported before anything is watched, with their exit codes."""
     assert main(["snapshot", *words]) == code
     out, err = capsys.readouterr()
     assert out == ""
@@ -208,7 +208,7 @@ def test_what_cannot_be_used_ends_before_watching(
 def test_the_viewer_needs_a_terminal(
     *, terminal: bool, term: str, monkeypatch: pytest.MonkeyPatch, reported: list[Watch]
 ) -> None:
-    """On a terminal the viewer opens; piped or with TERM=dumb it is one plain report."""
+    """On a terminal the viewer opens; with piped streams or TERM=dumb a single plain report is printed."""
     opened: list[Watch] = []
 
     def run(watch: Watch, *, simulated: bool, follow: Path | None) -> int:
@@ -230,7 +230,7 @@ def test_the_viewer_needs_a_terminal(
 
 
 def test_the_demo_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each argument of demo reaches the simulation; what it shows is marked, and its exit code is ours."""
+    """`demo` passes its arguments on, marks the output as simulated and returns the viewer's exit code."""
     given: dict[str, object] = {}
     drawn: list[tuple[Watch, bool]] = []
 
@@ -268,7 +268,7 @@ def test_errors_have_their_exit_code(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every error of ours is clean lines and its code; Ctrl+C is 130 and silent."""
+    """An error of sparktop is printed as clean lines with its exit code; Ctrl+C prints nothing, with 130."""
 
     def fail(*_: object) -> int:
         raise error
@@ -281,7 +281,7 @@ def test_errors_have_their_exit_code(
 def test_a_bug_goes_into_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An unexpected error is one line on the screen and a traceback in the log."""
+    """An unexpected error prints one line on the screen and writes a traceback to the log."""
 
     def fail(*_: object) -> int:
         raise ZeroDivisionError("ours\x1b[31m")
@@ -300,7 +300,7 @@ def test_a_bug_goes_into_the_log(
 def test_a_bug_without_a_place_for_the_log_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where no log can be written the line stands alone, and nothing else is printed."""
+    """If no log can be written, an unexpected error still prints its one line and nothing else."""
 
     def fail(*_: object) -> int:
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""The command line as a process: imports, pipes, signals and exit codes."""
+"""The command line as a process of its own: imports, pipes, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ print("loaded", [name for name in {HEAVY!r} if name in sys.modules])
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """Give an environment of the test's own, where two samples come fast."""
+    """Return an environment with a home of its own and a configuration that polls every 0.25 s."""
     config = tmp_path / ".config" / "sparktop" / "sparktop.toml"
     config.parent.mkdir(parents=True)
     config.write_text("interval_s = 0.25\n", encoding="utf-8")
@@ -49,7 +49,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def engine() -> Iterator[tuple[str, queue.Queue[str]]]:
-    """Serve a small metrics page on loopback; give its address and the paths that were asked for."""
+    """Serve a small metrics page on loopback; yield its address and a queue of the requested paths."""
     asked: queue.Queue[str] = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):
@@ -63,7 +63,7 @@ def engine() -> Iterator[tuple[str, queue.Queue[str]]]:
             asked.put(self.path)
 
         def log_message(self, *_: object) -> None:
-            """Stay silent."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -76,7 +76,7 @@ def engine() -> Iterator[tuple[str, queue.Queue[str]]]:
 
 @pytest.fixture
 def nobody(tmp_path: Path) -> str:
-    """Give a configuration file with one backend, at an address that nobody listens on."""
+    """Return the path of a configuration with one backend, at an address on which nothing listens."""
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         url = f"http://127.0.0.1:{server.server_port}"
     path = tmp_path / "nobody.toml"
@@ -88,7 +88,7 @@ def nobody(tmp_path: Path) -> str:
 def started(
     words: list[str], env: dict[str, str], stdout: int = subprocess.PIPE
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start a command in the test's home; it is ended with the block at the latest."""
+    """Start a command in the test's home; kill it at the latest when the context ends."""
     process = subprocess.Popen(  # noqa: S603 - our own program
         words,
         env={**env, "PYTHONPATH": str(ROOT)},
@@ -106,20 +106,20 @@ def started(
 
 
 def ran(words: list[str], env: dict[str, str], stdout: int = subprocess.PIPE) -> tuple[int, str, str]:
-    """Run a command; give its exit code and what it wrote."""
+    """Run a command; return (exit code, standard output, standard error)."""
     with started(words, env, stdout) as process:
         out, err = process.communicate(timeout=40)
         return process.returncode, out or "", err
 
 
 def test_help_and_usage_errors_load_nothing_heavy(env: dict[str, str]) -> None:
-    """Help of each command, --version and wrong arguments load no screen, client, validator or event loop."""
+    """Help, `--version` and invalid arguments import no screen, client, validator or event loop."""
     code, out, _ = ran([sys.executable, "-c", IMPORTS], env)
     assert (code, out.splitlines()[-1]) == (0, "loaded []")
 
 
 def test_piped_it_is_a_plain_report(engine: tuple[str, queue.Queue[str]], env: dict[str, str]) -> None:
-    """Without a terminal, sparktop prints one report without escapes and ends with 0."""
+    """Without a terminal, `sparktop` prints one report without escape sequences and ends with exit code 0."""
     code, out, err = ran([*COMMAND, engine[0]], env)
     assert (code, err) == (0, "")
     assert "tiny" in out
@@ -127,7 +127,7 @@ def test_piped_it_is_a_plain_report(engine: tuple[str, queue.Queue[str]], env: d
 
 
 def test_nothing_reached_is_exit_code_3(nobody: str, env: dict[str, str]) -> None:
-    """A server that does not answer: the report on standard output, one line on standard error."""
+    """If no server answers, standard output has the report and standard error one line; exit code 3."""
     code, out, err = ran([*COMMAND, "snapshot", "--config", nobody], env)
     assert code == 3
     assert json.loads(out)["backends"][0]["ok"] is False
@@ -136,7 +136,7 @@ def test_nothing_reached_is_exit_code_3(nobody: str, env: dict[str, str]) -> Non
 
 
 def test_a_reader_that_has_gone_is_no_error(nobody: str, env: dict[str, str]) -> None:
-    """Into a pipe that nobody reads any more the report ends quietly, with the exit code that it has."""
+    """If the reader of the pipe is gone, the report ends without an error and keeps its exit code."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "wb") as closed:
@@ -147,14 +147,14 @@ def test_a_reader_that_has_gone_is_no_error(nobody: str, env: dict[str, str]) ->
 
 
 def test_head_takes_the_first_line(nobody: str, env: dict[str, str]) -> None:
-    """`sparktop snapshot | head -1` gives that line and no complaint of the pipe."""
+    """`sparktop snapshot | head -1` prints that line, without an error about the closed pipe."""
     _, out, err = ran(["/bin/bash", "-c", f"{' '.join(COMMAND)} snapshot --config {nobody} | head -1"], env)
     assert out == "{\n"
     assert err.count("\n") == 1
 
 
 def test_an_interrupt_gives_what_was_seen(engine: tuple[str, queue.Queue[str]], env: dict[str, str]) -> None:
-    """Ctrl+C while watching: exit code 130 with a report and without a traceback."""
+    """Ctrl+C while watching prints a report without a traceback and ends with exit code 130."""
     address, asked = engine
     with started([*COMMAND, "snapshot", address, "--seconds", "60"], env) as process:
         assert asked.get(timeout=20)

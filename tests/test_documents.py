@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md and CONTRIBUTING.md name only what exists; links of every page lead somewhere."""
+"""ARCHITECTURE.md and CONTRIBUTING.md name only what exists, and all links lead to existing targets."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NAME = re.compile(r"_?[A-Z][A-Za-z_]+")
 
 
 def quoted(page: str) -> set[str]:
-    """Return what stands between backquotes."""
+    """Return the texts between backquotes of a page."""
     return set(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text(encoding="utf-8")))
 
 
 @cache
 def identifiers() -> frozenset[str]:
-    """Return every word of the product's code."""
+    """Return all identifiers of the package's code."""
     return frozenset(
         word
         for path in PACKAGE.rglob("*.py")
@@ -32,7 +32,7 @@ def identifiers() -> frozenset[str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_named_path_exists(page: str) -> None:
-    """A path is below the root or below the package; a link between the pages leads to a file."""
+    """Each path that a page names exists below the root or the package, and each link leads to a file."""
     text = (ROOT / page).read_text(encoding="utf-8")
     named = {path for path in quoted(page) if FILE.fullmatch(path)} | set(re.findall(r"\]\(([^)#]+)\)", text))
     assert len(named) > len(PAGES)
@@ -41,13 +41,13 @@ def test_every_named_path_exists(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_named_type_and_constant_exists(page: str) -> None:
-    """A class, a record or a constant that a page names is in the code."""
+    """Each class, record or constant that a page names exists in the code."""
     named = {name for name in quoted(page) if NAME.fullmatch(name)}
     assert named - identifiers() == set()
 
 
 def test_every_named_target_exists_and_every_target_is_named() -> None:
-    """CONTRIBUTING.md has each target that somebody runs for its checks or files."""
+    """Every make target that a page names exists; CONTRIBUTING.md names all but help, venv and clean."""
     made = set(
         re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     )
@@ -59,7 +59,7 @@ def test_every_named_target_exists_and_every_target_is_named() -> None:
 
 
 def test_every_package_is_described() -> None:
-    """ARCHITECTURE.md has each package, and each room of the sweep and of the panels."""
+    """ARCHITECTURE.md names each package, and each subpackage of `sweep` and `panels`."""
     packages = [
         f"{path.parent.relative_to(PACKAGE)}/"
         for level in ("*", "sweep/*", "panels/*")
@@ -70,7 +70,7 @@ def test_every_package_is_described() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_readme_links_the_page(page: str) -> None:
-    """A newcomer finds both pages from README.md."""
+    """README.md links both pages."""
     assert f"]({page})" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -79,14 +79,14 @@ MOST_README_LINES = 200
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as forges make them."""
+    """Return the anchors of a page's headings, in the form that GitHub gives them."""
     headings = re.findall(r"(?m)^#+ (.+)$", page.read_text(encoding="utf-8"))
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", ["README.md", *GUIDES])
 def test_every_link_leads_to_a_file_or_a_heading(page: str) -> None:
-    """Relative links and pictures of README.md and of the guides."""
+    """Each relative link and picture of README.md and the guides leads to a file or one of its headings."""
     here = ROOT / page
     links = re.findall(r"\]\(([^)\s]+)\)", here.read_text(encoding="utf-8"))
     for link in links:
@@ -99,7 +99,7 @@ def test_every_link_leads_to_a_file_or_a_heading(page: str) -> None:
 
 
 def test_the_readme_is_short_and_links_every_guide() -> None:
-    """README.md answers in a few screens; what it leaves out is a link away."""
+    """README.md is a few screens long and links every guide."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MOST_README_LINES
     assert [page for page in GUIDES if f"]({page}" not in text] == []

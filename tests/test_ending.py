@@ -1,4 +1,4 @@
-"""The bound on every ending: a program that was asked to end is gone in time, whatever holds it."""
+"""The time limit for ending: a program that was asked to end is gone in time, whatever blocks it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def started(script: str, *words: str) -> subprocess.Popen[str]:
 
 
 class Left:
-    """A clock whose two ends only note what they would do."""
+    """Records the exit codes and alarms of an `Ending` instead of ending the process."""
 
     def __init__(self) -> None:
         self.codes: list[int] = []
@@ -78,7 +78,7 @@ class Left:
 
 
 def test_the_first_clock_counts() -> None:
-    """An ending by force has the code of the first request; the terminal is put back before it."""
+    """A forced end restores the terminal first and uses the exit code of the first request to end."""
     left, restored = Left(), list[str]()
     left.ending.restore = lambda: restored.append("terminal")
     left.ending.begin(143, 0.0)
@@ -88,7 +88,7 @@ def test_the_first_clock_counts() -> None:
 
 
 def test_a_terminal_that_cannot_be_put_back_stops_nothing() -> None:
-    """Whatever goes wrong there, the process ends."""
+    """If restoring the terminal fails, the process ends all the same."""
     left = Left()
 
     def fail() -> None:
@@ -102,7 +102,7 @@ def test_a_terminal_that_cannot_be_put_back_stops_nothing() -> None:
 
 @pytest.mark.outside
 def test_a_clock_that_is_called_off_ends_nothing() -> None:
-    """After `call_off` neither our clock nor the kernel's runs, and a new one can begin."""
+    """`call_off` stops both our timer and the kernel's alarm, and a new countdown can begin afterwards."""
     left = Left()
     left.ending.begin(1, 3600.0)
     left.ending.call_off()
@@ -115,7 +115,7 @@ def test_a_clock_that_is_called_off_ends_nothing() -> None:
 
 
 def test_no_clock_starts_in_a_process_of_others() -> None:
-    """Where the program is a guest, as in these tests, a request to end starts nothing."""
+    """If sparktop does not own the process, as in these tests, a request to end starts no countdown."""
     left = Left()
     left.ending.enabled = False
     left.ending.begin(3, 0.0)
@@ -129,7 +129,7 @@ def test_no_clock_starts_in_a_process_of_others() -> None:
 @pytest.mark.parametrize("held_by", ["write", "lock", "loop"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 7), (signal.SIGHUP, 8)])
 def test_a_signal_ends_a_program_whatever_holds_it(held_by: str, number: signal.Signals, code: int) -> None:
-    """In a write that blocks, in a lock, and where the event loop hears the signal and does not end."""
+    """A signal ends a program that blocks in a write, in a lock, or in an event loop that does not end."""
     with started(BLOCKED, held_by) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -142,7 +142,7 @@ def test_a_signal_ends_a_program_whatever_holds_it(held_by: str, number: signal.
 @pytest.mark.process
 @pytest.mark.timeout(60)
 def test_a_thread_that_waits_does_not_hold_the_interpreter() -> None:
-    """The exit code is known, a thread never ends: the process ends with that code."""
+    """A thread that never ends does not hold up the process once its exit code is known."""
     with started(STUCK_THREADS) as process:
         assert process.wait() == 5
 
@@ -150,6 +150,6 @@ def test_a_thread_that_waits_does_not_hold_the_interpreter() -> None:
 @pytest.mark.process
 @pytest.mark.timeout(60)
 def test_the_kernel_ends_what_no_code_of_ours_can() -> None:
-    """Where the interpreter blocks in its last write and our own force fails, SIGALRM ends the process."""
+    """If the interpreter blocks in its last write and our forced end fails, SIGALRM ends the process."""
     with started(FINALIZING) as process:
         assert process.wait() == -signal.SIGALRM

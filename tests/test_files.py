@@ -1,4 +1,4 @@
-"""Places of the user's files, and files that are written completely or not at all."""
+"""Locations of the user's files, and files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
     ],
 )
 def test_every_place_follows_one_rule(place: Place, base: str, home: str, found: str | None) -> None:
-    """An absolute variable, else the default below an absolute home directory; relative paths are ignored."""
+    """A location is that of an absolute variable, else the default below HOME; relative paths are ignored."""
     variable, default = place.value
     env = {variable: base, "HOME": home}
     assert find_folder(env, place) == (Path(found.format(default)) if found else None)
@@ -35,7 +35,7 @@ def test_every_place_follows_one_rule(place: Place, base: str, home: str, found:
 
 
 def test_a_written_file_is_private(tmp_path: Path) -> None:
-    """Nobody else may read it, whatever the old file allowed; nothing is left beside it."""
+    """A written file is readable by its owner only, whatever the old mode; no other file is left."""
     path = tmp_path / "view.json"
     path.write_text("old", encoding="utf-8")
     path.chmod(0o644)
@@ -46,7 +46,7 @@ def test_a_written_file_is_private(tmp_path: Path) -> None:
 
 
 def test_the_umask_rules_a_shared_file(tmp_path: Path) -> None:
-    """A file that a user asked for is as readable as any other of theirs."""
+    """A file that the user asked for has the mode that the umask gives to any new file."""
     before = os.umask(0o027)
     try:
         write_whole(tmp_path / "out.json", b"{}", SHARED)
@@ -56,7 +56,7 @@ def test_the_umask_rules_a_shared_file(tmp_path: Path) -> None:
 
 
 def test_a_link_is_replaced(tmp_path: Path) -> None:
-    """What a link points to stays as it is."""
+    """Writing to a symbolic link replaces the link; its target stays unchanged."""
     (tmp_path / "there").write_text("old", encoding="utf-8")
     (tmp_path / "link").symlink_to(tmp_path / "there")
     write_whole(tmp_path / "link", "new")
@@ -65,7 +65,7 @@ def test_a_link_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old content stays, nothing lies beside it, and the error names the file."""
+    """After a failed write the old content remains, no other file is left, and the error names the file."""
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -80,14 +80,14 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_folder_that_is_not_there_is_an_error_about_the_file(tmp_path: Path) -> None:
-    """The error has the type and the name that a plain write would have."""
+    """A missing folder raises the error type and file name that a plain write would raise."""
     path = tmp_path / "none" / "x.json"
     with pytest.raises(FileNotFoundError, match=rf"'{path}'$"):
         write_whole(path, "new")
 
 
 def test_threads_do_not_mix(tmp_path: Path) -> None:
-    """Each of many writes at once is complete; the last one stays, and nothing beside it."""
+    """Of many simultaneous writes each is complete; the last one remains, and no other file beside it."""
     path = tmp_path / "x.json"
     texts = [str(number) * 4096 for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -97,7 +97,7 @@ def test_threads_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_a_long_name_leaves_room_for_the_temporary_one(tmp_path: Path) -> None:
-    """A name of the system's greatest length can be written."""
+    """A file whose name has the longest length that the system allows can be written."""
     path = tmp_path / ("x" * 250 + ".json")
     write_whole(path, "new")
     assert path.read_text(encoding="utf-8") == "new"

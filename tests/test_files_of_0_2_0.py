@@ -1,4 +1,4 @@
-"""Files that version 0.2.0 left on a user's disk: each opens as before, with the figures that it showed."""
+"""Files that version 0.2.0 left on a user's disk open as before, with the figures that it showed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def history(home: dict[str, str]) -> History:
 
 
 def test_the_history_lists_what_it_listed(history: History) -> None:
-    """Every result keeps its row: how it ended, its targets, its figures, tags and note."""
+    """Each result has its row in the history, with its end, targets, figures, tags and note."""
     rows = {
         row.key: (row.status, row.targets, row.levels, row.doubtful, row.tags, row.note)
         for row in history.rows()
@@ -79,14 +79,14 @@ def test_the_history_lists_what_it_listed(history: History) -> None:
 
 @pytest.mark.parametrize("key", [*RESULTS, IMPORTED])
 def test_each_result_opens_on_the_full_screen(history: History, key: str) -> None:
-    """Each row has a view behind it, and series to compare."""
+    """Each row of the history opens as a result, with series to compare."""
     view = history.source(key)
     assert isinstance(view, StoredView) == (key != IMPORTED)
     assert history.series(key)
 
 
 def test_the_deleted_result_comes_back(history: History) -> None:
-    """What was deleted in 0.2.0 is undone today."""
+    """A deletion made by 0.2.0 can be undone."""
     assert history.undo() == ("1 result is back", DELETED)
     result = history.result(DELETED)
     assert result is not None
@@ -126,7 +126,7 @@ def test_a_result_gives_the_same_table(key: str) -> None:
 
 @pytest.mark.parametrize("key", [one for one in RESULTS if one != SHORT])
 def test_a_result_gives_the_same_file_of_llama_benchy(key: str) -> None:
-    """The file for tools that read llama-benchy's results is the same, byte for byte."""
+    """The file for tools that read llama-benchy's results is byte for byte the same."""
     old = (EXPECTED / key).with_suffix(".llama-benchy.json").read_text(encoding="utf-8")
     assert render(load(OLD / "data/sparktop/sweeps" / key), "llama-benchy") == old
 
@@ -166,7 +166,7 @@ def test_the_store_is_listed(capsys: pytest.CaptureFixture[str], home: dict[str,
 
 
 def test_the_last_choice_is_offered(home: dict[str, str]) -> None:
-    """The editor opens with the fields of the last session; its preset and targets still exist."""
+    """The editor opens with the fields of the last session, whose preset and targets still exist."""
     draft = last_choice.recall(last_choice.choice_file(home))
     assert draft == Draft(
         preset="topology",
@@ -184,14 +184,14 @@ def test_the_last_choice_is_offered(home: dict[str, str]) -> None:
 
 
 def test_the_view_is_as_it_was_left(home: dict[str, str]) -> None:
-    """Boxes, view and sort order are those of the last session."""
+    """Visible panels, view and sort order are those of the last session."""
     assert remembered.recall(remembered.state_file(home)) == View(
         preset=Preset.COMPACT, boxes=Boxes(events=True, self_cost=False), sort=Sort.NAME
     )
 
 
 def test_the_configuration_is_read(home: dict[str, str]) -> None:
-    """The file is found, passes the check, and its own preset has its settings."""
+    """The configuration of 0.2.0 is found, passes the check, and its own preset keeps its settings."""
     path = find_config(None, home)
     assert path is not None
     watch = load_config(path).watch(home)
@@ -202,7 +202,7 @@ def test_the_configuration_is_read(home: dict[str, str]) -> None:
 
 
 def test_an_old_entry_of_the_cache_changes_nothing(home: dict[str, str]) -> None:
-    """A start beside the cache of 0.2.0 watches what a start without any cache does, and caches again."""
+    """With the cache of 0.2.0, a start watches the same as without a cache, and writes a new cache entry."""
     path = find_config(None, home)
     assert path is not None
     uncached = configured(path, {})

@@ -1,4 +1,4 @@
-"""Rules of this repository that no linter knows."""
+"""Rules of this repository that no linter checks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REGISTRY_HOSTS = tuple(
 
 @cache
 def tracked() -> tuple[Path, ...]:
-    """Every file that is or could be committed, or all below the root where there is no git."""
+    """Return every file that is committed or could be; without git, all files below the root."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         out = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=20).stdout  # noqa: S603 - fixed
@@ -53,7 +53,7 @@ def python_files() -> list[Path]:
 
 
 class Function(NamedTuple):
-    """A function of a file: where it begins, its lines, and whether it has a docstring."""
+    """A function of a file: its first line, its number of lines, and whether it has a docstring."""
 
     path: Path
     name: str
@@ -63,7 +63,7 @@ class Function(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the rules ask of all Python files, so that each is parsed once and no tree is kept."""
+    """What the rules need of all Python files, collected so that each is parsed once and no tree is kept."""
 
     functions: list[Function]
     sleeps: list[tuple[Path, int]]
@@ -85,7 +85,7 @@ def found() -> Found:
 
 
 def is_sleep(node: ast.Attribute | ast.ImportFrom) -> bool:
-    """Return whether it is `sleep` of the time module, or imports it."""
+    """Return whether the node refers to `time.sleep` or imports it."""
     if isinstance(node, ast.Attribute):
         return node.attr == "sleep" and isinstance(node.value, ast.Name) and node.value.id == "time"
     return node.module == "time" and any(alias.name == "sleep" for alias in node.names)
@@ -96,13 +96,13 @@ def where(path: Path, line: int) -> str:
 
 
 def test_the_rules_look_at_the_whole_repository() -> None:
-    """The list of files holds the package, the tests and the build's own files."""
+    """The list of files contains the package, the tests and the build's own files."""
     names = {str(path.relative_to(ROOT)) for path in tracked()}
     assert {"sparktop/__init__.py", "tests/test_house_rules.py", "pyproject.toml", "Makefile"} <= names
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
-    """A Python file that grows beyond 400 lines has more than one noun inside."""
+    """No Python file has more than 400 lines: a longer one has more than one purpose."""
     long = [
         f"{path.relative_to(ROOT)}: {count} lines"
         for path in python_files()
@@ -112,7 +112,7 @@ def test_no_file_is_longer_than_400_lines() -> None:
 
 
 def test_no_function_is_longer_than_50_lines() -> None:
-    """A function of more than 50 lines, signature and docstring included, does more than one thing."""
+    """No function has more than 50 lines, signature and docstring included."""
     long = [
         f"{where(one.path, one.line)} {one.name}: {one.length} lines"
         for one in found().functions
@@ -122,7 +122,7 @@ def test_no_function_is_longer_than_50_lines() -> None:
 
 
 def test_no_module_has_an_empty_name() -> None:
-    """No file or folder is called utils, helpers, common or manager: the noun inside names it."""
+    """No file or folder is called utils, helpers, common or manager: a name states what is inside."""
     empty = [
         str(path.relative_to(ROOT))
         for path in python_files()
@@ -142,13 +142,13 @@ def test_every_test_states_a_fact() -> None:
 
 
 def test_no_test_sleeps() -> None:
-    """No test calls `sleep` of the time module: what it waits for has an event or a fake clock."""
+    """No test calls `time.sleep`: it waits for an event, or moves a fake clock."""
     sleeping = [where(path, line) for path, line in found().sleeps if path.is_relative_to(ROOT / "tests")]
     assert sleeping == []
 
 
 def test_no_file_names_a_package_registry() -> None:
-    """Where packages come from is decided by the machine's own settings, not by a file here."""
+    """No file names a package registry: the machine's own settings decide where packages come from."""
     hosts = [host.encode() for host in REGISTRY_HOSTS]
     naming = []
     for path in tracked():
@@ -158,7 +158,7 @@ def test_no_file_names_a_package_registry() -> None:
 
 
 def without_reason(lines: list[str]) -> Iterator[int]:
-    """Number the exceptions with no words beside them or in a comment over the block that they begin."""
+    """Yield the line numbers of lint exceptions without a reason beside them or in a comment above."""
     explained = False
     for number, line in enumerate(lines, 1):
         beside = EXCEPTION.search(line)
@@ -168,7 +168,7 @@ def without_reason(lines: list[str]) -> Iterator[int]:
 
 
 def test_every_exception_from_a_rule_has_its_reason() -> None:
-    """Beside each `noqa` and `type: ignore`, or in the comment over it, stands why."""
+    """Each `noqa` and `type: ignore` has a reason beside it or in the comment above it."""
     bare = [
         where(path, number)
         for path in python_files()

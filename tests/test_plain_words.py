@@ -48,13 +48,13 @@ def rows() -> list[str]:
 
 
 def test_planted_faults_are_found_on_their_lines(checker: ModuleType) -> None:
-    """A sentence's first word, a word on a later line, a comment, a phrase over two lines: all are found."""
+    """First words of sentences, words on later lines, comments and phrases across two lines are all found."""
     found = [(line, words) for line, words, _ in checker.faults(FAULTY, checker.Words.read())]
     assert found == [(1, "Give"), (6, "told"), (8, "so many"), (11, "so many")]
 
 
 def test_plain_text_passes(checker: ModuleType) -> None:
-    """Good sentences with similar words, and strings that are not docstrings, pass."""
+    """Good sentences with similar words, and strings that are not docstrings, pass the check."""
     assert checker.faults(PLAIN, checker.Words.read()) == []
 
 

@@ -1,4 +1,4 @@
-"""Every command that README and docs/ show is one that sparktop takes; most run here, on local servers.
+"""Every command that README.md and docs/ show is valid; most of them run here, on local servers.
 
 The commands of docs/prometheus.md run in `tests/export/test_prometheus_page.py`.
 """
@@ -34,7 +34,7 @@ CSV = "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.0,100,4\n202
 
 
 def shown(path: Path) -> Iterator[str]:
-    """Yield each command of sparktop in the shell blocks of a page, without comment, pipe and successor."""
+    """Yield each sparktop command of a page's shell blocks, without comment, pipe and what follows `&&`."""
     blocks = re.findall(r"^```sh\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     for line in "".join(blocks).splitlines():
         command = re.split(r"\s+#|\s+\||\s+&&", line)[0].strip()
@@ -48,7 +48,7 @@ LOADS = [one for one in ALL if str(one.values[0]).split()[1:2] in (["sweep"], ["
 
 @pytest.mark.parametrize("line", ALL)
 def test_its_arguments_are_accepted(line: str) -> None:
-    """The real parser of the command takes the line."""
+    """The command's own parser accepts the line."""
     words = shlex.split(line)[1:]
     name = words[0] if words and words[0] in COMMANDS else "watch"
     parser = viewer_parser() if name == "watch" else parser_of(name)
@@ -68,7 +68,7 @@ def server() -> Iterator[TruthProcess]:
 def test_its_load_is_planned(
     line: str, server: TruthProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that comes before the first request is done: files are read, the target asked, a plan made."""
+    """Everything before the first request succeeds: files are read, the target is queried, a plan is made."""
     plans: list[Plan] = []
 
     def keep(plan: Plan, *_: object) -> int:
@@ -94,7 +94,7 @@ def test_its_load_is_planned(
 
 @pytest.mark.process
 def test_results_are_compared_and_reported(tmp_path: Path) -> None:
-    """The lines of docs/measuring.md and docs/guide.md on stored results run as they stand."""
+    """The commands on stored results in docs/measuring.md and docs/guide.md run as they are printed."""
     env = environment(tmp_path)
     result = simulated_sweep("quick", (1, 4), (128,), 16, 3)
     stored = new_file(sweeps_folder(env), datetime(2026, 3, 4, tzinfo=UTC))
@@ -113,7 +113,7 @@ def test_results_are_compared_and_reported(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_a_recording_is_made_checked_and_written_elsewhere(tmp_path: Path) -> None:
-    """The lines of docs/recording.md run as they stand; those that record are ended by Ctrl+C."""
+    """The commands of docs/recording.md run as they are printed; those that record are ended by Ctrl+C."""
     env = environment(tmp_path)
     (tmp_path / "sparktop.toml").write_text('[[nodes]]\nname = "here"\n', encoding="utf-8")
     lines = [
@@ -130,9 +130,9 @@ def test_a_recording_is_made_checked_and_written_elsewhere(tmp_path: Path) -> No
 
 
 def run(line: str, folder: Path, env: dict[str, str], until: str | None = None) -> int:
-    """Run a command in `folder`; with `until`, end it by Ctrl+C once it prints this word."""
+    """Run a command in `folder`; if `until` is given, send Ctrl+C once the output contains it."""
     words = [sys.executable, "-m", *shlex.split(line)]
-    # The words are those of our own pages.
+    # The commands are those of our own pages.
     with Popen(words, cwd=folder, env=env, stdout=DEVNULL, stderr=PIPE, text=True) as process:  # noqa: S603
         try:
             assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""What a start loads before its first picture."""
+"""Which modules are imported before the first picture."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ start.run(choose(argparse.Namespace(targets=[], config=sys.argv[1]), os.environ)
 
 @pytest.mark.outside
 def test_until_the_first_picture_nothing_is_loaded_that_only_reading_needs(tmp_path: Path) -> None:
-    """The first start checks the file with pydantic; the second loads neither it, nor a client or psutil."""
+    """The first start imports pydantic to check the file; the second imports no pydantic, client, psutil."""
     told = starts(START, tmp_path)
     assert told == ["loaded ['pydantic']", "loaded []"]
 
 
 @pytest.mark.outside
 def test_the_first_picture_is_drawn_before_textual_is_loaded(tmp_path: Path) -> None:
-    """Of a known configuration it needs neither Textual nor an event loop."""
+    """With a known configuration, the first picture needs neither Textual nor an event loop."""
     assert starts(FIRST, tmp_path)[1] == "loaded [] True"
 
 
 def starts(script: str, folder: Path) -> list[str]:
-    """Return what `script` writes at two starts with the same configuration."""
+    """Return the output of two successive runs of `script` with the same configuration."""
     path = folder / "sparktop.toml"
     path.write_text(CONFIG, encoding="utf-8")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "SPARKTOP_"))}
@@ -95,9 +95,9 @@ def starts(script: str, folder: Path) -> list[str]:
 
 @pytest.mark.outside
 def test_watching_and_recording_need_neither_pydantic_nor_aiohttp() -> None:
-    """Watching servers and agents and writing the flight recorder take 13 and 10 MiB less without them.
+    """Watching and recording import neither pydantic nor aiohttp, which saves 13 and 10 MiB.
 
-    Nor are views of sweeps loaded.
+    Nor do they import the views of sweeps.
     """
     code = """
 import sys

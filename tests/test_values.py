@@ -1,4 +1,4 @@
-"""The decorator of values: equality, hashes and texts as with the standard decorator."""
+"""The decorator of value classes: equality, hash and repr as with the standard `dataclass`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Nothing:
 
 
 def test_values_are_equal_by_the_fields_that_are_compared() -> None:
-    """Fields with `compare=False` and other classes do not count."""
+    """Fields with `compare=False` do not count, and values of other classes are never equal."""
     assert _Point(1.0, 2.0) == _Point(1.0, 2.0, note="other")
     assert _Point(1.0, 2.0) != _Point(1.0, 3.0)
     other: object = _Other(1.0, 2.0)
@@ -65,7 +65,7 @@ class _Own:
 
 
 def test_a_copy_differs_in_the_fields_that_are_named() -> None:
-    """As with the standard function: the value itself stays."""
+    """`replace` returns a copy with other values in the named fields; the original does not change."""
     point = _Point(1.0, note="a")
     assert values.replace(point, y=2.0, note="b") == replace(point, y=2.0, note="b")
     assert values.replace(point, note="b").note == "b"
@@ -74,13 +74,13 @@ def test_a_copy_differs_in_the_fields_that_are_named() -> None:
 
 
 def test_a_class_keeps_its_own_methods() -> None:
-    """A hash or text that the class defines is not replaced."""
+    """A hash or repr that the class defines itself is not replaced."""
     assert len({_Own({"a": 1.0}), _Own({"a": 1.0})}) == 1
     assert repr(_Own({})) == "own"
 
 
 def test_values_without_equality_are_equal_to_themselves_alone() -> None:
-    """With `eq=False` the identity decides."""
+    """With `eq=False` a value is equal only to itself."""
     one = _Same(1.0)
     assert one == one  # noqa: PLR0124 - the identity is tested
     assert one != _Same(1.0)
@@ -88,7 +88,7 @@ def test_values_without_equality_are_equal_to_themselves_alone() -> None:
 
 
 def test_what_can_change_has_no_hash() -> None:
-    """Only frozen values can be keys."""
+    """Only frozen values have a hash."""
     changing = _Changing()
     changing.count += 1
     assert changing == _Changing(1)
@@ -97,12 +97,12 @@ def test_what_can_change_has_no_hash() -> None:
 
 
 def test_secrets_are_not_in_the_text() -> None:
-    """Fields with `repr=False` are left out."""
+    """Fields with `repr=False` are not in the repr."""
     assert repr(_Point(1.0, key="secret")) == "_Point(x=1.0, y=None, note='')"
 
 
 def test_they_are_dataclasses_with_slots() -> None:
-    """`replace`, `fields` and patterns work as with the standard decorator."""
+    """`dataclasses.replace`, `fields` and match patterns work as with the standard decorator."""
     assert dataclasses.is_dataclass(_Point)
     assert [one.name for one in fields(_Point)] == ["x", "y", "key", "note"]
     assert replace(_Point(1.0), y=3.0) == _Point(1.0, 3.0)
@@ -111,7 +111,7 @@ def test_they_are_dataclasses_with_slots() -> None:
 
 
 def test_init_is_compiled_with_the_first_instance() -> None:
-    """A class without instances has not been through the standard decorator; its fields exist on demand."""
+    """`__init__` is compiled when the first instance is made, and `fields` works before that."""
 
     @dataclass(slots=True)
     class Late:
@@ -158,7 +158,7 @@ class _Longer(_Other):
 
 
 def test_a_value_may_extend_another() -> None:
-    """The fields of the base come first; a pattern reads them by place."""
+    """Fields of the base class come first, also in positional match patterns."""
     match _Longer(1.0, z=2.0):
         case _Longer(x, y, z):
             assert (x, y, z) == (1.0, None, 2.0)

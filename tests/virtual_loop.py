@@ -1,4 +1,4 @@
-"""An event loop whose time jumps to the next timer: minutes of watching take as long as their work."""
+"""An event loop in virtual time, which jumps to the next timer: minutes cost only their computing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _Jumping(selectors.BaseSelector):
-    """A real selector that never waits for a timer: it moves the time instead."""
+    """A selector that does not wait for timers but advances the virtual time instead."""
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
@@ -32,9 +32,9 @@ class _Jumping(selectors.BaseSelector):
         self._real.close()
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
-        """Wait without end only where no timer is set: then a thread is at work."""
+        """Poll for events without waiting; wait without a limit only where no timer is set (for a thread)."""
         ready = self._real.select(timeout if timeout is None else 0)
-        # A turn takes a microsecond: what is rescheduled for "nearly now" would else never see time pass.
+        # A turn takes a microsecond: time would never advance for calls rescheduled to "nearly now".
         self.now_s += 1e-6 if ready or timeout is None else max(timeout, 1e-6)
         return ready
 
@@ -43,7 +43,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time."""
 
     def __init__(self) -> None:
-        """Start at 1000 s."""
+        """Start at a virtual time of 1000 s."""
         self._jumping = _Jumping()
         super().__init__(self._jumping)
 

@@ -1,4 +1,4 @@
-"""The agent as a process of its own, for as long as a test lasts."""
+"""`sparktop agent` as a process of its own, for the duration of a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_S = 20.0
 
 @dataclass(slots=True)
 class AgentProcess:
-    """A running agent and what it said at its start."""
+    """A running agent and its output at the start."""
 
     process: subprocess.Popen[str]
     said: list[str]
@@ -25,27 +25,27 @@ class AgentProcess:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         return int(self.said[-1].partition("://127.0.0.1:")[2].partition(":")[0])
 
     def status(self, key: str) -> int:
-        """Return a number of /proc/PID/status: "VmHWM" is the most memory it ever held, in kB."""
+        """Return a number from /proc/PID/status, such as "VmHWM", the peak memory in kB."""
         text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{key}:"))
 
     def descriptors(self) -> int:
-        """Count its open descriptors."""
+        """Return its number of open descriptors."""
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def end(self, signum: int) -> tuple[int, str]:
-        """Send a signal; give the exit code and what it wrote since its start."""
+        """Send a signal; return the exit code and the lines on standard error since the start."""
         self.process.send_signal(signum)
         _, err = self.process.communicate(timeout=END_S)
         return self.process.returncode, err
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """Return an environment with a home of the test's own and nothing of the user's settings."""
+    """Return an environment with a home of the test's own and without the user's settings."""
     kept: Mapping[str, str] = {
         key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "SPARKTOP_"))
     }
@@ -56,7 +56,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 def listening(
     command: Sequence[str], home: Path, *words: str, **more: str
 ) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Start a command that serves on a free port of loopback, ended with the block at the latest.
+    """Start a command that serves on a free port of loopback; kill it at the latest when the context ends.
 
     Yield the process, and its lines on standard error up to the one that names its URL.
     """
@@ -83,13 +83,13 @@ def listening(
 
 @contextlib.contextmanager
 def running(home: Path, *words: str, **more: str) -> Iterator[AgentProcess]:
-    """Start an agent on a free port of loopback; it is ended with the block at the latest."""
+    """Start an agent on a free port of loopback; kill it at the latest when the context ends."""
     with listening(COMMAND, home, *words, **more) as (process, said):
         yield AgentProcess(process, said)
 
 
 def ran(home: Path, *words: str, stdin: str = "", **more: str) -> tuple[int, str, str]:
-    """Run `sparktop agent` to its end; give exit code, standard output and standard error."""
+    """Run `sparktop agent` to its end; return (exit code, standard output, standard error)."""
     done = subprocess.run(  # noqa: S603 - as above
         [*COMMAND, *words],
         env=environment(home, **more),

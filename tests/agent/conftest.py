@@ -1,4 +1,4 @@
-"""A running agent in this process: its machine, its port, and raw connections to it."""
+"""Fixtures of an agent that runs in this process, and of a certificate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def start_agent() -> AsyncIterator[StartAgent]:
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return a certificate for 127.0.0.1 that signs itself, and its key."""
+    """Create a self-signed certificate for 127.0.0.1; return (certificate, key)."""
     folder = tmp_path_factory.mktemp("tls")
     cert, key = folder / "cert.pem", folder / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]

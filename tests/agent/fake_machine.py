@@ -1,4 +1,4 @@
-"""A machine that answers as a test says, and a clock with timers that a test moves."""
+"""A machine whose readings are set by the test, and a clock with timers that the test advances."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ BOOT_ID = "5f0c1c1e-0000-4000-8000-000000000001"
 
 
 class Call:
-    """A call that a timer will make."""
+    """A scheduled call of a timer."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        """Cancel the call."""
+        """Cancel it."""
         self.call = None
 
 
 class Timers:
-    """A clock that moves only when a test moves it, and what is to be called when."""
+    """A clock that moves only when the test advances it, with the calls that are scheduled on it."""
 
     def __init__(self) -> None:
         self.now = 5000.0
@@ -35,17 +35,17 @@ class Timers:
         self._order = itertools.count()
 
     def __call__(self) -> float:
-        """Return the time, in seconds."""
+        """Return the time in seconds."""
         return self.now
 
     def later(self, delay_s: float, call: Callable[[], None]) -> Call:
-        """Call when the clock has moved that far."""
+        """Schedule `call` for `delay_s` seconds from now."""
         made = Call(call)
         heapq.heappush(self._calls, (self.now + delay_s, next(self._order), made))
         return made
 
     async def advance(self, seconds: float) -> None:
-        """Move on; calls are made at their own times, and everything they start runs."""
+        """Advance the clock; make each due call at its own time and let everything run that it starts."""
         end = self.now + seconds
         while self._calls and self._calls[0][0] <= end:
             at, _, made = heapq.heappop(self._calls)
@@ -58,13 +58,13 @@ class Timers:
 
 
 async def settle() -> None:
-    """Let everything that can run now run: no test here has a chain of more than a few steps."""
+    """Run the event loop until all tasks wait: no test here has a chain of more than a few steps."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 class FakeMachine:
-    """Reads nothing: gives samples at the clock's time, or the failure that is set."""
+    """A source that reads no machine: it returns samples at the clock's time, or the failure that is set."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.show_processes = False
@@ -81,7 +81,7 @@ class FakeMachine:
         self._clock = clock
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Answer as the test says."""
+        """Return a sample, return the failure or raise the error, as the test has set."""
         assert deadline_s > 0
         assert not self.closed
         self.taken.append(self._clock())
@@ -94,10 +94,10 @@ class FakeMachine:
         return replace(self.sample, at=self._clock(), processes=TABLE if self.show_processes else None)
 
     async def close(self) -> None:
-        """Note it."""
+        """Record the call."""
         self.closed = True
 
 
 def hung(seconds: float = 12.0) -> Failure:
-    """What a source says of a driver that hangs."""
+    """Return the failure that a source reports when the driver hangs."""
     return Failure(FailureKind.TIMEOUT, f"reading this machine has hung for {seconds:.0f} s", 0.0)

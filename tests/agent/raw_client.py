@@ -1,4 +1,4 @@
-"""What the tests talk to an agent with: sockets that send any bytes, and a viewer that polls beside them."""
+"""Clients of an agent for tests: raw sockets that send any bytes, and a viewer that polls meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACE_S = 0.1
 
 @dataclass(slots=True)
 class Agent:
-    """An agent of this process."""
+    """An agent that runs in this process."""
 
     port: int
     server: AgentServer
@@ -28,7 +28,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer, as it came."""
+    """An HTTP response."""
 
     status: int
     headers: dict[str, str]
@@ -37,20 +37,20 @@ class Answer:
 
 
 class Client:
-    """One connection."""
+    """One connection to an agent."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def send(self, data: bytes) -> None:
-        """Send bytes; an agent that has closed is no error of the sender's."""
+        """Send bytes; ignore that the agent may have closed the connection."""
         with contextlib.suppress(ConnectionError):
             self.writer.write(data)
             await self.writer.drain()
 
     async def answer(self) -> Answer | None:
-        """Read one answer with its body; None when the agent has closed."""
+        """Read one response with its body; None if the agent has closed the connection."""
         async with asyncio.timeout(AMPLE_S):
             try:
                 head = await self.reader.readuntil(b"\r\n\r\n")
@@ -64,7 +64,7 @@ class Client:
         return Answer(int(first.split(" ")[1]), headers, body)
 
     async def closed(self) -> bytes:
-        """Wait until the agent has closed; give what came before."""
+        """Wait until the agent has closed the connection; return the bytes received before."""
         async with asyncio.timeout(AMPLE_S):
             try:
                 return await self.reader.read()
@@ -72,19 +72,19 @@ class Client:
                 return b""
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Abort the connection."""
         self.writer.transport.abort()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what the agent does in its own time."""
+    """Wait until `condition` is true."""
     async with asyncio.timeout(AMPLE_S):
         while not condition():  # noqa: ASYNC110 - the agent has no event for its tests
             await asyncio.sleep(0.005)
 
 
 async def connect(port: int, *, tls: ssl.SSLContext | None = None, source: str | None = None) -> Client:
-    """Open a connection, from another address of loopback where `source` says."""
+    """Open a connection, from the loopback address `source` if it is given."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=tls, local_addr=None if source is None else (source, 0)
     )
@@ -92,14 +92,14 @@ async def connect(port: int, *, tls: ssl.SSLContext | None = None, source: str |
 
 
 def request(path: str, *headers: str, method: str = "GET", token: str | None = None) -> bytes:
-    """Write the head of a request."""
+    """Return the head of a request."""
     bearer = [] if token is None else [f"Authorization: Bearer {token}"]
     lines = [f"{method} {path} HTTP/1.1", "Host: spark", *bearer, *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
 
 async def ask(port: int, path: str, *headers: str, method: str = "GET", token: str | None = None) -> Answer:
-    """Ask once on a connection of its own."""
+    """Send one request on a connection of its own and return the response."""
     client = await connect(port)
     try:
         await client.send(request(path, *headers, method=method, token=token))
@@ -112,19 +112,19 @@ async def ask(port: int, path: str, *headers: str, method: str = "GET", token: s
 
 @dataclass(slots=True)
 class Viewer:
-    """What a viewer that polled for a while got."""
+    """The responses to the polls of a viewer."""
 
     statuses: list[int] = field(default_factory=list)
     slowest_s: float = 0.0
 
     def was_served(self) -> bool:
-        """Return whether every poll had its sample within a viewer's interval, and there were some."""
+        """Return whether there were several polls and each got its sample within a viewer's interval."""
         return len(self.statuses) > 1 and set(self.statuses) == {200} and self.slowest_s < INTERVAL_S
 
 
 @contextlib.asynccontextmanager
 async def watching(port: int, token: str | None = None) -> AsyncIterator[Viewer]:
-    """Poll beside whatever happens in the block, on one kept-alive connection, and once more after it."""
+    """Poll while the context runs, on one kept-alive connection, and once more after it."""
     viewer = Viewer()
     over = asyncio.Event()
     client = await connect(port)

@@ -1,4 +1,4 @@
-"""Facts about who may ask: addresses, tokens and certificates, before anything is served."""
+"""Who may send requests to an agent: addresses, tokens and certificates, before anything is served."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests 
     ],
 )
 def test_an_address_is_host_and_port(text: str, place: tuple[str, int]) -> None:
-    """The port may be left out; an IPv6 address stands in brackets."""
+    """An address is HOST:PORT; the port may be left out, and an IPv6 address stands in brackets."""
     assert parse_listen(text) == place
 
 
@@ -47,14 +47,14 @@ def test_an_address_is_host_and_port(text: str, place: tuple[str, int]) -> None:
     "text", ["", ":9750", "::1", "a:b", "a:65536", "a:-1", "[::1", "http://a:1", "a:1:2"]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    """Anything else is an error that shows how one is written."""
+    """Any other text is refused with an error that shows the form of an address."""
     with pytest.raises(UsageError, match="HOST:PORT"):
         parse_listen(text)
 
 
 @pytest.mark.outside
 def test_a_socket_of_loopback_is_local() -> None:
-    """127.0.0.1 and localhost are reached by this machine alone, 0.0.0.0 is not."""
+    """127.0.0.1 and localhost can be reached from this machine only, 0.0.0.0 from others too."""
     for host, local in (("127.0.0.1", True), ("localhost", True), ("127.8.9.10", True), ("0.0.0.0", False)):
         sockets = bind(host, 0)
         assert is_local(sockets) is local
@@ -66,14 +66,14 @@ def test_a_socket_of_loopback_is_local() -> None:
 
 @pytest.mark.outside
 def test_a_name_that_nobody_knows_might_be_reached_from_outside() -> None:
-    """A name without an address is taken for one that others reach."""
+    """A host name that does not resolve is treated as reachable from other machines."""
     assert reachable_from_outside("no-such-host.invalid")
 
 
 @pytest.mark.outside
 @pytest.mark.parametrize("insecure", [False, True])
 def test_loopback_needs_no_token(*, insecure: bool) -> None:
-    """On 127.0.0.1 an agent does without token and TLS, and nobody has to be warned."""
+    """On 127.0.0.1 an agent needs neither token nor TLS, and prints no warning."""
     service = prepare(("127.0.0.1", 0), None, cert=None, key=None, insecure=insecure)
     assert service.warning() is None
     assert "no token wanted" in service.about()
@@ -82,7 +82,7 @@ def test_loopback_needs_no_token(*, insecure: bool) -> None:
 
 
 def test_an_address_that_others_reach_needs_a_token_or_insecure(certificate: tuple[Path, Path]) -> None:
-    """Without either it is refused; with --insecure it warns, with a token it warns of the missing TLS."""
+    """An address that others reach needs a token or `--insecure`; either warns of what it leaves open."""
     place = ("0.0.0.0", 0)
     with pytest.raises(UsageError, match="--insecure"):
         prepare(place, None, cert=None, key=None, insecure=False)
@@ -96,7 +96,7 @@ def test_an_address_that_others_reach_needs_a_token_or_insecure(certificate: tup
 
 
 def test_the_first_line_of_the_file_is_the_token(tmp_path: Path) -> None:
-    """White space around it does not count, and neither do other lines; the environment comes second."""
+    """The token is the first line of the file, without surrounding spaces; the environment comes second."""
     path = tmp_path / "token"
     path.write_text(f"  {TOKEN} \r\nanother line\n", encoding="utf-8")
     path.chmod(0o600)
@@ -113,14 +113,14 @@ def test_the_first_line_of_the_file_is_the_token(tmp_path: Path) -> None:
     ["", " ", "short", "x" * 15, "x" * 1025, "two words of 16 letters", "ein-Schlüssel-mit-ü", "=" * 20],
 )
 def test_a_token_that_cannot_serve_is_refused(text: str) -> None:
-    """Too short, too long, or what no header carries: refused with how to make one, and not shown."""
+    """A token that is too short, too long or invalid in a header is refused, without showing it."""
     with pytest.raises(UsageError, match="openssl rand") as refused:
         checked_token(text, "SPARKTOP_TOKEN")
     assert len(text.strip()) < 5 or text not in str(refused.value)
 
 
 def test_an_empty_variable_is_no_permission() -> None:
-    """SPARKTOP_TOKEN= is a mistake, not an agent without a token."""
+    """An empty SPARKTOP_TOKEN is an error: it does not start an agent without a token."""
     with pytest.raises(UsageError, match="holds none"):
         read_token(None, {"SPARKTOP_TOKEN": ""})
 
@@ -128,13 +128,13 @@ def test_an_empty_variable_is_no_permission() -> None:
 @given(st.text(max_size=60))
 @settings(max_examples=200)
 def test_only_the_token_is_admitted(given_token: str) -> None:
-    """No other text is taken for the token, whatever characters it holds."""
+    """No text but the token is admitted, whatever characters it holds."""
     assert not Guard(TOKEN).admits(f"Bearer {given_token}")
     assert not Guard(TOKEN).admits(given_token)
 
 
 def test_the_token_is_admitted() -> None:
-    """The token opens; without one, everything does."""
+    """The right token is admitted; without a configured token every request is."""
     assert Guard(TOKEN).admits(f"Bearer {TOKEN}")
     assert not Guard(TOKEN).admits(None)
     assert not Guard(TOKEN).admits(f"Bearer {TOKEN}\udcff")
@@ -145,7 +145,7 @@ def test_the_token_is_admitted() -> None:
 def test_a_key_with_a_password_is_refused_without_a_question(
     certificate: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """OpenSSL would ask on the terminal, and a service would wait for ever."""
+    """An encrypted key is refused: OpenSSL would ask for its password, and a service would wait forever."""
     cert, key = certificate
     locked = tmp_path / "locked.pem"
     command = ["openssl", "ec", "-in", str(key), "-aes256", "-passout", "pass:secret", "-out", str(locked)]
@@ -155,7 +155,7 @@ def test_a_key_with_a_password_is_refused_without_a_question(
 
 
 def test_a_key_of_another_certificate_is_refused(certificate: tuple[Path, Path], tmp_path: Path) -> None:
-    """Certificate and key must belong together."""
+    """A key that does not belong to the certificate is refused."""
     other = tmp_path / "other.pem"
     command = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(other)]
     subprocess.run(command, check=True, capture_output=True, timeout=30)  # noqa: S603 - as above
@@ -165,7 +165,7 @@ def test_a_key_of_another_certificate_is_refused(certificate: tuple[Path, Path],
 
 @pytest.mark.outside
 def test_a_port_in_use_leaves_no_socket_behind() -> None:
-    """A port that somebody listens on is one line; nothing stays bound."""
+    """A port in use is reported in one line, and no socket stays bound."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

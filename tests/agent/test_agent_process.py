@@ -1,4 +1,4 @@
-"""Facts about `sparktop agent` as a process: how it starts, ends, and what clients cannot do to it."""
+"""`sparktop agent` as a process: how it starts and ends, and that clients cannot harm it."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ print(code, [name for name in heavy if name in sys.modules], file=sys.stderr)
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """Start an agent that wants a token; the attacks of this file are on this one process."""
+    """Start the agent with a token; all attacks of this file are on this one process."""
     with running(tmp_path_factory.mktemp("home"), SPARKTOP_TOKEN=TOKEN) as agent:
         yield agent
 
 
 async def test_a_process_answers_about_this_machine(guarded: AgentProcess) -> None:
-    """The program reads the machine that it runs on, table of processes included."""
+    """The program reads the machine that it runs on, including the process table."""
     reply = decode((await ask(guarded.port, "/v1/sample?processes=1", token=TOKEN)).body)
     cores = os.cpu_count()
     boot_id = BOOT_ID_FILE.read_text(encoding="utf-8").strip()  # noqa: ASYNC240 - procfs does not block
@@ -62,7 +62,7 @@ async def test_a_process_answers_about_this_machine(guarded: AgentProcess) -> No
 
 
 async def test_a_hundred_megabytes_of_headers(guarded: AgentProcess) -> None:
-    """Endless headers are refused with 431, cost bounded memory, and a viewer beside them is served."""
+    """Endless headers are refused with 431 and cost bounded memory; a viewer is still served."""
     async with watching(guarded.port, TOKEN) as viewer:
         before_kb = guarded.status("VmRSS")
         clients = [await connect(guarded.port) for _ in range(4)]
@@ -76,7 +76,7 @@ async def test_a_hundred_megabytes_of_headers(guarded: AgentProcess) -> None:
 
 
 async def flood(client: Client, size: int) -> None:
-    """Send headers without end, until so many bytes have been sent or the agent has closed."""
+    """Send headers until about `size` bytes are sent or the agent has closed the connection."""
     client.writer.write(b"GET /v1/sample HTTP/1.1\r\n")
     part = b"X-Header: " + b"y" * 1000 + b"\r\n"
     for _ in range(0, size, 65 * len(part)):
@@ -86,14 +86,14 @@ async def flood(client: Client, size: int) -> None:
 
 
 async def test_two_hundred_slow_clients(guarded: AgentProcess) -> None:
-    """200 clients that send a byte now and then hold 64 places at most; a viewer beside them is served."""
+    """200 clients that send a byte now and then hold at most 64 connections; a viewer is still served."""
     async with watching(guarded.port, TOKEN) as viewer:
         before_kb, before = guarded.status("VmRSS"), guarded.descriptors()
         clients = [await connect(guarded.port) for _ in range(200)]
         for data in (b"GET /v1/sample HTTP/1.1\r\nX: ", b"x", b"x", b"x"):
             for one in clients:
                 await one.send(data)
-        # One more viewer comes while they are there.
+        # One more viewer connects while they are connected.
         assert (await ask(guarded.port, "/v1/sample", token=TOKEN)).status == 200
         assert guarded.descriptors() - before <= 64
         for one in clients:
@@ -103,7 +103,7 @@ async def test_two_hundred_slow_clients(guarded: AgentProcess) -> None:
 
 
 async def test_many_requests_without_the_token(guarded: AgentProcess) -> None:
-    """Requests in pipelines on many connections are 401 or 429; a viewer beside them is served."""
+    """Pipelined requests on many connections without the token get 401 or 429; a viewer is still served."""
     seen: set[int] = set()
     async with watching(guarded.port, TOKEN) as viewer:
         for _ in range(300):
@@ -117,7 +117,7 @@ async def test_many_requests_without_the_token(guarded: AgentProcess) -> None:
 
 
 async def test_after_all_that_it_is_as_it_was(guarded: AgentProcess) -> None:
-    """The attacks over, there are no connections left, two threads, and still the same answers."""
+    """After the attacks the agent still answers as before and has at most two threads."""
     assert (await ask(guarded.port, "/v1/sample", token=TOKEN)).status == 200
     assert (await ask(guarded.port, "/v1/sample")).status in {401, 429}
     assert guarded.status("Threads") <= 2
@@ -126,7 +126,7 @@ async def test_after_all_that_it_is_as_it_was(guarded: AgentProcess) -> None:
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)])
 def test_a_signal_ends_it(tmp_path: Path, signum: int, code: int) -> None:
-    """It says where it listens and that no token is wanted, and ends at a signal with its port closed."""
+    """It prints its address and that no token is needed; a signal ends it, and its port is closed."""
     with running(tmp_path) as agent:
         port = agent.port
         with socket.create_connection(("127.0.0.1", port)) as half:
@@ -138,7 +138,7 @@ def test_a_signal_ends_it(tmp_path: Path, signum: int, code: int) -> None:
 
 
 def test_a_token_that_others_can_read_is_worth_a_warning(tmp_path: Path) -> None:
-    """The file's first line is the token; if every user can read it, the start says so; it tells it never."""
+    """A token file that all users can read causes a warning at the start; the token is never printed."""
     path = tmp_path / "token"
     path.write_text(f"{TOKEN}\nsecond line\n", encoding="utf-8")
     path.chmod(0o644)
@@ -150,7 +150,7 @@ def test_a_token_that_others_can_read_is_worth_a_warning(tmp_path: Path) -> None
 
 
 def test_tls_is_told_at_the_start(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    """With a certificate the address begins with https."""
+    """With a certificate, the printed address begins with https."""
     cert, key = certificate
     with running(tmp_path, "--tls-cert", str(cert), "--tls-key", str(key)) as agent:
         assert agent.said[-1].startswith("sparktop: agent on https://127.0.0.1:")
@@ -178,7 +178,7 @@ def test_tls_is_told_at_the_start(tmp_path: Path, certificate: tuple[Path, Path]
     ids=" ".join,
 )
 def test_what_cannot_work_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], says: str) -> None:
-    """Wrong arguments, a missing token and files that are none end with 2, one line, and no traceback."""
+    """Invalid arguments, a missing token and unusable files give one line, no traceback and exit code 2."""
     (tmp_path / "short").write_text("short\n", encoding="utf-8")
     code, out, err = ran(tmp_path, *words)
     assert (code, out) == (2, "")
@@ -188,7 +188,7 @@ def test_what_cannot_work_is_one_line_and_exit_code_2(tmp_path: Path, words: lis
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
-    """A second agent on the same port ends with 2 and says so."""
+    """A second agent on the same port prints one line and ends with exit code 2."""
     with running(tmp_path) as agent:
         code, _, err = ran(tmp_path, "--listen", f"127.0.0.1:{agent.port}")
     assert code == 2
@@ -198,7 +198,7 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
 
 
 def test_it_loads_no_screen(tmp_path: Path) -> None:
-    """The agent loads neither the TUI nor what only a viewer needs."""
+    """The agent imports neither the user interface nor any other module that only a viewer needs."""
     done = subprocess.run(  # noqa: S603 - this interpreter, a script of this file
         [sys.executable, "-c", LOADED],
         env=environment(tmp_path),
@@ -211,7 +211,7 @@ def test_it_loads_no_screen(tmp_path: Path) -> None:
 
 
 def test_for_ssh_it_loads_no_server(tmp_path: Path) -> None:
-    """--stdio loads neither aiohttp nor what the page for Prometheus needs, and leaves no file."""
+    """`--stdio` imports neither aiohttp nor the modules of the Prometheus page, and leaves no file."""
     done = subprocess.run(  # noqa: S603 - as above
         [sys.executable, "-c", LOADED_BY_STDIO],
         env=environment(tmp_path),
@@ -227,7 +227,7 @@ def test_for_ssh_it_loads_no_server(tmp_path: Path) -> None:
 
 
 def test_a_soak_finds_it_as_it_was(tmp_path: Path) -> None:
-    """Twenty seconds at 10 Hz: no failed request, and no more memory, descriptors or threads than before."""
+    """After 20 s of polls at 10 Hz no request has failed, and the process has not grown."""
     done = subprocess.run(  # noqa: S603 - our own script
         [sys.executable, str(ROOT / "scripts" / "soak.py"), "--seconds", "20", "--hz", "10"],
         env=environment(tmp_path),

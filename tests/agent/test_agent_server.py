@@ -1,4 +1,4 @@
-"""Facts about what the agent answers over HTTP, and to whom."""
+"""The responses of the agent over HTTP, and who gets them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests 
 
 
 async def test_a_sample_is_an_answer_of_the_wire_format(start_agent: StartAgent) -> None:
-    """The body of /v1/sample is read by `decode`, with the node's clock, boot and version."""
+    """The body of /v1/sample can be read by `decode`, with the node's clock, boot id and version."""
     agent = await start_agent()
     agent.machine.sample = replace(NodeSample(0.0), gpus=(GpuReading(0, name="GB10", power_w=11.5),))
     answer = await ask(agent.port, "/v1/sample")
@@ -41,7 +41,7 @@ async def test_a_sample_is_an_answer_of_the_wire_format(start_agent: StartAgent)
 
 
 async def test_the_query_reaches_the_sampler(start_agent: StartAgent) -> None:
-    """`since`, `processes` and `interval_s` of the query count; what is not known is passed over."""
+    """`since`, `processes` and `interval_s` of the query are applied; unknown parameters are ignored."""
     agent = await start_agent()
     first = decode((await ask(agent.port, "/v1/sample")).body).samples[0]
     path = f"/v1/sample?since={first.at}&processes=1&interval_s=0.25&colour=red"
@@ -52,7 +52,7 @@ async def test_the_query_reaches_the_sampler(start_agent: StartAgent) -> None:
 
 
 async def test_a_wish_that_cannot_be_read_is_400_with_a_line(start_agent: StartAgent) -> None:
-    """A query that says nothing is refused with what is wrong with it."""
+    """A query with an invalid value gets 400 and one line that states the fault."""
     agent = await start_agent()
     answer = await ask(agent.port, "/v1/sample?since=yesterday")
     assert (answer.status, answer.body) == (400, b"since must be a number of seconds, not 'yesterday'\n")
@@ -60,7 +60,7 @@ async def test_a_wish_that_cannot_be_read_is_400_with_a_line(start_agent: StartA
 
 
 async def test_health_needs_no_token_and_tells_nothing_else(start_agent: StartAgent) -> None:
-    """/healthz says that an agent of that version answers, to anybody, and takes no sample for it."""
+    """/healthz returns the agent's version without a token, and takes no sample."""
     agent = await start_agent(TOKEN)
     answer = await ask(agent.port, "/healthz")
     assert answer.status == 200
@@ -69,7 +69,7 @@ async def test_health_needs_no_token_and_tells_nothing_else(start_agent: StartAg
 
 
 async def test_the_page_for_prometheus_is_fresh(start_agent: StartAgent) -> None:
-    """/metrics takes a sample and gives text of Prometheus' own type."""
+    """/metrics takes a sample and returns text with the content type of Prometheus."""
     agent = await start_agent()
     answer = await ask(agent.port, "/metrics")
     assert answer.status == 200
@@ -96,7 +96,7 @@ async def test_the_page_for_prometheus_is_fresh(start_agent: StartAgent) -> None
 async def test_without_the_token_every_answer_is_the_same(
     start_agent: StartAgent, path: str, header: str | None
 ) -> None:
-    """No token, a wrong one, part of it, another scheme: 401 with one word, known path or not."""
+    """Without the right token every request gets 401 and the same body, whether the path exists or not."""
     agent = await start_agent(TOKEN)
     answer = await ask(agent.port, path, *([] if header is None else [header]))
     assert (answer.status, answer.body) == (401, b"unauthorized\n")
@@ -105,7 +105,7 @@ async def test_without_the_token_every_answer_is_the_same(
 
 
 async def test_with_the_token_the_answers_are_there(start_agent: StartAgent) -> None:
-    """The right token opens /v1/sample and /metrics, whatever case the scheme is written in."""
+    """The right token gives access to /v1/sample and /metrics, whatever the letter case of the scheme."""
     agent = await start_agent(TOKEN)
     assert (await ask(agent.port, "/v1/sample", token=TOKEN)).status == 200
     assert (await ask(agent.port, "/metrics", token=TOKEN)).status == 200
@@ -115,7 +115,7 @@ async def test_with_the_token_the_answers_are_there(start_agent: StartAgent) -> 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 async def test_everything_but_reading_is_405(start_agent: StartAgent, method: str) -> None:
-    """No method but GET and HEAD does anything, with or without a token."""
+    """All methods but GET and HEAD get 405, with or without a token."""
     agent = await start_agent()
     answer = await ask(agent.port, "/v1/sample", method=method)
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
@@ -124,7 +124,7 @@ async def test_everything_but_reading_is_405(start_agent: StartAgent, method: st
 
 
 async def test_head_is_get_without_the_body(start_agent: StartAgent) -> None:
-    """HEAD tells the length of what GET would give."""
+    """HEAD gets the status of GET, without a body."""
     agent = await start_agent()
     client = await connect(agent.port)
     await client.send(request("/healthz", "Connection: close", method="HEAD"))
@@ -135,7 +135,7 @@ async def test_head_is_get_without_the_body(start_agent: StartAgent) -> None:
 
 
 async def test_a_connection_is_kept(start_agent: StartAgent) -> None:
-    """A viewer polls on one connection, and a machine that hangs does not cost it that."""
+    """A viewer polls on one connection, which stays open when a reading of the machine hangs."""
     agent = await start_agent()
     client = await connect(agent.port)
     statuses = []
@@ -151,7 +151,7 @@ async def test_a_connection_is_kept(start_agent: StartAgent) -> None:
 async def test_a_machine_that_hangs_is_503_with_a_line(
     start_agent: StartAgent,
 ) -> None:
-    """When the driver hangs, a request is answered all the same, and says for how long."""
+    """When the driver hangs, a request gets 503 with a line that says for how long it has hung."""
     agent = await start_agent()
     agent.machine.failure = hung()
     answer = await ask(agent.port, "/v1/sample")
@@ -163,7 +163,7 @@ async def test_a_machine_that_hangs_is_503_with_a_line(
 async def test_a_driver_that_hangs_holds_no_request_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the real source and a reading that never ends, requests get 503 and /healthz answers."""
+    """With the real source and a reading that never ends, requests get 503 and /healthz still answers."""
     monkeypatch.setattr(sampler_module, "DEADLINE_S", 0.05)
     free = threading.Event()
 
@@ -175,7 +175,7 @@ async def test_a_driver_that_hangs_holds_no_request_up(
             return NodeSample(0.0)
 
         def close(self) -> None:
-            """Nothing is open."""
+            """Nothing to close."""
 
     source = LocalSource("hanging", root=tmp_path)
     monkeypatch.setattr(source, "_machine", Hanging())
@@ -196,7 +196,7 @@ async def test_a_driver_that_hangs_holds_no_request_up(
 async def test_an_error_of_ours_is_500_and_logged(
     start_agent: StartAgent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A programming error costs one request, shows nothing of itself, and is in the log once."""
+    """A programming error costs one request, is logged once, and the response shows nothing of it."""
     agent = await start_agent()
 
     async def broken(*_: object) -> None:
@@ -213,7 +213,7 @@ async def test_an_error_of_ours_is_500_and_logged(
 async def test_tls_serves_those_who_trust_the_certificate(
     start_agent: StartAgent, certificate: tuple[Path, Path]
 ) -> None:
-    """With a certificate the agent speaks TLS 1.2 or later, and nothing else."""
+    """With a certificate the agent serves TLS 1.2 or later only."""
     cert, key = certificate
     tls = open_tls(str(cert), str(key))
     agent = await start_agent(TOKEN, tls=tls)
@@ -234,7 +234,7 @@ async def test_tls_serves_those_who_trust_the_certificate(
 
 
 async def test_no_answer_tells_what_it_is_made_with(start_agent: StartAgent) -> None:
-    """The Server header names neither Python nor a library, and nothing may be cached."""
+    """The Server header names neither Python nor a library, and responses may not be cached."""
     agent = await start_agent(TOKEN)
     answers = [await ask(agent.port, path) for path in ("/healthz", "/v1/sample", "/nothing")]
     assert {(one.headers["server"], one.headers["cache-control"]) for one in answers} == {
@@ -243,7 +243,7 @@ async def test_no_answer_tells_what_it_is_made_with(start_agent: StartAgent) -> 
 
 
 async def test_closing_leaves_nothing_listening(start_agent: StartAgent) -> None:
-    """After the close the port refuses, connections are gone and the machine is closed."""
+    """After closing, the port refuses connections, open ones are closed, and so is the machine's reader."""
     agent = await start_agent()
     client = await connect(agent.port)
     await client.send(request("/v1/sample"))

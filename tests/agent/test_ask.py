@@ -1,4 +1,4 @@
-"""Facts about a request: the same words in a query and in a line, and nothing else gets through."""
+"""Parameters of a request for samples, in a query or as a JSON line: both are read alike, and checked."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from sparktop.agent.ask import Ask, AskError, from_line, from_query
 
 
 def test_query_and_line_say_the_same() -> None:
-    """A query and a line with the same wishes give the same request."""
+    """A query and a JSON line with the same parameters give the same request."""
     query = {"since": "5120.25", "processes": "1", "interval_s": "2", "later": "unknown"}
     line = b'{"since": 5120.25, "processes": true, "interval_s": 2, "later": {"unknown": []}}'
     assert from_query(query) == from_line(line) == Ask(5120.25, processes=True, interval_s=2.0)
 
 
 def test_nothing_asked_is_the_newest_sample() -> None:
-    """An empty query and an empty object ask for the newest sample without the table, at any interval."""
+    """An empty query and an empty object request the newest sample without process table, at any interval."""
     assert from_query({}) == from_line(b"{}") == Ask()
 
 
 @pytest.mark.parametrize(("wished", "given"), [("0", 0.25), ("-5", 0.25), ("0.5", 0.5), ("1e9", 60.0)])
 def test_an_interval_is_kept_within_bounds(wished: str, given: float) -> None:
-    """No asker makes the agent sample more often than every 0.25 s, or wait longer than a minute."""
+    """A requested interval is limited to 0.25 s to 60 s."""
     assert from_query({"interval_s": wished}).interval_s == given
 
 
@@ -45,7 +45,7 @@ def test_an_interval_is_kept_within_bounds(wished: str, given: float) -> None:
     ids=str,
 )
 def test_what_is_no_wish_is_refused_in_one_clean_line(query: dict[str, str]) -> None:
-    """A value that is no finite number, or no yes or no, is refused, and the refusal is printable."""
+    """A value that is not a finite number, or not a boolean, is refused in one printable line."""
     with pytest.raises(AskError) as refused:
         from_query(query)
     assert str(refused.value).isprintable()
@@ -75,7 +75,7 @@ def test_what_is_no_wish_is_refused_in_one_clean_line(query: dict[str, str]) -> 
     ids=lambda line: repr(line[:20]),
 )
 def test_a_line_that_is_no_request_is_refused(line: bytes) -> None:
-    """Broken JSON, JSON that is no object and values of a wrong kind are refused."""
+    """Broken JSON, JSON other than an object and values of a wrong type are refused."""
     with pytest.raises(AskError):
         from_line(line)
 
@@ -86,7 +86,7 @@ def test_a_line_that_is_no_request_is_refused(line: bytes) -> None:
 )
 @settings(max_examples=200)
 def test_any_line_is_a_request_or_refused(line: bytes) -> None:
-    """Whatever bytes come, they are a request with finite numbers, or refused."""
+    """Any bytes are either a request with finite numbers or refused."""
     try:
         ask = from_line(line)
     except AskError:

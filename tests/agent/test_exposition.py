@@ -1,4 +1,4 @@
-"""The agent's page for Prometheus: names, units, what is missing, and what promtool says of it."""
+"""The agent's page for Prometheus: names, units, unknown values, and a check by promtool."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def ten_links() -> tuple[NetworkReading, ...]:
 
 
 def big_sample() -> NodeSample:
-    """Eight GPUs, one of them split, 192 cores, and everything told that a sample can tell."""
+    """Return a sample with every field set: eight GPUs, one of them split by MIG, and 192 cores."""
     cores = tuple(float(core % 100) for core in range(192))
     memory = MemoryReading(
         unified=False, total_bytes=2 << 40, parts=(MemoryPart("free", 1 << 40),), overlap_bytes=7
@@ -110,7 +110,7 @@ def big_sample() -> NodeSample:
 
 
 def values(families: list[Metric]) -> Values:
-    """Return every sample by its name and labels; fail on a repeated one."""
+    """Return every value by the name and labels of its series; fail on a repeated series."""
     found: Values = {}
     for family in families:
         for one in family.samples:
@@ -131,7 +131,7 @@ def key(series: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 
 
 async def this_machine() -> NodeSample:
-    """Read this machine twice: rates are known from the second time on."""
+    """Read this machine twice: rates are known from the second reading on."""
     source = LocalSource("here")
     await source.poll(10.0)
     sample = await source.poll(10.0)
@@ -141,7 +141,7 @@ async def this_machine() -> NodeSample:
 
 
 def test_values_are_the_samples_own_in_base_units() -> None:
-    """Percent become ratios, MHz become hertz, bits become bytes; everything else is as it was read."""
+    """Percent become ratios, MHz hertz and bits bytes; all other values are as they were read."""
     sample = big_sample()
     found = text_values(sample)
     expected: Mapping[tuple[str, frozenset[tuple[str, str]]], float] = {
@@ -179,7 +179,7 @@ def test_values_are_the_samples_own_in_base_units() -> None:
 
 
 def test_what_is_not_known_has_no_series() -> None:
-    """A missing reading is absent: never 0, never NaN."""
+    """An unknown value has no series: it is never 0 or NaN."""
     nothing = NodeSample(
         1.0, gpus=(GpuReading(0, temperature_c=math.nan),), network=(NetworkReading("x", "other"),)
     )
@@ -199,24 +199,24 @@ def test_what_is_not_known_has_no_series() -> None:
 
 
 def test_no_gpu_and_no_driver_are_two_things() -> None:
-    """A count of GPUs is there only where the driver tells it."""
+    """The number of GPUs is exported only if the driver reports it; it is 0 only if there is none."""
     assert text_values(NodeSample(1.0))[key("gpus")] == 0
     assert key("gpus") not in text_values(NodeSample(1.0, gpu_note="the NVIDIA driver is not loaded"))
 
 
 def test_without_a_sample_it_is_only_who_the_node_is() -> None:
-    """A node that cannot be read still has a page, and no figure on it."""
+    """Without a sample the page has only the series `info` and `simulated`."""
     assert {name for name, _ in text_values(None)} == {"info", "simulated"}
 
 
 def test_a_simulated_node_says_so() -> None:
-    """Made-up readings are marked in the page too."""
+    """Simulated readings are marked as such in the page."""
     body, _ = page(None, None, accept=None, simulated=True)
     assert f"{PREFIX}simulated 1.0" in body.decode()
 
 
 def test_equal_names_are_numbered() -> None:
-    """Four sensors of one name are four series: Prometheus refuses a page with one series twice."""
+    """Four sensors of the same name are four series: Prometheus refuses a page with a repeated series."""
     found = text_values(big_sample())
     names = ("mlx5", "mlx5 2", "mlx5 3", "mlx5 4")
     assert [found[key("sensor_temperature_celsius", sensor=name)] for name in names] == [50, 51, 52, 53]
@@ -226,7 +226,7 @@ def test_equal_names_are_numbered() -> None:
     "sample", [node_sample(100.0, 1.0), big_sample(), None], ids=["gb10", "8 gpus", "none"]
 )
 def test_openmetrics_says_the_same(sample: NodeSample | None) -> None:
-    """OpenMetrics comes when it is asked for, is read by its own parser, and has the same values."""
+    """On request the page is OpenMetrics, is valid for the format's own parser, and has the same values."""
     body, kind = page(IDENTITY, sample, accept=OPENMETRICS)
     assert kind.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
     assert body.endswith(b"# EOF\n")
@@ -247,7 +247,7 @@ def test_openmetrics_says_the_same(sample: NodeSample | None) -> None:
     ],
 )
 def test_accept_chooses_the_format(accept: str | None, kind: str) -> None:
-    """Text 0.0.4 unless OpenMetrics 1.0 is asked for; a version that is not written is not claimed."""
+    """The format is text 0.0.4 unless OpenMetrics 1.0 is requested; no other version is claimed."""
     told = page(IDENTITY, None, accept=accept)[1]
     assert told.split(";")[0] == kind
     assert "version=0.0.4" in told if kind == "text/plain" else "version=1.0.0" in told
@@ -259,7 +259,7 @@ def test_accept_chooses_the_format(accept: str | None, kind: str) -> None:
 @example("application/openmetrics-text;version=..")
 @example("text/plain;version=x;escaping=dots")
 def test_any_accept_header_gives_a_page(accept: str) -> None:
-    """Whatever a client writes there, it gets a page of one of two types."""
+    """Any Accept header gets a page of one of the two types."""
     body, kind = page(None, None, accept=accept)
     assert body
     assert kind in {
@@ -285,7 +285,7 @@ def test_hostile_names_stay_labels(names: list[str], cpu: str) -> None:
 
 @pytest.mark.outside
 async def test_promtool_finds_nothing_to_say() -> None:
-    """Debian's promtool has no complaint about a GB10, eight GPUs or this machine."""
+    """Debian's promtool reports no problem for a GB10, for eight GPUs and for this machine."""
     promtool = installed("promtool", "prometheus")
     gb10 = replace(
         node_sample(100.0, 1.0), rails=(PowerRail("sys_total", 60.0, 5.0),), processes=ProcessTable(count=9)
@@ -299,7 +299,7 @@ async def test_promtool_finds_nothing_to_say() -> None:
 
 
 def test_every_family_has_help_and_type() -> None:
-    """No series stands without HELP and TYPE, and counters alone end in _total."""
+    """Each series has HELP and TYPE, and only counters end in _total."""
     for family in text_families(page(IDENTITY, big_sample(), accept=None)[0].decode()):
         assert family.documentation
         assert family.type in {"gauge", "counter"}
@@ -308,7 +308,7 @@ def test_every_family_has_help_and_type() -> None:
 
 
 def test_openmetrics_states_the_unit_of_each_name() -> None:
-    """A family whose name ends with a base unit declares it; other families declare none."""
+    """A family whose name ends with a base unit declares this unit; other families declare none."""
     body = page(IDENTITY, big_sample(), accept=OPENMETRICS)[0].decode()
     units = dict(line.split()[2:] for line in body.splitlines() if line.startswith("# UNIT "))
     assert units[f"{PREFIX}network_link_bytes_per_second"] == "bytes_per_second"

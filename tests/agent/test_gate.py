@@ -1,4 +1,4 @@
-"""The gate's listening sockets when the system refuses to accept."""
+"""The listening sockets of the agent when the system refuses to accept connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.outside
 
 
 async def failed_accepts(monkeypatch: pytest.MonkeyPatch, number: int) -> int:
-    """Return how often an open gate accepts in 20 turns of the loop while each accept fails with `number`."""
+    """Return how often an open gate calls accept in 20 turns of the loop if each call fails with `number`."""
     loop, count = asyncio.get_running_loop(), 0
 
     async def fail(_listener: socket.socket) -> tuple[socket.socket, object]:
@@ -37,7 +37,7 @@ async def failed_accepts(monkeypatch: pytest.MonkeyPatch, number: int) -> int:
 async def test_a_socket_that_cannot_accept_is_named_and_tried_again_after_a_pause(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
 ) -> None:
-    """Whatever the error is: without a pause the loop would be busy with it, and nothing would say why."""
+    """Any error of accept is logged once and followed by a pause, so that it does not busy the event loop."""
     assert await failed_accepts(monkeypatch, number) == 1
     assert [one.getMessage() for one in caplog.records] == [
         f"no connection can be accepted: [Errno {number}] refused by the system"
@@ -47,6 +47,6 @@ async def test_a_socket_that_cannot_accept_is_named_and_tried_again_after_a_paus
 async def test_a_client_that_leaves_before_it_is_accepted_delays_no_other(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its connection is gone, so the next is accepted at once, and no client can fill the log."""
+    """After a connection that was aborted before accept, the next is accepted at once; nothing is logged."""
     assert await failed_accepts(monkeypatch, errno.ECONNABORTED) > 1
     assert caplog.records == []

@@ -1,4 +1,4 @@
-"""Facts about clients that mean harm: each gets a clean refusal, and a viewer beside them is served."""
+"""Hostile clients get a clean refusal, and a viewer is served at the same time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = Limits(request_s=0.3, handshake_s=0.3, answer_s=0.3, look_s=0.05)
 
 @pytest.fixture
 async def clients() -> AsyncIterator[list[Client]]:
-    """Collect connections that the test leaves open; they are dropped after it."""
+    """Collect the connections that a test leaves open, and close them after it."""
     opened: list[Client] = []
     yield opened
     for client in opened:
@@ -33,14 +33,14 @@ async def clients() -> AsyncIterator[list[Client]]:
 
 @pytest.fixture(autouse=True)
 def no_word_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Hold that nothing a client does is an error of the agent's: a log could be filled with it."""
+    """Check that clients cause no warning or error in the log, which they could otherwise fill."""
     caplog.set_level(logging.WARNING)
     yield
     assert [one.getMessage() for one in caplog.records] == []
 
 
 async def all_answers(client: Client) -> list[Answer]:
-    """Read answers until the agent closes."""
+    """Read responses until the agent closes the connection."""
     answers = []
     while (answer := await client.answer()) is not None:
         answers.append(answer)
@@ -69,7 +69,7 @@ async def all_answers(client: Client) -> list[Answer]:
     ids=lambda data: repr(data[:24]),
 )
 async def test_broken_http_is_refused_and_closed(start_agent: StartAgent, data: bytes) -> None:
-    """What is no HTTP gets at most one answer, a refusal, and the connection ends."""
+    """A request that is not valid HTTP gets at most one response, a refusal, and the connection is closed."""
     agent = await start_agent(TOKEN)
     async with watching(agent.port, TOKEN) as viewer:
         client = await connect(agent.port)
@@ -84,7 +84,7 @@ async def test_broken_http_is_refused_and_closed(start_agent: StartAgent, data: 
 
 @pytest.mark.parametrize("size", [5_000, 20_000, 1_000_000])
 async def test_a_huge_query_is_refused(start_agent: StartAgent, size: int) -> None:
-    """A request line beyond 4 kB is refused, with the right token too."""
+    """A request line beyond 4 kB is refused, also with the right token."""
     agent = await start_agent(TOKEN)
     answer = await ask(agent.port, f"/v1/sample?since={'9' * size}", token=TOKEN)
     assert answer.status in {400, 431}
@@ -102,7 +102,7 @@ async def test_a_huge_query_is_refused(start_agent: StartAgent, size: int) -> No
     ],
 )
 async def test_no_body_is_taken(start_agent: StartAgent, method: str, header: str, body: bytes) -> None:
-    """A request with a body is refused before the body is read, and the connection ends."""
+    """A request with a body is refused before the body is read, and the connection is closed."""
     agent = await start_agent(TOKEN)
     async with watching(agent.port, TOKEN) as viewer:
         client = await connect(agent.port)
@@ -115,9 +115,10 @@ async def test_no_body_is_taken(start_agent: StartAgent, method: str, header: st
 
 
 async def test_a_pipeline_of_requests_is_cut(start_agent: StartAgent) -> None:
-    """One connection with hundreds of requests at once gets some answers and a refusal, then it ends.
+    """Of hundreds of pipelined requests some are answered, the next is refused, and the connection is closed.
 
-    The allowance of each second would add answers on a busy machine; here it is next to nothing.
+    The rate limit of a connection is set to nearly 0 per second, so that the number of answered requests does
+    not depend on the speed of the machine.
     """
     agent = await start_agent(limits=Limits(connection_requests_per_s=0.001))
     async with watching(agent.port) as viewer:
@@ -130,7 +131,7 @@ async def test_a_pipeline_of_requests_is_cut(start_agent: StartAgent) -> None:
 
 
 async def test_a_pipeline_that_is_too_long_is_refused(start_agent: StartAgent) -> None:
-    """Requests of over 16 kB together, before one of them is answered, are one refusal."""
+    """20,000 pipelined requests get at most 41 responses, all of them with status 200, 429 or 431."""
     agent = await start_agent()
     client = await connect(agent.port)
     await client.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 20_000)
@@ -141,7 +142,7 @@ async def test_a_pipeline_that_is_too_long_is_refused(start_agent: StartAgent) -
 
 
 async def test_a_peer_that_asks_too_often_is_refused(start_agent: StartAgent) -> None:
-    """A hundred requests of one address pass at once, later ones get 429; other addresses do not notice."""
+    """A hundred requests of an address are served at once, later ones get 429; others are unaffected."""
     agent = await start_agent(limits=Limits(requests_per_s=0.001))
     async with watching(agent.port) as viewer:
         statuses = []
@@ -156,7 +157,7 @@ async def test_a_peer_that_asks_too_often_is_refused(start_agent: StartAgent) ->
 
 
 async def test_guessing_the_token_locks_nobody_out(start_agent: StartAgent) -> None:
-    """Whoever tries tokens runs out of tries; a viewer of the same address, with the token, does not."""
+    """Wrong tokens use up a limit of their own; a viewer at the same address with the token is served."""
     agent = await start_agent(TOKEN, limits=Limits(requests_per_s=0.001))
     async with watching(agent.port, TOKEN) as viewer:
         statuses = [
@@ -167,7 +168,7 @@ async def test_guessing_the_token_locks_nobody_out(start_agent: StartAgent) -> N
 
 
 async def test_slowloris_ends_in_time(start_agent: StartAgent, clients: list[Client]) -> None:
-    """200 clients that each send a byte now and then hold 64 places at most, and each for its time only."""
+    """200 clients that send a byte now and then hold at most 64 connections, each for a limited time."""
     agent = await start_agent(TOKEN, limits=QUICK)
     over = asyncio.Event()
 
@@ -191,7 +192,7 @@ async def test_slowloris_ends_in_time(start_agent: StartAgent, clients: list[Cli
 
 
 async def test_connections_that_say_nothing_end(start_agent: StartAgent, clients: list[Client]) -> None:
-    """A client that never asks, or is gone after half a request, is closed after the same time."""
+    """A client that sends no request, or half of one, is disconnected after the time limit."""
     agent = await start_agent(TOKEN, limits=QUICK)
     for data in (b"", b"GET /v1/sample HT", b"\r\n"):
         clients.append(await connect(agent.port))
@@ -205,7 +206,7 @@ async def test_connections_that_say_nothing_end(start_agent: StartAgent, clients
 
 
 async def test_a_second_request_must_come_in_time_too(start_agent: StartAgent) -> None:
-    """A connection that was served, and then sends half a request, is closed; idle it would be kept."""
+    """A connection that was served may stay idle, but half a second request must be completed in time."""
     agent = await start_agent(limits=QUICK)
     idle = await connect(agent.port)
     half = await connect(agent.port)
@@ -221,7 +222,7 @@ async def test_a_second_request_must_come_in_time_too(start_agent: StartAgent) -
 
 
 async def test_an_idle_connection_is_not_kept_for_ever(start_agent: StartAgent) -> None:
-    """A client that was served and asks no more is closed after a while."""
+    """A client that was served and sends no further request is disconnected after a while."""
     agent = await start_agent(limits=Limits(keep_alive_s=0.1))
     client = await connect(agent.port)
     await client.send(request("/healthz"))
@@ -231,14 +232,14 @@ async def test_an_idle_connection_is_not_kept_for_ever(start_agent: StartAgent) 
 
 
 async def test_half_a_request_behind_another_must_come_in_time_too(start_agent: StartAgent) -> None:
-    """What comes while a request is being answered begins another one, and its time with it."""
+    """Half a request that arrives while another is being answered has the same time limit."""
     agent = await start_agent(limits=QUICK)
     agent.machine.free.clear()
     client = await connect(agent.port)
     await client.send(request("/v1/sample"))
     await until(lambda: bool(agent.machine.taken))
     await client.send(b"GET /v1/sample HTTP/1.1\r\nX: ")
-    await ask(agent.port, "/healthz")  # by then the half has come
+    await ask(agent.port, "/healthz")  # by then the half has arrived
     agent.machine.free.set()
     assert await client.answer() is not None
     assert await client.closed() == b""
@@ -246,7 +247,7 @@ async def test_half_a_request_behind_another_must_come_in_time_too(start_agent: 
 
 
 async def test_a_crowd_at_the_door_leaves_turns_to_those_inside(start_agent: StartAgent) -> None:
-    """Of connections that wait all at once, one is accepted in each turn of the event loop."""
+    """Of many connections that wait at once, at most one is accepted in each turn of the event loop."""
     agent = await start_agent()
     await asyncio.sleep(0)
     crowd = [socket.create_connection(("127.0.0.1", agent.port)) for _ in range(50)]
@@ -259,7 +260,7 @@ async def test_a_crowd_at_the_door_leaves_turns_to_those_inside(start_agent: Sta
 
 
 async def test_a_viewer_finds_a_place_among_strangers(start_agent: StartAgent, clients: list[Client]) -> None:
-    """With every place held by clients that never ask, a new viewer gets the oldest one's."""
+    """If all connections are held by clients that send nothing, a new viewer replaces the oldest of them."""
     agent = await start_agent(TOKEN)
     clients += [await connect(agent.port) for _ in range(64)]
     assert (await ask(agent.port, "/v1/sample", token=TOKEN)).status == 200
@@ -268,7 +269,7 @@ async def test_a_viewer_finds_a_place_among_strangers(start_agent: StartAgent, c
 
 
 async def test_viewers_keep_their_places(start_agent: StartAgent, clients: list[Client]) -> None:
-    """Connections that were served with the token outlive any number of strangers."""
+    """Connections that were served with the token outlive any number of unknown clients."""
     agent = await start_agent(TOKEN)
     viewers = [await connect(agent.port) for _ in range(3)]
     for _ in range(2):
@@ -283,7 +284,7 @@ async def test_viewers_keep_their_places(start_agent: StartAgent, clients: list[
 
 
 async def test_idle_viewers_give_way_to_new_ones(start_agent: StartAgent, clients: list[Client]) -> None:
-    """With every place held by idle viewers, the one that has been idle for longest goes."""
+    """If all connections are held by idle viewers, a new one replaces the one idle for longest."""
     agent = await start_agent(limits=Limits(connections=4))
     for _ in range(5):
         client = await connect(agent.port)
@@ -297,7 +298,7 @@ async def test_idle_viewers_give_way_to_new_ones(start_agent: StartAgent, client
 async def test_when_all_are_being_served_a_newcomer_is_told(
     start_agent: StartAgent, clients: list[Client]
 ) -> None:
-    """With every place taken by a request that is being answered, the next client gets 503 at once."""
+    """If every connection has a request in progress, the next client gets 503 at once."""
     agent = await start_agent(limits=Limits(connections=4))
     agent.machine.free.clear()
     for _ in range(4):
@@ -316,7 +317,7 @@ async def test_when_all_are_being_served_a_newcomer_is_told(
 
 
 async def test_an_answer_that_nobody_reads_ends_its_connection(start_agent: StartAgent) -> None:
-    """A client that asks for megabytes and reads nothing is closed, and holds nobody up."""
+    """A client that requests megabytes and reads nothing is disconnected, and delays no other client."""
     agent = await start_agent(limits=QUICK)
     sensors = tuple(SensorReading(f"sensor {number}", 40.0, 90.0) for number in range(200_000))
     agent.machine.sample = NodeSample(0.0, sensors=sensors)
@@ -331,7 +332,7 @@ async def test_an_answer_that_nobody_reads_ends_its_connection(start_agent: Star
 async def test_a_handshake_that_stalls_ends(
     start_agent: StartAgent, clients: list[Client], certificate: tuple[Path, Path]
 ) -> None:
-    """With TLS, clients that never shake hands are counted and closed like any other stranger."""
+    """TLS clients that never finish the handshake are counted and disconnected like other unknown clients."""
     cert, key = certificate
     agent = await start_agent(TOKEN, limits=QUICK, tls=open_tls(str(cert), str(key)))
     for number in range(100):

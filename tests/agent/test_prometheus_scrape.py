@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the real agent: every scrape succeeds and holds what the agent has read."""
+"""A real Prometheus scrapes the real agent: every scrape succeeds and has the agent's own readings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIGURES: dict[str, Callable[[NodeSample], float | None]] = {
 
 
 async def watched(source: AgentSource, seconds: float) -> list[NodeSample]:
-    """Return every sample that the agent takes in this time; a poll waits for the next one by itself."""
+    """Return every sample that the agent takes in this time; each poll waits for the next sample."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     samples: list[NodeSample] = []
@@ -48,7 +48,7 @@ async def watched(source: AgentSource, seconds: float) -> list[NodeSample]:
 
 
 async def scraped(url: str) -> dict[str, list[tuple[float, ...]]]:
-    """Return the scraped values of each series in order, by the series' name."""
+    """Return the scraped values of each series in order, by the name of the series."""
     found: dict[str, list[tuple[float, ...]]] = {}
     async with aiohttp.ClientSession() as session:
         asked = Prometheus(url, session)
@@ -68,7 +68,7 @@ async def test_a_real_prometheus_scrapes_the_agent(tmp_path: Path) -> None:
         source = AgentSource(NodeTarget("spark", "agent", url))
         samples = await watched(source, 0.0)
         with prometheus({"spark": url}, tmp_path) as server:
-            samples += await watched(source, SECONDS)  # with what came while Prometheus started
+            samples += await watched(source, SECONDS)  # with samples taken while Prometheus started
             found = await scraped(server)
         samples += await watched(source, 0.0)
         await source.close()

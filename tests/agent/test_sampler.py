@@ -1,4 +1,4 @@
-"""Facts about when samples are taken, and who gets which."""
+"""When the agent takes samples, and which of these each request gets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def samples(sampler: Sampler, ask: Ask | None = None) -> tuple[NodeSample,
 async def test_nothing_is_read_before_somebody_asks(
     sampler: Sampler, machine: FakeMachine, timers: Timers
 ) -> None:
-    """An agent that nobody asks reads nothing and knows nothing of its machine."""
+    """Without a request the agent reads nothing, and its machine's identity is unknown."""
     await timers.advance(3600.0)
     assert machine.taken == []
     assert sampler.resting
@@ -50,7 +50,7 @@ async def test_nothing_is_read_before_somebody_asks(
 
 
 async def test_the_first_request_gets_a_sample_at_once(sampler: Sampler, machine: FakeMachine) -> None:
-    """Who asks first gets a sample of that moment, and the machine's identity with it."""
+    """The first request gets a sample taken at that moment; then the machine's identity is known too."""
     (sample,) = await samples(sampler)
     assert machine.taken == [sample.at] == [5000.0]
     assert sampler.identity.hostname == "spark-a"
@@ -59,7 +59,7 @@ async def test_the_first_request_gets_a_sample_at_once(sampler: Sampler, machine
 async def test_samples_are_taken_for_a_minute_after_the_last_request(
     sampler: Sampler, machine: FakeMachine, timers: Timers
 ) -> None:
-    """One sample a second for a minute after somebody asked, then none until somebody asks again."""
+    """After a request, one sample a second is taken for a minute, then none until the next request."""
     await samples(sampler)
     await timers.advance(3600.0)
     assert machine.taken == [5000.0 + second for second in range(int(REST_S) + 1)]
@@ -70,7 +70,7 @@ async def test_samples_are_taken_for_a_minute_after_the_last_request(
 
 
 async def test_a_request_gives_all_that_is_newer_oldest_first(sampler: Sampler, timers: Timers) -> None:
-    """With `since`, samples that came after it are given in their order; the one it names is not."""
+    """With `since`, a request gets all samples after that time, oldest first."""
     (first,) = await samples(sampler)
     await timers.advance(3.0)
     newer = await samples(sampler, Ask(since=first.at))
@@ -79,7 +79,7 @@ async def test_a_request_gives_all_that_is_newer_oldest_first(sampler: Sampler, 
 
 
 async def test_samples_are_kept_for_a_minute(sampler: Sampler, timers: Timers) -> None:
-    """Who was away for longer than a minute gets the last minute."""
+    """Samples are kept for a minute: a client that was away for longer gets those of the last minute."""
     await samples(sampler)
     for _ in range(3):
         await timers.advance(50.0)
@@ -90,13 +90,13 @@ async def test_samples_are_kept_for_a_minute(sampler: Sampler, timers: Timers) -
 
 
 async def test_a_time_of_before_a_restart_gives_the_newest(sampler: Sampler, timers: Timers) -> None:
-    """A `since` that this machine's clock has not reached is another start's: the newest is given."""
+    """A `since` in the future of this machine's clock is from before a restart: return the newest sample."""
     found = await samples(sampler, Ask(since=timers.now + 1e6))
     assert [one.at for one in found] == [timers.now]
 
 
 async def test_the_smallest_wish_of_late_is_the_interval(sampler: Sampler, timers: Timers) -> None:
-    """Of two askers the more frequent one decides; when it leaves, the other's interval holds again."""
+    """The shortest interval lately requested applies; without requests for it, the next longer one does."""
     await samples(sampler, Ask(interval_s=2.0))
     assert sampler.interval_s == 2.0
     await samples(sampler, Ask(interval_s=0.5))
@@ -110,7 +110,7 @@ async def test_the_smallest_wish_of_late_is_the_interval(sampler: Sampler, timer
 async def test_a_shorter_interval_holds_at_once(
     sampler: Sampler, machine: FakeMachine, timers: Timers
 ) -> None:
-    """The sample that a slow asker's interval would bring in a minute comes in a quarter of a second."""
+    """A shorter interval applies at once, even if the next sample was a minute away."""
     await samples(sampler, Ask(interval_s=60.0))
     await samples(sampler, Ask(interval_s=0.25))
     await timers.advance(0.5)
@@ -120,7 +120,7 @@ async def test_a_shorter_interval_holds_at_once(
 async def test_an_asker_with_our_interval_finds_something_new_each_time(
     sampler: Sampler, machine: FakeMachine, timers: Timers
 ) -> None:
-    """However requests and samples fall, each request gets a sample, at little more than one a second."""
+    """A client that polls every second always gets a new sample, with few more readings than one a second."""
     since = (await samples(sampler))[0].at
     for step in range(40):
         await timers.advance(1.02 if step % 2 else 0.97)
@@ -131,7 +131,7 @@ async def test_an_asker_with_our_interval_finds_something_new_each_time(
 
 
 async def test_one_reading_serves_all_that_wait_for_it(sampler: Sampler, machine: FakeMachine) -> None:
-    """Ten requests at once are one reading of a slow machine; one that leaves takes it from nobody."""
+    """Ten simultaneous requests share one slow reading; cancelling one does not affect the others."""
     machine.free.clear()
     asking = [asyncio.ensure_future(sampler.ask(Ask())) for _ in range(10)]
     await settle()
@@ -145,7 +145,7 @@ async def test_one_reading_serves_all_that_wait_for_it(sampler: Sampler, machine
 async def test_a_machine_that_hangs_is_a_failure(
     sampler: Sampler, machine: FakeMachine, timers: Timers
 ) -> None:
-    """A failure is handed on, not an old sample; samples that the asker has not seen come before it."""
+    """A failure is returned, not an old sample; samples that the client has not seen come before it."""
     (first,) = await samples(sampler)
     await timers.advance(2.0)
     machine.failure = hung()
@@ -160,7 +160,7 @@ async def test_a_machine_that_hangs_is_a_failure(
 async def test_an_error_of_ours_is_a_failure_and_in_the_log(
     sampler: Sampler, machine: FakeMachine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A programming error in a reading is told in one clean line, logged once, and the next one is tried."""
+    """A programming error is one clean line for the client and one log record; the next reading is tried."""
     machine.error = ValueError("bad \x1b[31m name")
     with caplog.at_level(logging.ERROR):
         found = await sampler.ask(Ask())
@@ -175,7 +175,7 @@ async def test_an_error_of_ours_is_a_failure_and_in_the_log(
 async def test_the_process_table_comes_to_those_who_ask_for_it(
     sampler: Sampler, machine: FakeMachine, timers: Timers
 ) -> None:
-    """The table is read at once for its first asker, comes with the newest sample, and to its askers only."""
+    """The process table is read at the first request for it, and sent with the newest sample on request."""
     (first,) = await samples(sampler)
     assert first.processes is None
     (with_table,) = await samples(sampler, Ask(processes=True))
@@ -190,7 +190,7 @@ async def test_the_process_table_comes_to_those_who_ask_for_it(
 async def test_the_process_table_is_read_only_while_it_is_wanted(
     sampler: Sampler, machine: FakeMachine, timers: Timers
 ) -> None:
-    """Ten seconds after the last request for the table it is not read any more."""
+    """Ten seconds after the last request for the process table it is not read any more."""
     await samples(sampler, Ask(processes=True))
     await timers.advance(10.0)
     assert machine.show_processes
@@ -199,7 +199,7 @@ async def test_the_process_table_is_read_only_while_it_is_wanted(
 
 
 async def test_a_scraper_gets_a_fresh_sample(sampler: Sampler, timers: Timers) -> None:
-    """`fresh_s` bounds the age of what is given, whatever the interval."""
+    """`fresh_s` limits the age of the returned sample, whatever the interval."""
     await samples(sampler, Ask(interval_s=60.0))
     await timers.advance(1.5)
     found = await sampler.ask(Ask(interval_s=60.0), fresh_s=1.0)
@@ -208,7 +208,7 @@ async def test_a_scraper_gets_a_fresh_sample(sampler: Sampler, timers: Timers) -
 
 
 async def test_after_closing_nothing_is_read(sampler: Sampler, machine: FakeMachine, timers: Timers) -> None:
-    """Closing ends a reading that is under way, closes the reader and takes back the timer."""
+    """Closing ends a reading that is in progress, closes the reader and cancels the timer."""
     machine.free.clear()
     asking = asyncio.ensure_future(sampler.ask(Ask()))
     await settle()
@@ -221,7 +221,7 @@ async def test_after_closing_nothing_is_read(sampler: Sampler, machine: FakeMach
 
 
 async def test_many_wishes_take_little_room(sampler: Sampler) -> None:
-    """A thousand different intervals are a few hundred steps."""
+    """Intervals are stored in a few hundred steps, however many different ones are requested."""
     for number in range(2000):
         await samples(sampler, Ask(interval_s=0.25 + number % 1992 * 0.03))
     assert len(sampler._wishes) <= 240

@@ -1,4 +1,4 @@
-"""Facts about the agent at the end of an ssh connection: a line in, a line out, and nothing left behind."""
+"""The agent behind an ssh connection: a line for each request and each answer, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_RSS_MB = 35.0
 
 
 class Talk:
-    """The other end of the pipes."""
+    """The other ends of an agent's standard input and output."""
 
     def __init__(self, machine: FakeMachine, idle_s: float) -> None:
         self.machine = machine
@@ -52,20 +52,20 @@ class Talk:
         return decode(await self.line())
 
     async def ask(self, request: object) -> Reply:
-        """Ask, and read the answer."""
+        """Send a request and read the answer."""
         await self.say(json.dumps(request).encode() + b"\n")
         return await self.reply()
 
     def hang_up(self) -> None:
-        """Send no more."""
+        """Close the agent's input."""
         self._close(self._to_agent)
 
     def stop_reading(self) -> None:
-        """Read no more."""
+        """Close the reading end of the agent's output."""
         self._answers.close()
 
     async def close(self) -> None:
-        """End what the test left open."""
+        """Close what the test left open."""
         if self._to_agent in self._open:
             self.hang_up()
         async with asyncio.timeout(END_S):
@@ -88,14 +88,14 @@ async def talk() -> AsyncIterator[Talk]:
 
 
 async def test_it_says_hello_before_it_is_asked(talk: Talk) -> None:
-    """The first line is an answer without samples, with the version; nothing was read for it."""
+    """The first line is an answer without samples that has the version; nothing is read for it."""
     hello = await talk.reply()
     assert (hello.sparktop, hello.samples, hello.schema) == (__version__, (), "sparktop.node/1")
     assert talk.machine.taken == []
 
 
 async def test_each_line_is_answered_by_one(talk: Talk) -> None:
-    """`since`, `processes` and `interval_s` mean what they mean over HTTP; unknown keys are passed over."""
+    """`since`, `processes` and `interval_s` mean the same as over HTTP; unknown keys are ignored."""
     await talk.reply()
     first = await talk.ask({})
     assert (first.boot_id, [one.processes for one in first.samples]) == (BOOT_ID, [None])
@@ -108,7 +108,7 @@ async def test_each_line_is_answered_by_one(talk: Talk) -> None:
 
 
 async def test_lines_may_come_in_pieces_and_together(talk: Talk) -> None:
-    """A request is a line, however its bytes arrive; empty lines are nothing."""
+    """A request is a line, however its bytes arrive; empty lines are ignored."""
     await talk.reply()
     for piece in (b'{"pro', b'cesses": true}', b"\n{}\n\n\r\n{}", b"\n"):
         await talk.say(piece)
@@ -128,7 +128,7 @@ async def test_lines_may_come_in_pieces_and_together(talk: Talk) -> None:
     ids=lambda one: repr(one)[:20],
 )
 async def test_a_bad_line_is_answered_with_what_is_wrong(talk: Talk, line: bytes, kind: FailureKind) -> None:
-    """A line that is no request gets one that `decode` raises as an error, and the next line is answered."""
+    """An invalid line gets an answer that `decode` raises as an error; the next line is answered normally."""
     await talk.reply()
     await talk.say(line)
     answer = await talk.line()
@@ -141,7 +141,7 @@ async def test_a_bad_line_is_answered_with_what_is_wrong(talk: Talk, line: bytes
 
 
 async def test_a_machine_that_hangs_is_told(talk: Talk) -> None:
-    """A failure of the reading is an error line of its kind."""
+    """A reading that hangs is answered with an error of the kind "timeout"."""
     await talk.reply()
     talk.machine.failure = hung()
     with pytest.raises(WireError, match="hung for 12 s") as refused:
@@ -150,7 +150,7 @@ async def test_a_machine_that_hangs_is_told(talk: Talk) -> None:
 
 
 async def test_it_ends_with_its_input(talk: Talk) -> None:
-    """When nothing more can be asked, it answers what was, closes the machine and ends with 0."""
+    """At the end of its input it answers the last request, closes the machine and ends with exit code 0."""
     await talk.reply()
     await talk.say(b"{}")
     talk.hang_up()
@@ -160,7 +160,7 @@ async def test_it_ends_with_its_input(talk: Talk) -> None:
 
 
 async def test_it_ends_with_its_reader(talk: Talk) -> None:
-    """When nobody reads any more, it ends with 0."""
+    """When its output is closed, it ends with exit code 0."""
     await talk.reply()
     talk.stop_reading()
     await talk.say(b"{}\n")
@@ -169,7 +169,7 @@ async def test_it_ends_with_its_reader(talk: Talk) -> None:
 
 
 async def test_it_ends_when_nobody_asks() -> None:
-    """Without a request for so long it ends with 0, though the connection is open."""
+    """Without a request for `idle_s` seconds it ends with exit code 0, though the connection is open."""
     talk = Talk(FakeMachine(asyncio.get_running_loop().time), 0.05)
     await talk.reply()
     assert await talk.ended == 0
@@ -178,7 +178,7 @@ async def test_it_ends_when_nobody_asks() -> None:
 
 @pytest.mark.outside
 async def test_it_ends_when_its_answers_are_not_read() -> None:
-    """A reader that stands still, with its pipe full, does not keep it for ever."""
+    """A client that does not read, so that the pipe is full, does not keep the agent running forever."""
     talk = Talk(FakeMachine(asyncio.get_running_loop().time), 0.2)
     await talk.say(b"{}\n" * 1000)
     assert await talk.ended == 0
@@ -197,12 +197,12 @@ class Started:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        # A test that fails must not wait for ever.
+        # A failing test must not wait forever.
         self._watchdog = threading.Timer(END_S, self.process.kill)
         self._watchdog.start()
 
     def ask(self, line: bytes) -> Reply:
-        """Ask, and read the answer."""
+        """Send a request and read the answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
@@ -214,12 +214,12 @@ class Started:
         return decode(self.process.stdout.readline())
 
     def end(self) -> tuple[int, bytes, bytes]:
-        """Wait for its end; give the exit code and what was left on its outputs."""
+        """Wait for its end; return the exit code and the remaining output of both streams."""
         out, err = self.process.communicate(timeout=END_S)
         return self.process.returncode, out, err
 
     def close(self) -> None:
-        """End it if it has not."""
+        """Kill the process if it has not ended."""
         self._watchdog.cancel()
         self.process.kill()
         self.process.communicate()
@@ -234,7 +234,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 @pytest.mark.process
 def test_a_process_answers_and_ends_with_the_connection(started: Started, tmp_path: Path) -> None:
-    """The program answers about this machine, takes little memory, and leaves no file and no child."""
+    """The process reports on this machine, takes little memory, and leaves neither a file nor a child."""
     assert started.reply().samples == ()
     reply = started.ask(b'{"processes": true}')
     assert reply.samples[-1].cpu.cores == os.cpu_count()
@@ -251,7 +251,7 @@ def test_a_process_answers_and_ends_with_the_connection(started: Started, tmp_pa
 @pytest.mark.process
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_process(started: Started, signum: int, code: int) -> None:
-    """A signal ends it without a word, asked or not."""
+    """A signal ends it without any output."""
     started.reply()
     started.ask(b"{}")
     started.process.send_signal(signum)
@@ -260,7 +260,7 @@ def test_a_signal_ends_the_process(started: Started, signum: int, code: int) -> 
 
 @pytest.mark.process
 def test_a_reader_that_has_gone_ends_the_process(started: Started) -> None:
-    """A broken pipe is the end, and no error."""
+    """A broken pipe ends it, without an error."""
     started.reply()
     assert started.process.stdin is not None
     assert started.process.stdout is not None
@@ -272,7 +272,7 @@ def test_a_reader_that_has_gone_ends_the_process(started: Started) -> None:
 
 @pytest.mark.process
 def test_input_may_be_a_file(tmp_path: Path) -> None:
-    """With requests in a file, or none at all, it answers them and ends."""
+    """With requests from a file, or none, it answers them and ends."""
     path = tmp_path / "requests"
     path.write_bytes(b"{}\n{}\n")
     with path.open("rb") as requests:

@@ -1,4 +1,4 @@
-"""Facts about the printed unit: systemd takes it, and it gives the agent no more than it needs."""
+"""The printed systemd unit is valid and gives the agent no more rights than it needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HARDENED = {
 
 
 def service(text: str) -> dict[str, str]:
-    """Read the service part; of a key that comes twice, the values one after the other."""
+    """Parse the [Service] section; the values of a repeated key are joined with spaces."""
     found: dict[str, str] = {}
     part = ""
     for line in text.splitlines():
@@ -53,7 +53,7 @@ FLAGS = {
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
-    """`systemd-analyze verify` has nothing to say; without systemd the unit is at least well-formed."""
+    """`systemd-analyze verify` reports nothing; without systemd the unit is at least well-formed."""
     flags, wants_token = FLAGS[name]
     text = unit(flags, wants_token=wants_token)
     parser = configparser.RawConfigParser(strict=False, interpolation=None)
@@ -75,7 +75,7 @@ def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_every_unit_is_hardened(name: str) -> None:
-    """Whatever the flags, the agent may write nothing, gain nothing, and open the GPUs' devices."""
+    """Whatever the flags, the agent may write no file, gain no privilege, and use no device but the GPUs."""
     flags, wants_token = FLAGS[name]
     found = service(unit(flags, wants_token=wants_token))
     assert {key: found.get(key) for key in HARDENED} == HARDENED
@@ -85,7 +85,7 @@ def test_every_unit_is_hardened(name: str) -> None:
 
 
 def test_secrets_are_loaded_by_systemd() -> None:
-    """Token, certificate and key are credentials: the agent's user may read none of their files."""
+    """Token, certificate and key are credentials, so the agent's user need not be able to read the files."""
     token = service(unit(FLAGS["token"][0], wants_token=True))
     assert token["LoadCredential"] == "token:/etc/sparktop/token"
     assert token["ExecStart"] == (
@@ -99,7 +99,7 @@ def test_secrets_are_loaded_by_systemd() -> None:
 
 
 def test_a_token_that_is_wanted_and_not_named_has_a_usual_place() -> None:
-    """Without --token-file an address that others reach gets one, and the comment says how to make it."""
+    """Without --token-file, the token of a reachable address has a default path, and a comment creates it."""
     text = unit(FLAGS["token wanted"][0], wants_token=True)
     assert "LoadCredential=token:/etc/sparktop/token" in text
     assert "openssl rand -hex 32 > /etc/sparktop/token" in text
@@ -108,7 +108,7 @@ def test_a_token_that_is_wanted_and_not_named_has_a_usual_place() -> None:
 
 
 def test_a_program_in_a_home_runs_as_its_owner() -> None:
-    """ProtectHome=yes and a user of its own would keep systemd from starting what lies below a home."""
+    """A program below /home runs as its owner, as ProtectHome=yes or DynamicUser=yes would hide it."""
     assert service(unit(FLAGS["plain"][0], wants_token=False))["DynamicUser"] == "yes"
     home = service(unit(FLAGS["home"][0], wants_token=False))
     assert ("DynamicUser" in home, home["ProtectHome"]) == (False, "read-only")
@@ -116,7 +116,7 @@ def test_a_program_in_a_home_runs_as_its_owner() -> None:
 
 @pytest.mark.parametrize("name", ["spark top", "100%", "a$b", 'a"b', "a\\b"])
 def test_odd_names_are_quoted(name: str) -> None:
-    """Spaces, %, $ and quotes in the program's path reach systemd as they are."""
+    """Spaces, %, $, quotes and backslashes in the program's path are escaped for systemd."""
     words = service(unit(UnitFlags(Path("/opt") / name), wants_token=False))["ExecStart"]
     unescaped = words.replace("%%", "%").replace("$$", "$").replace('\\"', '"').replace("\\\\", "\\")
     assert unescaped == f'"/opt/{name}" agent'
@@ -124,7 +124,7 @@ def test_odd_names_are_quoted(name: str) -> None:
 
 @pytest.mark.process
 def test_the_command_prints_the_unit_of_its_flags(tmp_path: Path) -> None:
-    """`--systemd-unit` writes the unit to standard output with an absolute path and the flags given."""
+    """`--systemd-unit` prints the unit with an absolute path and the given flags."""
     code, out, err = ran(tmp_path, "--systemd-unit", "--listen", "0.0.0.0:9750")
     assert (code, err) == (0, "")
     words = service(out)["ExecStart"].split()

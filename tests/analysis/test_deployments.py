@@ -1,4 +1,4 @@
-"""Which backend a deployment is."""
+"""Mapping of a router's deployments to the watched backends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_two_spellings_are_one_address(one: str, other: str) -> None:
     ],
 )
 def test_other_places_are_other_addresses(one: str, other: str) -> None:
-    """Host, port and the path of a reverse proxy tell servers apart."""
+    """Addresses differ by scheme, host, port and the path of a reverse proxy."""
     assert address_of(one) != address_of(other)
 
 
@@ -72,7 +72,7 @@ PIECES = (
 
 @given(st.lists(st.sampled_from(PIECES), max_size=5).map("".join))
 def test_the_usual_spelling_is_read_as_any_other(url: str) -> None:
-    """Host and port without a path are read by themselves: as `urlsplit` reads them."""
+    """The fast path for a host and port gives the same result as `urlsplit`."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = (parts.hostname or "").removesuffix(".").lower(), parts.port
@@ -88,7 +88,7 @@ def test_the_usual_spelling_is_read_as_any_other(url: str) -> None:
 
 
 def test_localhost_is_the_machine_of_the_router() -> None:
-    """A router elsewhere that says localhost means its own machine, not ours."""
+    """The name "localhost" in a deployment is the router's own machine."""
     told = Deployment("d", "http://localhost:8000/v1")
     assert match(told, router="http://192.168.100.11:4000") == {"d": "a"}
     assert match(told, router="http://localhost:4000") == {"d": "here"}
@@ -96,7 +96,7 @@ def test_localhost_is_the_machine_of_the_router() -> None:
 
 
 def test_address_then_config_then_name() -> None:
-    """The address decides; the config where no backend has it; at last an id that is a backend's name."""
+    """The address decides, then the configuration, then an id that equals a backend's name."""
     assert match(Deployment("x", "http://spark-b:8000/v1"), x="a") == {"x": "b"}
     assert match(Deployment("x", "http://10.0.0.1:8000/v1"), x="a") == {"x": "a"}
     assert match(Deployment("a", "http://10.0.0.1:8000/v1")) == {"a": "a"}
@@ -104,7 +104,7 @@ def test_address_then_config_then_name() -> None:
 
 
 def test_what_is_no_backend_stays_unmapped() -> None:
-    """A provider without an address and a server that nobody watches are told, as None."""
+    """Providers without an address and servers that are not watched are mapped to None."""
     assert match(Deployment("cloud"), Deployment("far", "https://far.example/v1")) == {
         "cloud": None,
         "far": None,
@@ -112,7 +112,7 @@ def test_what_is_no_backend_stays_unmapped() -> None:
 
 
 def test_without_the_router_the_config_is_all_there_is() -> None:
-    """A router that tells nothing has the config's deployments, or none that are known."""
+    """Without the router's answer, the deployments are those of the configuration, else unknown."""
     known = {"d": "a"}
     assert match_deployments(None, router_url="", backend_urls=BACKENDS, configured=known) == known
     assert match_deployments(None, router_url="", backend_urls=BACKENDS, configured={}) is None
@@ -122,7 +122,7 @@ def test_without_the_router_the_config_is_all_there_is() -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_an_address_or_none(text: str) -> None:
-    """Whatever a router calls an address, nothing breaks."""
+    """Any text is an address or None, without an error."""
     for url in (text, f"http://{text}", f"http://h:{text}"):
         address = address_of(url)
         assert address is None or (address[0] and address[1] > 0)

@@ -1,4 +1,4 @@
-"""Trends: what is told, what is noise, and when the limit comes."""
+"""Trends of free memory: what counts as a trend, what as noise, and when the limit is reached."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def line(value: Callable[[float], float | None], seconds: int = 120, step: int =
 @given(st.floats(0, 500), st.integers(0, 200))
 @settings(max_examples=40, deadline=None)
 def test_what_stays_the_same_has_no_trend(value: float, points: int) -> None:
-    """A constant, however long, changes in no direction."""
+    """A constant value has no trend, however long it is observed."""
     assert trend(series((at, value) for at in range(points)), START + points) is None
 
 
@@ -47,12 +47,12 @@ def test_what_stays_the_same_has_no_trend(value: float, points: int) -> None:
 def test_a_line_with_noise_is_found_within_its_error(
     slope: float, sign: int, seed: int, noise: float
 ) -> None:
-    """The slope of a noisy line lies within four standard errors of the true one, and its sign is right."""
+    """The slope of a noisy line is found within four standard errors, with the right sign."""
     rising, dice = sign * slope, random.Random(seed)  # noqa: S311 - noise, no secret
     found = trend(line(lambda at: 50 + rising * at + dice.gauss(0, noise)), START + 120)
     if found is None:
-        # The means of two samples and a half have 0.63 of the noise, the steps between them 0.9: a fall of
-        # 5 s below one of them cannot be told from a walk within two minutes.
+        # Means of 2.5 samples have 0.63 of the noise, the steps between them 0.9: a slope that changes the
+        # value by less than the noise in 5 s looks like a random walk within two minutes.
         assert 5 * slope < noise
         return
     # Of least squares over a minute: the root of the squared distances of 31 points from the middle is 98 s.
@@ -63,8 +63,8 @@ def test_a_line_with_noise_is_found_within_its_error(
 
 @pytest.mark.parametrize("name", headroom_study.DRIFT_FREE)
 def test_memory_without_a_drift_is_seldom_taken_for_a_trend(name: str) -> None:
-    """However long it remembers, and whether it walks, is filled and dropped, or comes in waves."""
-    runs = 16 if "walk" in name else 3  # one claim of a walk lasts for a good part of a run
+    """Memory without a drift (noise, walks, sawtooth, waves) is rarely taken for a trend."""
+    runs = 16 if "walk" in name else 3  # one false trend of a walk lasts for much of a run
     shares = [
         headroom_study.claimed_share(headroom_study.DRIFT_FREE[name], seed, length_s=1800.0)
         for seed in range(runs)
@@ -74,7 +74,7 @@ def test_memory_without_a_drift_is_seldom_taken_for_a_trend(name: str) -> None:
 
 @pytest.mark.parametrize("name", headroom_study.NOISES)
 def test_a_leak_of_a_gigabyte_a_minute_is_found(name: str) -> None:
-    """Within 100 s where samples scatter by 0.1 GiB, within six minutes where they do by 0.3."""
+    """A leak of 1 GiB a minute is found within 100 s with 0.1 GiB of noise, within 6 min with 0.3 GiB."""
     limit_s = 360 if "0.3 GiB" in name else 100
     for seed in (11, 12, 13):
         after_s = headroom_study.found_after_s(headroom_study.NOISES[name], 1.0, seed)
@@ -83,7 +83,7 @@ def test_a_leak_of_a_gigabyte_a_minute_is_found(name: str) -> None:
 
 
 def test_a_leak_that_follows_other_use_is_found() -> None:
-    """Memory that was lower before and was given back once, by a server that ended, hides no leak."""
+    """A leak is found though free memory was lower before, until a server ended."""
 
     def value(at: float) -> float:
         return 10.0 if at < 300 else 110.0 if at < 600 else 110.0 - (at - 600) / 60
@@ -93,14 +93,14 @@ def test_a_leak_that_follows_other_use_is_found() -> None:
 
 @pytest.mark.parametrize("jumps_at", [20, 40, 60, 80, 100])
 def test_a_jump_is_no_trend(jumps_at: int) -> None:
-    """Memory that one model took in a moment says nothing of the next minute."""
+    """Memory that a model allocates in a moment is not a trend."""
     dice = random.Random(jumps_at)  # noqa: S311 - noise, no secret
     found = trend(line(lambda at: (60 if at < jumps_at else 20) + dice.gauss(0, 0.02)), START + 120)
     assert found is None or abs(found.slope) < 0.001
 
 
 def test_a_gap_is_not_bridged() -> None:
-    """Two level stretches with a step between them, in a gap or where no sample came at all, are level."""
+    """A step between two level stretches, across a gap or missing samples, is not a trend."""
 
     def value(at: float) -> float | None:
         return None if 50 <= at < 70 else 40 if at < 50 else 30
@@ -111,7 +111,7 @@ def test_a_gap_is_not_bridged() -> None:
 
 
 def test_stretches_between_gaps_count_together() -> None:
-    """A line that is interrupted again and again is still a line, with the slope that it has."""
+    """A line with repeated gaps is a trend, with its slope."""
     found = trend(line(lambda at: None if at % 40 == 38 else 50 - 0.1 * at), START + 120)
     assert found is not None
     assert found.slope == pytest.approx(-0.1)
@@ -119,13 +119,13 @@ def test_stretches_between_gaps_count_together() -> None:
 
 
 def test_half_a_minute_is_too_short() -> None:
-    """Before there are enough points nothing is claimed; a minute is enough for a clear line."""
+    """With too few points there is no trend; a minute suffices for a clear line."""
     assert trend(line(lambda at: 50 - at, seconds=28), START + 28) is None
     assert trend(line(lambda at: 50 - at, seconds=60), START + 60) is not None
 
 
 def test_slow_sampling_looks_further_back() -> None:
-    """At one sample in 40 s the shortest window is ten minutes, so that there is anything to judge by."""
+    """With one sample in 40 s the shortest window is ten minutes, so that it has enough points."""
     slow = line(lambda at: 50 - 0.01 * at, seconds=600, step=40)
     assert trend(slow, START + 600) is None
     found = trend(slow, START + 600, interval_s=40)
@@ -134,12 +134,12 @@ def test_slow_sampling_looks_further_back() -> None:
 
 
 def test_what_is_older_than_the_window_does_not_count() -> None:
-    """A fall that ended three minutes ago is over."""
+    """A fall that ended three minutes ago is not a trend any more."""
     assert trend(line(lambda at: max(20, 50 - at), seconds=300), START + 300) is None
 
 
 def test_the_limit_comes_at_the_pace_of_the_fall() -> None:
-    """From 20 GiB to 8 at 6 GiB a minute it takes two minutes; what rises reaches none."""
+    """From 20 GiB to a limit of 8 GiB at 6 GiB a minute it takes two minutes; a rise never reaches it."""
     falling = trend(line(lambda at: 32 - 0.1 * at), START + 120)
     rising = trend(line(lambda at: 32 + 0.1 * at), START + 120)
     told = headroom(falling, 20.0, 8 * GIB)

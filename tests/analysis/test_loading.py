@@ -1,4 +1,4 @@
-"""The phases of a start, from the memory of its processes."""
+"""The phases of a server's start, from the memory of its processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = 1000.0
 
 
 def vllm_memory(second: float) -> int:
-    """GPU memory of a vLLM start: 30 s, context, 40 s of weights, 60 s of compiling, KV pool, graphs."""
+    """Return GPU memory of a vLLM start: 30 s, context, 40 s weights, 60 s compiling, KV pool, graphs."""
     if second < 30:
         return 0
     if second < 45:
@@ -44,12 +44,12 @@ def follow(
     [(10, 0), (40, 1), (60, 2), (84, 2), (100, 3), (140, 3), (150, 4), (158, 5), (170, 5)],
 )
 def test_a_start_goes_through_its_phases(second: float, phase: int) -> None:
-    """GPU memory shows where each begins."""
+    """The growth of GPU memory shows which phase a start is in."""
     assert PHASES[follow(second).step] == PHASES[phase]
 
 
 def test_phases_have_their_times() -> None:
-    """They add up to the whole start."""
+    """The times of the phases add up to the whole start."""
     times = follow(170).phases(START + 172)
     assert sum(times.values()) == pytest.approx(172.0)
     assert list(times) == list(PHASES)
@@ -58,12 +58,12 @@ def test_phases_have_their_times() -> None:
 
 
 def test_a_start_that_was_met_late_has_no_times() -> None:
-    """Its phases so far were not seen."""
+    """A start that was first seen in its middle has no times of phases."""
     assert follow(100, first_s=60).phases(START + 100) == {}
 
 
 def test_a_pause_in_reading_weights_is_not_the_end_of_them() -> None:
-    """A slow drive: memory stands still for 20 s and grows on, without a jump."""
+    """If reading weights pauses for 20 s and continues without a jump, the phase is weights again."""
 
     def memory(second: float) -> int:
         grown = min(second, 60) + max(0.0, second - 80)
@@ -74,7 +74,7 @@ def test_a_pause_in_reading_weights_is_not_the_end_of_them() -> None:
 
 
 def test_without_gpu_the_engines_process_and_its_memory_count() -> None:
-    """A build for CPUs: resident memory stands for the GPU's."""
+    """On a CPU, the resident memory of the engine's process replaces GPU memory."""
     clock = StartClock(START, START + 1)
     clock.note(Look(START + 1, GIB // 2, on_gpu=False))
     first = clock.step
@@ -85,7 +85,7 @@ def test_without_gpu_the_engines_process_and_its_memory_count() -> None:
 
 
 def test_traffic_before_the_weights_is_a_download() -> None:
-    """Its phase has no number of its own."""
+    """Traffic before the weights is shown as download; this phase has no number of its own."""
     clock = StartClock(START, START + 1)
     clock.note(Look(START + 1, 0, received_bytes_per_s=90e6))
     assert clock.loading(START + 2).phase == "download"
@@ -101,7 +101,7 @@ def past(
 
 
 def test_time_left_is_the_rest_of_this_phase_and_all_later_ones() -> None:
-    """By the last start; what this one lost earlier is lost."""
+    """The time left is the rest of this phase and all later ones, by the last start; a delay stays lost."""
     loading = follow(70).loading(START + 70, past())
     assert loading.phase_s is not None
     assert loading.left_s == pytest.approx(40 - loading.phase_s + 120 + 5 + 70)
@@ -111,14 +111,14 @@ def test_time_left_is_the_rest_of_this_phase_and_all_later_ones() -> None:
 
 
 def test_a_start_that_takes_longer_says_so() -> None:
-    """It is not drawn beyond the end."""
+    """A start that takes longer than the last one says so, and its share stays at 100 %."""
     loading = follow(170).loading(START + 290, past())
     assert (loading.share, loading.left_s) == (1.0, 0.0)
     assert loading.words == "CUDA graphs, phase 6 of 6, 4:50, longer than 4:40 last time"
 
 
 def test_without_a_past_only_weights_have_a_time() -> None:
-    """60 GiB at 1.5 GiB/s; the other phases have none."""
+    """Without an earlier start, only weights have an estimate: 60 GiB at 1.5 GiB/s."""
     loading = follow(65).loading(START + 65, checkpoint_bytes=60 * GIB)
     assert loading.basis == GROWTH
     assert loading.left_s == pytest.approx(20.0, abs=2)
@@ -128,7 +128,7 @@ def test_without_a_past_only_weights_have_a_time() -> None:
 
 
 def test_cold_and_warm_starts_are_kept_apart() -> None:
-    """The first since the machine booted is cold; each is compared with its like, if there is one."""
+    """The first start since boot is cold, later ones warm; each is compared with its own kind if possible."""
     cold, warm = past(total_s=600, ended_at=1), past(total_s=200, ended_at=2, warm=True)
     assert best_past([cold, warm], "a") == warm
     assert best_past([cold, warm], "b") == cold
@@ -138,14 +138,14 @@ def test_cold_and_warm_starts_are_kept_apart() -> None:
 
 
 def test_times_are_minutes_and_seconds() -> None:
-    """Also beyond an hour."""
+    """Durations are minutes and seconds, also beyond an hour."""
     assert [minutes(one) for one in (0, 59.6, 280, 3723)] == ["0:00", "1:00", "4:40", "1:02:03"]
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0.1, 20), st.integers(0, 200 * GIB) | st.none()), max_size=60))
 def test_any_looks_are_taken(looks: list[tuple[float, int | None]]) -> None:
-    """Memory of other machines' drivers can do anything; times never run backwards."""
+    """Any sequence of memory readings is accepted; times never decrease."""
     clock, at = StartClock(0.0, 0.0), 0.0
     for step_s, memory in looks:
         at += step_s

@@ -1,4 +1,4 @@
-"""Placement: which backend runs on which node, and whose the processes on a GPU are."""
+"""Placement: which node a backend runs on, and which backend owns the processes on a GPU."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def backend(url: str, name: str = "v", engine: str | None = "vllm", *nodes: str)
     ],
 )
 def test_a_backend_is_found_by_its_address(url: str, nodes: tuple[str, ...]) -> None:
-    """The agent's host, the ssh target, an interface's address, the host name; loopback is this machine."""
+    """A node matches by agent host, ssh target, interface address or host name; loopback is this machine."""
     assert place([backend(url)], [LOCAL, AGENT, SSH]) == {"v": nodes}
 
 
 def test_two_nodes_that_fit_are_none() -> None:
-    """Nobody guesses between two nodes with one address, nor between two ways to this machine."""
+    """If two nodes match an address, or two entries this machine, the backend is on none."""
     twin = NodePlace("twin", url="http://192.168.1.11:9751")
     assert place([backend("http://192.168.1.11:8000")], [AGENT, twin]) == {"v": ()}
     tunnel = NodePlace("tunnel", url="http://127.0.0.1:9750")
@@ -64,7 +64,7 @@ def test_two_nodes_that_fit_are_none() -> None:
 
 
 def test_the_config_comes_first() -> None:
-    """What the config names is taken, whatever the address says."""
+    """Nodes that the configuration names are used, whatever the address."""
     assert place([backend("http://192.168.1.11:8000", "v", None, "b", "x")], [AGENT, SSH]) == {
         "v": ("b", "x")
     }
@@ -92,19 +92,19 @@ def test_the_config_comes_first() -> None:
 def test_engines_are_known_by_their_processes(
     name: str, engine: str | None, rank: tuple[int, int] | None
 ) -> None:
-    """The beginning of a name tells the engine, `_TP` and `_PP` the rank."""
+    """The beginning of a process name gives the engine, `_TP` and `_PP` give the rank."""
     assert (engine_of(name), rank_of(name)) == (engine, rank)
 
 
 def test_a_process_on_two_gpus_is_one() -> None:
-    """Engines' processes are listed once each; others and unknown lists are left out."""
+    """An engine process on two GPUs is listed once; processes of other programs are left out."""
     both = (GpuProcess(7, "VLLM::EngineCore"), GpuProcess(9, "Xorg"))
     gpus = (GpuReading(0, processes=both), GpuReading(1, processes=both), GpuReading(2))
     assert engine_processes(gpus) == (EngineProcess(7, "VLLM::EngineCore", "vllm"),)
 
 
 def test_a_process_is_the_backend_s_only_where_one_alone_can_be_meant() -> None:
-    """One backend of its engine on the node: that one. Two, or one that has not told its engine: nobody."""
+    """A process belongs to a backend only if one backend on the node can have it, by its engine."""
     found = workers("VLLM::EngineCore", "llama-server")
     engines: dict[str, str | None] = {"v": "vllm", "w": "sglang"}
     assert [one.backend for one in matched(found, engines)] == ["v", None]
@@ -121,7 +121,7 @@ FIRST, SECOND = node("a", "VLLM::Worker_TP0"), node("b", "VLLM::Worker_TP1")
 
 
 def test_a_higher_rank_without_a_rank_0_belongs_to_the_one_backend_that_lacks_it() -> None:
-    """TP=2 over two nodes: the backend is on both, the node with rank 0 first."""
+    """With TP=2 over two nodes, the backend is on both, the node with rank 0 first."""
     assert place([backend("http://a:8000")], [SECOND, FIRST]) == {"v": ("a", "b")}
     four = [node(name, f"VLLM::Worker_TP{rank}") for rank, name in enumerate("abcd")]
     assert place([backend("http://a:8000")], [four[3], *four[:3]]) == {"v": ("a", "b", "c", "d")}
@@ -130,37 +130,37 @@ def test_a_higher_rank_without_a_rank_0_belongs_to_the_one_backend_that_lacks_it
 @pytest.mark.parametrize(
     ("backends", "nodes"),
     [
-        # It has that rank itself: the other's is of something that nobody watches.
+        # It has that rank itself: the other node's belongs to an unwatched server.
         ([backend("http://a:8000")], [node("a", "VLLM::Worker_TP0", "VLLM::Worker_TP1"), SECOND]),
         # Another engine.
         ([backend("http://a:8000", "v", "sglang")], [FIRST, SECOND]),
-        # Two backends could be meant.
+        # The rank could belong to either backend.
         (
             [backend("http://a:8000"), backend("http://c:8000", "w")],
             [FIRST, SECOND, node("c", "VLLM::Worker_TP0")],
         ),
-        # Two nodes say that they are rank 1.
+        # Two nodes have rank 1.
         ([backend("http://a:8000")], [FIRST, SECOND, node("c", "VLLM::Worker_TP1")]),
         # The second node has a rank 0 of its own.
         ([backend("http://a:8000")], [FIRST, node("b", "VLLM::Worker_TP0", "VLLM::Worker_TP1")]),
-        # No rank is told.
+        # A process has no rank.
         ([backend("http://a:8000")], [FIRST, node("b", "VLLM::EngineCore")]),
         ([backend("http://a:8000")], [node("a", "VLLM::EngineCore"), SECOND]),
-        # The config says where it is.
+        # The configuration names its node.
         ([backend("http://a:8000", "v", "vllm", "a")], [FIRST, SECOND]),
     ],
 )
 def test_without_evidence_no_backend_spans_nodes(
     backends: list[BackendPlace], nodes: list[NodePlace]
 ) -> None:
-    """Whatever could be read in two ways is read in none."""
+    """No backend spans nodes if the processes allow more than one interpretation."""
     assert all(len(found) <= 1 for found in place(backends, nodes).values())
 
 
 @given(st.lists(st.text(max_size=30), max_size=4), st.lists(st.text(max_size=30), max_size=4))
 @settings(max_examples=80, deadline=None)
 def test_any_text_is_survived(urls: list[str], hosts: list[str]) -> None:
-    """Whatever stands in a URL or name, every backend gets an answer, and never a node that is not there."""
+    """For any URLs and names, each backend gets a result that names existing nodes only."""
     nodes = [
         NodePlace(f"n{number}", url=host, ssh=host, addresses=(host,), hostname=host, processes=workers(host))
         for number, host in enumerate(hosts)

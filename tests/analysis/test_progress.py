@@ -1,4 +1,4 @@
-"""Progress of an engine that holds requests: what is a long step, and what is stuck."""
+"""Progress of an engine with requests: what is a long step, and what is stuck."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HALF_USED = GpuWork(25.0, 40.0, 2400.0, 30.0, 35.0)
 def test_quiet_gpus_shorten_the_time_until_a_verdict(
     gpus: tuple[GpuWork, ...], expected: tuple[float, float]
 ) -> None:
-    """Only where all GPUs are quiet at a normal clock; anything else, or nothing, takes the long times."""
+    """The shorter times apply only if all GPUs are quiet at a normal clock."""
     words = [
         judge_standstill(Standstill(seconds, made_token=True, gpus=gpus))
         for seconds in (FACT_S - 1, FACT_S, expected[0] - 1, expected[0], expected[1] - 1, expected[1])
@@ -58,7 +58,7 @@ def test_quiet_gpus_shorten_the_time_until_a_verdict(
 
 
 def test_a_gpu_that_works_is_a_long_step() -> None:
-    """A prefill of 6 minutes is never stuck; after a quarter of an hour it is suspected, and no more."""
+    """With a working GPU a step of 6 minutes is a long step, and one of 15 minutes is only suspected."""
     work = Standstill(360.0, made_token=True, gpus=(PREFILL, SPINNING))
     assert judge_standstill(work) is Progress.LONG_STEP
     assert judge_standstill(replace(work, seconds=LONGEST_STEP_S)) is Progress.SUSPECT
@@ -68,7 +68,7 @@ def test_a_gpu_that_works_is_a_long_step() -> None:
 
 
 def test_over_several_machines_the_link_must_be_silent_too() -> None:
-    """Unknown traffic between machines is not silence."""
+    """Over several machines, the traffic between them must be known to be low as well."""
     quiet = Standstill(130.0, made_token=True, gpus=(SPINNING, SPINNING), several_machines=True)
     assert judge_standstill(quiet) is Progress.STILL
     assert judge_standstill(replace(quiet, rdma_mb_per_s=0.2)) is Progress.STUCK
@@ -77,7 +77,7 @@ def test_over_several_machines_the_link_must_be_silent_too() -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, 130.0, 5000.0])
 def test_an_excuse_or_a_start_is_never_a_verdict(seconds: float) -> None:
-    """Whatever the time: compiling, swapping, warming up. What NCCL says does not undo an excuse."""
+    """Compiling, swapping and warming up are never called stuck, whatever NCCL reports."""
     quiet = Standstill(seconds, made_token=True, gpus=(SPINNING,), ranks_apart="rank 1 lags")
     assert judge_standstill(replace(quiet, excuse="a kernel is compiled")) is Progress.STILL
     assert judge_standstill(replace(quiet, made_token=False)) is Progress.STILL
@@ -85,7 +85,7 @@ def test_an_excuse_or_a_start_is_never_a_verdict(seconds: float) -> None:
 
 
 def test_gpus_at_rest_are_evidence_only_if_the_processes_are_known() -> None:
-    """A compiler or a busy core may be what a GPU at rest waits for; a GPU that spins waits for neither."""
+    """A GPU at rest counts only if processes are known, because it may wait for a compiler or a core."""
     resting = Standstill(130.0, made_token=True, gpus=(BLOCKED,), processes_known=False)
     assert judge_standstill(resting) is Progress.STILL
     assert judge_standstill(replace(resting, processes_known=True)) is Progress.STUCK
@@ -96,21 +96,21 @@ def test_gpus_at_rest_are_evidence_only_if_the_processes_are_known() -> None:
 
 
 def test_counters_of_finished_requests_show_no_standstill() -> None:
-    """Without GPUs such a server is never called stuck; with them the GPUs decide."""
+    """If only finished requests are counted, only quiet GPUs lead to "stuck"."""
     blind = Standstill(5000.0, made_token=True, counts_steps=False)
     assert judge_standstill(blind) is Progress.STILL
     assert judge_standstill(replace(blind, gpus=(SPINNING,))) is Progress.STUCK
 
 
 def test_an_old_number_of_requests_is_no_standstill() -> None:
-    """A rank of SGLang at rest may show requests that have ended: only a GPU that spins says otherwise."""
+    """A rank of SGLang at rest may show old requests: it is stuck only if its GPU spins."""
     stale = Standstill(5000.0, made_token=True, gpus=(BLOCKED,), may_be_stale=True)
     assert judge_standstill(stale) is Progress.MOVING
     assert judge_standstill(replace(stale, gpus=(SPINNING,))) is Progress.STUCK
 
 
 def test_limits_of_power_are_learned() -> None:
-    """60 values of each kind are needed; a GB10's usual figures give about what is known of it."""
+    """Limits of power need 60 values of each kind; usual values of a GB10 give its known limits."""
     assert power_limits([60.0] * 59, [10.0] * 100) == (None, None)
     assert power_limits([60.0] * 60, [10.0] * 59) == (60.0, None)
     quiet, busy = power_limits([45.0 + index % 40 for index in range(400)], [12.0] * 400)

@@ -1,4 +1,4 @@
-"""The verdict on ranks: from the documented examples as JSON and text, and what must never be a verdict."""
+"""The verdict on ranks, from the documented examples as JSON and text, and cases without a verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def place(host: str | None) -> str:
 
 
 def readings(answers: Iterable[RanksAnswer | str], every_s: float = EVERY_S) -> list[RanksReading]:
-    """Return readings at equal distances; a text in place of an answer is why there is none."""
+    """Return readings at equal intervals; a text instead of an answer is the reason of a failed query."""
     return [
         RanksReading(place * every_s, "spark-a", None, one)
         if isinstance(one, str)
@@ -56,14 +56,14 @@ def test_1_a_healthy_job_whose_server_makes_progress_has_no_verdict(form: str) -
 
 @pytest.mark.parametrize("form", FORMS)
 def test_2_counts_that_differ_and_move_are_no_hang(form: str) -> None:
-    """Counts that differ and move are no hang."""
+    """Counts that differ but increase are not a hang."""
     found = judged([read("in-flight-1", form), read("in-flight-2", form)])
     assert (found.word, found.apart) == (RanksWord.MOVING, None)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_3_counts_that_differ_and_stand_still_are_diverged_ranks(form: str) -> None:
-    """Counts that differ and stand still are diverged ranks."""
+    """Counts that differ and do not increase are diverged ranks."""
     found = judged([read("lags-by-one", form)] * 3)
     assert found.word is RanksWord.DIVERGED
     assert found.sentence == "rank 1 on spark-b is behind at AllReduce 27,910, rank 0 on spark-a is at 27,911"
@@ -76,7 +76,7 @@ def test_3_counts_that_differ_and_stand_still_are_diverged_ranks(form: str) -> N
 
 @pytest.mark.parametrize("form", FORMS)
 def test_4_counts_that_are_equal_and_stand_still_prove_nothing(form: str) -> None:
-    """Counts that are equal and stand still prove nothing."""
+    """Counts that are equal and do not increase prove nothing."""
     found = judged([read("healthy", form)] * 3)
     assert (found.word, found.apart) == (RanksWord.NO_VERDICT, None)
     assert "NCCL" in found.sentence
@@ -93,14 +93,14 @@ def test_5_a_dead_rank_is_named_with_its_machine(form: str) -> None:
 
 
 def test_6_the_job_that_moves_is_not_the_job_of_a_server_that_stands_still() -> None:
-    """The job that moves is not the job of a server that stands still."""
+    """Of two jobs, the one that progresses does not belong to the server that stands still."""
     other = answer("second-job")
     turns = [answer("lags-by-one"), other, answer("lags-by-one"), moved(other, 4500), answer("lags-by-one")]
     assert judged(turns).word is RanksWord.DIVERGED
 
 
 def test_6_two_jobs_that_both_stand_still_leave_it_open_which_one_is_meant() -> None:
-    """Two jobs that both stand still leave it open which one is meant."""
+    """If two jobs both stand still, neither is attributed to the server."""
     found = judged([answer("lags-by-one"), answer("second-job")] * 3)
     assert (found.word, found.apart) == (RanksWord.NO_VERDICT, None)
     assert "2 jobs" in found.sentence
@@ -114,7 +114,7 @@ def moved(found: RanksAnswer, count: int) -> RanksAnswer:
 
 
 def changed(found: RanksAnswer, **fields: object) -> RanksAnswer:
-    """Return an answer in which rank 1 of the last communicator has other fields."""
+    """Return an answer with other fields in rank 1 of the last communicator."""
     *others, last = found.communicators
     first, second = last.ranks
     ranks = (first, replace(second, **fields))  # type: ignore[arg-type]  # fields of a rank
@@ -141,7 +141,7 @@ def test_nothing_is_judged_while_the_server_makes_progress() -> None:
 
 
 def test_answers_before_the_last_progress_are_no_evidence() -> None:
-    """Answers before the last progress are no evidence."""
+    """Answers before the last progress are not evidence."""
     assert judged([answer("lags-by-one")] * 4, still_since=6.0).word is RanksWord.ASKING
     assert judged([answer("lags-by-one")] * 5, still_since=6.0).word is RanksWord.DIVERGED
 
@@ -196,7 +196,7 @@ def test_a_new_communicator_begins_a_new_count() -> None:
 
 
 def test_ranks_that_are_not_named_are_counted() -> None:
-    """Ranks that are not named are counted."""
+    """Ranks that the answer does not name are given as a number."""
     lags = answer("lags-by-one")
     *others, last = lags.communicators
     many = replace(last, size=8, ranks=(last.ranks[1], Rank(None, counts={"AllReduce": 27911}, many=7)))
@@ -205,7 +205,7 @@ def test_ranks_that_are_not_named_are_counted() -> None:
 
 
 def test_several_missing_ranks() -> None:
-    """Several missing ranks."""
+    """Of several missing ranks the first three are named and the others counted."""
     dead = answer("dead")
     gone = tuple(MissingRank(rank, f"10.0.0.{rank}", 9) for rank in range(1, 6))
     comms = tuple(replace(one, size=6, missing=gone) for one in dead.communicators)
@@ -217,7 +217,7 @@ def test_several_missing_ranks() -> None:
     "counts", [(27911, 27890, 27872, 27860), (19500, 19500, 19500, 19499), (1581, 1581, 1580, 1581)]
 )
 def test_hangs_that_were_reported(counts: tuple[int, ...]) -> None:
-    """Hangs that were reported."""
+    """The rank that lags is found in counts of hangs that users have reported."""
     found = judged([of_counts(counts)] * 3)
     assert found.word is RanksWord.DIVERGED
     assert found.least is not None

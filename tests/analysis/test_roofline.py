@@ -17,7 +17,7 @@ GB10 = node("NVIDIA GB10")
 
 
 def test_the_known_example() -> None:
-    """273 GB/s over 2.55 GB a token are 107 tokens a second; 60 of them are 56 %, 40 are 37 %."""
+    """273 GB/s and 2.55 GB per token give 107 tokens a second; 60 of these are 56 %, 40 are 37 %."""
     limit = limit_tps(273.0, 2.55, 1, 1)
     assert limit is not None
     assert limit == pytest.approx(107.06, abs=0.01)
@@ -43,7 +43,7 @@ def test_the_known_example() -> None:
     ],
 )
 def test_only_a_gb10_s_bandwidth_is_known(nodes: list[NodeSample | None], expected: float | None) -> None:
-    """Every node has to be watched and to be a GB10; else nothing is claimed."""
+    """A bandwidth is known only if every node is watched and is a GB10."""
     assert bandwidth_gb_per_s(nodes) == expected
 
 
@@ -52,13 +52,13 @@ def test_only_a_gb10_s_bandwidth_is_known(nodes: list[NodeSample | None], expect
     [(1, 1, 100.0, 50.0), (2, 1, 200.0, 50.0), (2, 2, 100.0, 25.0), (4, 2, 200.0, 25.0), (1, 2, 100.0, 50.0)],
 )
 def test_lanes_and_nodes(nodes: int, lanes: int, limit: float, percent: float) -> None:
-    """Tensor parallel nodes share a token's bytes; data-parallel lanes each read their own."""
+    """Tensor-parallel nodes share the bytes of a token; data-parallel lanes each read their own."""
     assert limit_tps(273.0, 2.73, nodes, lanes) == pytest.approx(limit)
     assert read_percent(273.0, 136.5, nodes, lanes) == pytest.approx(percent)
 
 
 def test_unknown_stays_unknown() -> None:
-    """Without a bandwidth, the bytes of a token or what is read there is no share."""
+    """Without a bandwidth, the bytes of a token or the read bytes, the result is None."""
     assert limit_tps(None, 2.55, 1, 1) is None
     assert limit_tps(273.0, None, 1, 1) is None
     assert read_percent(None, 100.0, 1, 1) is None

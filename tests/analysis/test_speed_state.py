@@ -1,4 +1,4 @@
-"""Speed: which word a GPU gets, with which cause and fix."""
+"""Speed: the state of a GPU, with its cause and fix."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def after(
     *,
     unified: bool | None = None,
 ) -> SpeedState:
-    """Give the state after readings that came every 2 s."""
+    """Return the state after readings at intervals of 2 s."""
     pace = Pace()
     for number, gpu in enumerate(readings):
         pace = follow(
@@ -54,7 +54,7 @@ def after(
 
 
 def test_a_pinned_clock_is_a_power_delivery_fault() -> None:
-    """500 to 850 MHz at 95 % load and 15 to 18 W for ten seconds: cause and fix are named."""
+    """A clock pinned to 500 to 850 MHz at full load and 15 to 18 W is a fault of the power delivery."""
     for clock in (500, 611, 850):
         state = after([gb10(clock)] * 6)
         assert state.word == "slow clock"
@@ -64,7 +64,7 @@ def test_a_pinned_clock_is_a_power_delivery_fault() -> None:
 
 
 def test_a_clock_is_slow_after_ten_seconds() -> None:
-    """A clock that has just begun to be low is not judged yet, and says for how long it has been."""
+    """A clock is "slow" only after ten seconds; until then the reason states for how long it was low."""
     assert [after([gb10(611)] * count).word for count in (1, 5, 6)] == ["unknown", "unknown", "slow clock"]
     assert after([gb10(611)] * 5).reason.endswith("for 8 s so far")
     broken = [gb10(611)] * 4 + [gb10(2405)] + [gb10(611)] * 4
@@ -72,7 +72,7 @@ def test_a_clock_is_slow_after_ten_seconds() -> None:
 
 
 def test_a_slow_clock_is_healthy_only_well_above_its_limit() -> None:
-    """What wavers about 1000 MHz stays slow; 1200 MHz is healthy."""
+    """A slow clock stays slow at values around 1000 MHz, and is normal again from 1200 MHz."""
     slow = [gb10(900)] * 6
     assert after([*slow, gb10(1010), gb10(990), gb10(1199)]).word == "slow clock"
     assert after([*slow, gb10(1200)]).word == "normal"
@@ -93,7 +93,7 @@ def test_a_slow_clock_is_healthy_only_well_above_its_limit() -> None:
     ],
 )
 def test_a_gb10_gets_its_word(gpu: GpuReading, word: str) -> None:
-    """Load, clock and power decide; what is not told is not guessed, and every word has a reason."""
+    """The state of a GB10 follows from load, clock and power, is not guessed, and always has a reason."""
     state = after([gpu] * 8)
     assert state.word == word
     assert state.reason
@@ -101,7 +101,7 @@ def test_a_gb10_gets_its_word(gpu: GpuReading, word: str) -> None:
 
 
 def test_a_slow_clock_at_full_power_is_another_fault() -> None:
-    """40 W are no lack of power: a clock lock is likelier than the adapter."""
+    """A slow clock at 40 W is put down to a clock lock rather than to the power adapter."""
     state = after([gb10(900, power=40.0)] * 8)
     assert state.word == "slow clock"
     assert "USB-PD" not in (state.cause or "")
@@ -109,18 +109,18 @@ def test_a_slow_clock_at_full_power_is_another_fault() -> None:
 
 
 def test_the_limit_is_a_setting() -> None:
-    """What `slow_clock_mhz` says counts."""
+    """The limit of a slow clock can be set by `slow_clock_mhz`."""
     assert after([gb10(850)] * 8, thresholds=NodeThresholds(slow_clock_mhz=800)).word == "normal"
 
 
 def test_heat_explains_a_low_clock_and_a_power_brake_does_not() -> None:
-    """A GB10 that is too hot is throttled; one that is told to brake may well have the adapter's fault."""
+    """A slow clock is put down to heat where the GPU reports it, but not to a power brake."""
     assert after([gb10(700)] * 8, HOT).word == "throttled"
     assert after([gb10(700)] * 8, {"hardware power brake": 90.0}).word == "slow clock"
 
 
 def test_a_throttled_gpu_names_reason_share_cause_and_fix() -> None:
-    """The reason with the largest share of the minute is told; less than the limit is none."""
+    """A throttled GPU names the reason with the largest share of the last minute, if it is large enough."""
     state = after(
         [gb10(2100, power=70.0, temperature_c=93, limit_margin_c=1)], {**HOT, "software power cap": 12.0}
     )
@@ -132,7 +132,7 @@ def test_a_throttled_gpu_names_reason_share_cause_and_fix() -> None:
 
 
 def test_a_gpu_with_degrees_left_is_not_at_its_limit() -> None:
-    """Slowed for heat at 81 °C with 13 left: the cause says both, and an unknown margin claims no limit."""
+    """A GPU 13 °C below its limit is not said to be at its limit, nor is one whose margin is unknown."""
     cooler = after([gb10(2100, power=70.0, temperature_c=81, limit_margin_c=13)], HOT)
     unknown = after([gb10(2100, power=70.0, temperature_c=81)], HOT)
     assert (cooler.word, unknown.word) == ("throttled", "throttled")
@@ -141,7 +141,7 @@ def test_a_gpu_with_degrees_left_is_not_at_its_limit() -> None:
 
 
 def test_reasons_of_the_moment_count_where_no_share_is_told() -> None:
-    """A driver without counters still tells what acts now; what somebody has set is no fault."""
+    """Without shares the current reasons count; a clock that an administrator has set is not a fault."""
     assert after([h100(1500, throttle_reasons=("hardware thermal",))]).word == "throttled"
     assert (
         after([h100(1500, throttle_reasons=("hardware thermal",))], {"hardware thermal": 0.0}).word
@@ -151,7 +151,7 @@ def test_reasons_of_the_moment_count_where_no_share_is_told() -> None:
 
 
 def test_a_discrete_gpu_is_judged_by_its_own_highest_clock() -> None:
-    """Below half of it under load, with no reason given, is slow; where nobody tells, nobody knows."""
+    """A discrete GPU below half of its highest clock under load is slow; without that clock it is unknown."""
     assert after([h100(1980)]).word == "normal"
     assert after([h100(900)] * 8).word == "slow clock"
     assert after([h100(900, throttle_reasons=None)] * 8).word == "unknown"
@@ -161,7 +161,7 @@ def test_a_discrete_gpu_is_judged_by_its_own_highest_clock() -> None:
 
 
 def test_a_gb10_is_known_by_name_or_by_its_memory() -> None:
-    """A name decides; without one, memory that is shared with the machine does."""
+    """A GB10 is recognised by name or, without a name, by unified memory."""
     assert is_gb10(GpuReading(0, "NVIDIA GB10"), unified=None)
     assert is_gb10(GpuReading(0), unified=True)
     assert not is_gb10(GpuReading(0), unified=None)
@@ -169,7 +169,7 @@ def test_a_gb10_is_known_by_name_or_by_its_memory() -> None:
 
 
 def test_the_worst_gpu_speaks_for_the_node() -> None:
-    """A slow one counts before throttled, normal and unknown ones, and is named where there are several."""
+    """The state of a node is that of its worst GPU, whose number is given if there are several."""
     words = ("unknown", "normal", "slow clock", "throttled", "idle")
     paces = {index: Pace(SpeedState(word, "r")) for index, word in enumerate(words)}
     assert worst(paces) == SpeedState("slow clock", "GPU 2: r")
@@ -178,7 +178,7 @@ def test_the_worst_gpu_speaks_for_the_node() -> None:
 
 
 def test_slow_steps_count_at_a_healthy_clock_only() -> None:
-    """94 instead of 63 ms a step: told with both figures where the clock is normal, else the clock is."""
+    """Slow steps are reported at a normal clock only; with another state, that state remains."""
     steps = (StepPace("vllm", 94.0, 63.0, 8.0, slow=True),)
     normal = SpeedState("normal", "2405 MHz at 95 % load")
     told = with_steps(normal, steps, gb10=True)

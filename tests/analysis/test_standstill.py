@@ -13,7 +13,7 @@ MOVING = LaneSample("0", running=3.0, waiting=1.0, kv_cache_percent=12.5, genera
 def clock_of(
     *lanes: LaneSample | tuple[LaneSample, ...], step_s: float = 1.0, engine: str = "vllm"
 ) -> tuple[StandstillClock, list[float]]:
-    """Return a clock after samples of these lanes, and its seconds after each of them."""
+    """Feed a clock with samples of these lanes; return it and its seconds after each sample."""
     clock = StandstillClock()
     seconds: list[float] = []
     for index, lane in enumerate(lanes):
@@ -24,7 +24,7 @@ def clock_of(
 
 
 def test_any_counter_is_progress() -> None:
-    """Tokens, finished requests, a chunk's KV blocks, a histogram: each starts the time again."""
+    """Tokens, finished requests, KV blocks of a chunk or a histogram: any increase restarts the time."""
     steps = [
         MOVING,
         MOVING,
@@ -43,14 +43,14 @@ def test_any_counter_is_progress() -> None:
 
 
 def test_an_idle_engine_never_stands_still() -> None:
-    """Without requests no time passes; with the first request it begins at 0, however long it was idle."""
+    """Without requests the time stays 0, and it begins at 0 with the first request."""
     idle = replace(MOVING, running=0.0, waiting=0.0)
     _, seconds = clock_of(*[idle] * 50, *[MOVING] * 5)
     assert seconds == [0.0] * 51 + [1.0, 2.0, 3.0, 4.0]
 
 
 def test_waiting_requests_alone_are_held_after_a_minute() -> None:
-    """A queue that nothing is taken from counts too, but a queue of seconds does not."""
+    """Waiting requests alone count after a minute, so that a short queue does not."""
     queue = replace(MOVING, running=0.0, waiting=4.0)
     _, seconds = clock_of(*[queue] * 12, step_s=10.0)
     begun = int(WAITING_HELD_S / 10.0)
@@ -58,20 +58,20 @@ def test_waiting_requests_alone_are_held_after_a_minute() -> None:
 
 
 def test_asleep_is_no_standstill() -> None:
-    """A sleeping engine keeps its gauges, and they mean nothing."""
+    """A sleeping engine does not stand still, whatever its gauges."""
     _, seconds = clock_of(*[replace(MOVING, asleep=True)] * 30)
     assert set(seconds) == {0.0}
 
 
 def test_a_token_must_have_been_made() -> None:
-    """A counter of 0 is a process that still warms up; an unknown one is not evidence either."""
+    """A token must have been generated: a counter of 0 or unknown is not evidence, the engine may warm up."""
     for tokens, expected in ((0.0, False), (None, False), (1.0, True)):
         clock, _ = clock_of(replace(MOVING, generation_tokens=tokens))
         assert clock.made_token is expected
 
 
 def test_missing_samples_are_no_evidence() -> None:
-    """A gap counts neither as progress nor as time without it."""
+    """A gap in the samples counts neither as progress nor as time without it."""
     clock = StandstillClock()
     for at in (0.0, 1.0, 2.0, 60.0, 61.0):
         clock.note(EngineSample(at=at, engine="vllm", lanes=(MOVING,)), 2.5)
@@ -79,7 +79,7 @@ def test_missing_samples_are_no_evidence() -> None:
 
 
 def test_one_of_several_ranks_may_hang() -> None:
-    """Each rank is measured on its own: the others go on."""
+    """Each rank is measured on its own: one may hang while the other progresses."""
     other = [replace(MOVING, lane="1", generation_tokens=float(index)) for index in range(40)]
     clock, seconds = clock_of(*[(MOVING, one) for one in other])
     assert seconds == [float(index) for index in range(40)]
@@ -88,7 +88,7 @@ def test_one_of_several_ranks_may_hang() -> None:
 
 
 def test_a_rank_of_sglang_at_rest_is_no_standstill() -> None:
-    """It keeps an old number of running requests: progress of any rank counts, and the number is marked."""
+    """Any rank of SGLang makes progress for all; a constant number of running requests may be outdated."""
     other = [replace(MOVING, lane="1", generation_tokens=float(index)) for index in range(40)]
     _, seconds = clock_of(*[(MOVING, one) for one in other], engine="sglang")
     assert set(seconds) == {0.0}
@@ -102,6 +102,6 @@ def test_a_rank_of_sglang_at_rest_is_no_standstill() -> None:
 
 
 def test_forward_passes_are_progress() -> None:
-    """A prompt in prefill moves no token counter, but the counter of forward passes."""
+    """An increasing counter of forward passes is progress, as in a prefill without tokens."""
     passes = [replace(MOVING, engine_work=float(index)) for index in range(20)]
     assert set(clock_of(*passes)[1]) == {0.0}

@@ -1,4 +1,4 @@
-"""The word for a backend, and the sentence that says why."""
+"""The state of a backend, and the sentence with its reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIMITS = StateThresholds()
 
 
 def test_the_words_come_in_serving_s_order() -> None:
-    """With everything true at once the gravest word wins; each cured, the next one shows."""
+    """If several states apply, the most severe is shown; without it, the next one."""
     load, words = EVERYTHING, []
     for cure in (
         {"failure": None},
@@ -70,7 +70,7 @@ def test_the_words_come_in_serving_s_order() -> None:
     ],
 )
 def test_a_failure_s_kind_decides(kind: FailureKind, word: Is) -> None:
-    """Loading, a dead engine and a page without figures have their words; all else is unreachable."""
+    """Loading, a dead engine and a page without figures have their own states; else it is unreachable."""
     failure = Failure(kind, "why it failed", 0.0)
     assert backend_state(LoadFigures(failure=failure), LIMITS) == JudgedState(word, "why it failed")
 
@@ -86,13 +86,13 @@ def test_a_failure_s_kind_decides(kind: FailureKind, word: Is) -> None:
     ],
 )
 def test_busy_is_half_of_the_slots_or_eight(running: float, slots: int | None, word: Is, rule: str) -> None:
-    """Known slots decide by share, unknown ones by number; the sentence names both."""
+    """Half of the slots is busy, or 8 requests if the slots are unknown; the sentence states both numbers."""
     load = LoadFigures(seen=True, running=running, slots=slots)
     assert backend_state(load, LIMITS) == JudgedState(word, rule)
 
 
 def test_the_other_sentences_name_their_numbers() -> None:
-    """Preemptions, cache and queue: each rule with what was measured."""
+    """The sentences on preemptions, KV cache and queue state the measured values."""
     load = replace(EVERYTHING, failure=None, asleep=None)
     assert backend_state(load, LIMITS).rule == "3 preemptions in the last 10 s"
     load = replace(load, preemptions=None)
@@ -115,7 +115,7 @@ def test_the_other_sentences_name_their_numbers() -> None:
     ],
 )
 def test_a_single_sample_covers_no_seconds(figures: dict[str, Any], word: Is, rule: str) -> None:
-    """Scrapes of a Prometheus are often further apart than the window is long."""
+    """Sentences about a single sample state no seconds, as scrapes are often longer apart than the window."""
     load = LoadFigures(seen=True, running=0.0, running_mean=0.0, **figures)
     assert backend_state(load, LIMITS) == JudgedState(word, rule)
 
@@ -131,7 +131,7 @@ def test_a_single_sample_covers_no_seconds(figures: dict[str, Any], word: Is, ru
 def test_a_server_with_waiting_requests_is_neither_bored_nor_idle(
     running: float, slots: int | None, rule: str
 ) -> None:
-    """Requests that wait now, too rarely for queueing, make a server busy however few run."""
+    """A server with waiting requests, but too rarely for "queueing", is busy however few run."""
     load = LoadFigures(
         seen=True,
         window_s=10.0,
@@ -145,7 +145,7 @@ def test_a_server_with_waiting_requests_is_neither_bored_nor_idle(
 
 
 def test_thresholds_come_from_outside() -> None:
-    """A lower limit makes the same cache full."""
+    """The limit of a full KV cache is a setting."""
     load = LoadFigures(seen=True, kv_cache_percent=91.0, running=1.0)
     assert backend_state(load, StateThresholds(kv_full_percent=90.0)).state is Is.KV_FULL
 
@@ -166,14 +166,14 @@ def test_thresholds_come_from_outside() -> None:
 def test_a_word_that_this_moment_contradicts_carries_its_window(
     load: dict[str, Any], expected: tuple[Is, float | None]
 ) -> None:
-    """Queueing with nothing waiting now and busy with nothing running now are words of the window."""
+    """If the newest sample contradicts the state, the state names its window."""
     judged = backend_state(replace(LoadFigures(seen=True, window_s=10.0), **load), LIMITS)
     assert (judged.state, judged.window_s) == expected
     assert judged.window_s is None or "10 s" in judged.rule
 
 
 def test_a_long_step_is_busy_and_a_standstill_is_neither_busy_nor_bored() -> None:
-    """One request that computes for long is no bored engine; of a standstill only the fact is known."""
+    """A long step makes a server busy; a standstill is stated as such, neither busy nor bored."""
     running = LoadFigures(seen=True, running=1.0, running_mean=1.0, slots=48)
     assert backend_state(running, LIMITS).state is Is.BORED
     long_step = ProgressView(Progress.LONG_STEP, 30.0, "GPU works")
@@ -183,7 +183,7 @@ def test_a_long_step_is_busy_and_a_standstill_is_neither_busy_nor_bored() -> Non
 
 
 def test_one_long_prompt_is_busy() -> None:
-    """One request of many slots, no token, a KV cache that grows: the engine computes."""
+    """A single request in prefill makes a server busy: no token, but a growing KV cache."""
     load = LoadFigures(seen=True, running=1.0, waiting=0.0, slots=256, window_s=10.0, prefill_s=12.0)
     found = backend_state(load, LIMITS)
     assert found.state is Is.BUSY

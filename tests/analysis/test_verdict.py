@@ -1,4 +1,4 @@
-"""The line that a user reads first: the worst thing that holds, what to try, and the key that shows more."""
+"""The verdict line, which a user reads first: the worst condition, what to try, and the key for details."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shown(*alerts: Alert, balance: tuple[Balance, ...] = (), **more: object) -> 
 
 
 def test_an_oscillating_router_says_what_it_costs_and_what_to_try() -> None:
-    """Word, loss, the first clause of the hint, and the key of why."""
+    """An oscillating router is shown with its loss, the first clause of the hint, and the key for details."""
     found = shown(alert("balance:proxy:oscillating"), balance=(SWING,))
     assert found == Verdict(
         Severity.WARNING,
@@ -63,7 +63,7 @@ def test_what_is_not_known_is_not_said(lost: float | None, period: float | None,
 
 
 def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
-    """A server that is down comes before a swing; a swing with a hint before an older warning."""
+    """The most severe alert comes first; of equal ones, one with a hint comes before an older one."""
     swing, down = alert("balance:proxy:oscillating"), alert("backend:a:unreachable", Severity.CRITICAL)
     hot = alert("node:n:thermal")
     assert shown(down, hot, swing, balance=(SWING,)).short == "a down"
@@ -72,7 +72,7 @@ def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
 
 
 def test_every_alert_has_words_and_a_key() -> None:
-    """Conditions that have no words of their own are named as they are."""
+    """An alert without a text of its own is named by its condition."""
     assert shown(alert("backend:a:kv-full", message="KV cache at or above 98 % of its room")) == Verdict(
         Severity.WARNING,
         "a: KV cache at or above 98 % of its room",
@@ -88,7 +88,7 @@ def test_every_alert_has_words_and_a_key() -> None:
 
 
 def test_a_slow_clock_names_its_fix() -> None:
-    """The hint is the first step of the fix that the node's state has."""
+    """The hint on a slow clock is the first step of the fix in the node's state."""
     node = NodeView("n", "local", speed=SpeedState("slow clock", fix="use another adapter, then wait"))
     message = "slow clock: 713 of 3003 MHz. Likely cause: power. Fix: all of it"
     found = shown(alert("node:n:slow-clock", message=message), nodes=(node,))
@@ -108,7 +108,7 @@ def test_a_slow_clock_names_its_fix() -> None:
 def test_without_an_alert_the_states_are_counted(
     state: BackendState, waiting: float | None, severity: Severity | None, words: str
 ) -> None:
-    """The line is never empty, and never says that all is well before the first answer."""
+    """Without an alert the states are counted; before the first answer it does not say "all well"."""
     found = shown(backends=(BackendView("a", "http://a:1", "g", state=state, waiting=waiting),))
     assert (found.severity, found.words) == (severity, words)
 
@@ -124,7 +124,7 @@ def test_without_an_alert_the_states_are_counted(
 def test_a_queue_has_its_place_and_no_number_twice(
     waiting: tuple[float, ...], running: float, words: str
 ) -> None:
-    """The header has the number of waiting requests beside it: the line says where, or why."""
+    """Of waiting requests the line states where or why, because the header has their number."""
     views = tuple(
         BackendView(name, "http://a:1", "g", state=BackendState.BUSY, waiting=wait, running=running, slots=16)
         for name, wait in zip("ab", waiting, strict=True)
@@ -133,7 +133,7 @@ def test_a_queue_has_its_place_and_no_number_twice(
 
 
 def test_a_swing_without_an_alert_is_not_well() -> None:
-    """A sweep keeps its own load from raising alerts, and the panel shows the word in red all the same."""
+    """A swing without an alert (during a sweep) is named, as the panel shows it in red."""
     group = Balance("proxy", ("a", "b"), word=BalanceWord.OSCILLATING, router="proxy")
     views = tuple(BackendView(name, "http://a:1", "g", state=BackendState.BUSY) for name in "ab")
     found = shown(backends=views, balance=(group,))
@@ -143,7 +143,7 @@ def test_a_swing_without_an_alert_is_not_well() -> None:
 
 
 def test_a_failed_poll_and_an_empty_board_are_said() -> None:
-    """Before the alert of a server that is down, and before any server was found."""
+    """A failed poll is named before its alert, and a board without servers says that none was found."""
     failure = Failure(FailureKind.REFUSED, "connection refused", 1.0)
     view = BackendView("a", "http://a:1", "g", failure=failure)
     assert shown(backends=(view,)).words == "a does not answer"
@@ -160,7 +160,7 @@ def test_a_failed_poll_and_an_empty_board_are_said() -> None:
     ],
 )
 def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: BalanceWord, words: str) -> None:
-    """A verdict that is pending, or that the newest window contradicts, is no good news."""
+    """A pending verdict, or one that the newest window contradicts, is not "all well"."""
     loaded = BackendView("a", "http://a:1", "g", state=BackendState.BUSY, running=3.0)
     group = replace(SWING, word=word, word_now=now)
     found = shown(balance=(group,), backends=(loaded,))
@@ -172,7 +172,7 @@ def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: Bal
 
 
 def test_the_load_of_a_sweep_is_neither_well_nor_a_fault() -> None:
-    """While a sweep loads servers, their states are named, and a swing that it causes; nothing is "well"."""
+    """During a sweep the states of servers and a swing are named, and never "all well"."""
     view = BackendView("a", "http://a:1", "g", state=BackendState.BORED, in_sweep=True)
     assert shown(backends=(view,)).words == "1 bored"
     swing = replace(SWING, in_sweep=True)
@@ -180,7 +180,7 @@ def test_the_load_of_a_sweep_is_neither_well_nor_a_fault() -> None:
 
 
 def test_nothing_is_well_while_the_balance_still_covers_a_sweep() -> None:
-    """After a sweep the states are those of the present, the balance is not yet."""
+    """After a sweep the balance may still cover it, while the states are current: not "all well"."""
     view = BackendView("a", "http://a:1", "g", state=BackendState.IDLE)
     swing = replace(SWING, in_sweep=True)
     assert shown(backends=(view,), balance=(swing,)).words == "1 idle; proxy: oscillating (sweep)"

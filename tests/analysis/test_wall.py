@@ -1,4 +1,4 @@
-"""Groups of hundreds of servers: the worst first, old figures apart from idle ones, filter, lists."""
+"""Groups of hundreds of servers: order, outdated figures, filter, lists."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def names(found: Wall) -> list[str]:
 
 
 def test_down_then_a_bad_verdict_then_full_then_waiting() -> None:
-    """The order of the groups; of equal ones by name."""
+    """Groups come in the order down, bad verdict, full, waiting; equal ones by name."""
     bad = Balance("swings", ("s",), BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, router="proxy")
     found = wall(
         server("a", "calm"),
@@ -64,14 +64,14 @@ def test_down_then_a_bad_verdict_then_full_then_waiting() -> None:
 
 
 def test_one_more_waiting_request_moves_no_group() -> None:
-    """Waiting requests count by powers of two, so that lines do not jump at each poll."""
+    """Waiting requests are compared by powers of two, so that groups do not change places at each poll."""
     for first, second in ((9.0, 10.0), (10.0, 9.0)):
         found = wall(server("a", "a", waiting=first), server("b", "b", waiting=second))
         assert names(found) == ["a", "b"]
 
 
 def test_servers_of_a_group_stand_with_the_worst_first() -> None:
-    """Down, full, queueing by waiting requests, busy by load, idle."""
+    """Within a group: down first, then queueing by waiting requests, busy by load, idle."""
     found = wall(
         server("idle", "g", state=BackendState.IDLE),
         server("busy", "g", running=3.0),
@@ -85,7 +85,7 @@ def test_servers_of_a_group_stand_with_the_worst_first() -> None:
 
 
 def test_old_figures_are_stale_not_idle() -> None:
-    """Of a polled server after three polls and 5 s, of a scraped one after two and a half scrapes."""
+    """Old figures are stale: after three polls and 5 s, or after two and a half scrapes."""
     found = wall(
         server("fresh", "g", state=BackendState.IDLE, age_s=4.0),
         server("old", "g", state=BackendState.IDLE, age_s=6.0),
@@ -99,7 +99,7 @@ def test_old_figures_are_stale_not_idle() -> None:
 
 
 def test_old_samples_of_a_prometheus_are_stale() -> None:
-    """By the time of the answer; one that is down is down, and one without a time is unknown."""
+    """Samples of a Prometheus are stale by the time of its answer; one without a time is unknown."""
     servers = (
         FleetServer("fresh", "u", "g", at=90.0, running=0.0),
         FleetServer("old", "u", "g", at=50.0, running=0.0),
@@ -111,7 +111,7 @@ def test_old_samples_of_a_prometheus_are_stale() -> None:
 
 
 def test_unknown_figures_stay_unknown() -> None:
-    """A sum without a known value is None; figures of servers that are down do not count."""
+    """A sum without any known value is None; servers that are down do not count."""
     silent = wall(server("a", "g"), server("b", "g")).groups[0]
     assert (silent.running, silent.generation_tps, silent.kv_percent, silent.ttft_p95_s) == (None,) * 4
     down = server("a", "g", state=BackendState.UNREACHABLE, running=30.0)
@@ -129,7 +129,7 @@ def test_unknown_figures_stay_unknown() -> None:
     ],
 )
 def test_the_filter_finds_name_group_model_and_state(words: str, kept: set[str]) -> None:
-    """All words must occur, in upper or lower case; the number before the filter stays known."""
+    """All words of the filter must occur, in any letter case; the total before filtering stays known."""
     found = wall(
         server("a1", "green", url="http://alpha"),
         server("b1", "green", model="Qwen3", state=BackendState.QUEUEING),
@@ -141,7 +141,7 @@ def test_the_filter_finds_name_group_model_and_state(words: str, kept: set[str])
 
 
 def test_lists_have_the_highest_figures_first() -> None:
-    """Without servers that are down, unknown figures, and zeros."""
+    """Lists have the highest figures first, without servers that are down, unknown figures and zeros."""
     slow = Latency(p95=Quantile(2.0), count=9.0)
     found = wall(
         server("a", "g", waiting=3.0, kv_cache_percent=10.0),
@@ -162,7 +162,7 @@ def node(name: str, use: float | None = 50.0, **fields: object) -> NodeView:
 
 
 def test_machines_stand_with_the_worst_first() -> None:
-    """Unreachable, low memory by its alert, slow clock, busy, idle, unknown; slow ones have a list."""
+    """Machines come worst first, by alert, clock and use; those with a slow clock have a list."""
     nodes = (
         node("idle", 0.0),
         node("mute", None),
@@ -186,7 +186,7 @@ def test_machines_stand_with_the_worst_first() -> None:
 
 
 def test_a_machine_without_a_sample_is_unknown() -> None:
-    """Its figures are None, not 0; one that failed is unreachable."""
+    """Figures of a machine without a sample are None, not 0; after a failure it is unreachable."""
     assert node_of(NodeView("new", "ssh")) == FleetNode("new")
     gone = node_of(NodeView("gone", "ssh", failure=REFUSED))
     assert (gone.state, gone.down, gone.gpu_percent) == ("unreachable", True, None)
@@ -202,7 +202,7 @@ def test_a_machine_without_a_sample_is_unknown() -> None:
 def test_a_wall_and_a_list_have_one_rule(
     running: int | None, waiting: int | None, kv_percent: float | None, preemptions: float | None
 ) -> None:
-    """The state of a scraped server is that of a polled one with one sample in its window."""
+    """The state of a scraped server is that of a polled one with a single sample in its window."""
     one = FleetServer(
         "a",
         "u",

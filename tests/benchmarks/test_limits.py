@@ -1,4 +1,4 @@
-"""The limit that the store names for simulated servers that are held back by one known thing."""
+"""The limit that the store names for simulated servers that are held back by one known cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparktop.model.limit import LimitKind
 @pytest.mark.parametrize("held_out", [False, True])
 @pytest.mark.parametrize("kind", limits.FAMILIES)
 def test_the_limit_that_a_server_was_built_with_is_named(kind: LimitKind, *, held_out: bool) -> None:
-    """A run of each family, of engines that the rules were tuned with and of others."""
+    """The built-in limit is named, for engines that the rules were tuned with and for others."""
     word, line = limits.run(kind, limits.Family(1, held_out=held_out), 1)
     assert word == kind.value, line
 
@@ -26,6 +26,6 @@ def test_the_limit_that_a_server_was_built_with_is_named(kind: LimitKind, *, hel
 @pytest.mark.long
 @pytest.mark.parametrize("kind", limits.FAMILIES)
 def test_without_a_view_of_the_machines_no_other_limit_is_named(kind: LimitKind) -> None:
-    """Less is known, so more is unknown; but nothing is named that is not the limit."""
+    """Without a view of the machines the limit is named or unknown, but never another one."""
     word, line = limits.run(kind, limits.Family(2, held_out=False), 2, blind=True)
     assert word in {kind.value, LimitKind.UNKNOWN.value}, line

@@ -1,4 +1,4 @@
-"""A few of the runs of `benchmarks/stuck.py`: hangs are named in time, and healthy phases never suspected."""
+"""A few runs of `benchmarks/stuck.py`: hangs are named in time, and healthy phases are never suspected."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import stuck
 @pytest.mark.long
 @pytest.mark.parametrize("phase", stuck.PHASES, ids=lambda phase: phase.name)
 def test_a_phase_is_judged_rightly(phase: stuck.Phase) -> None:
-    """With a seed that the whole benchmark does not use."""
+    """A phase is judged correctly, with a seed that the full benchmark does not use."""
     found = stuck.play(phase, 7001)
     assert found.right, found
 
 
 def test_the_table_counts_what_was_wrong() -> None:
-    """A hang that is named too late, and a healthy run that was suspected, are both counted."""
+    """The table counts hangs that are named too late and healthy runs that are suspected."""
     hang, healthy = stuck.PHASES[0], stuck.PHASES[-1]
     late = stuck.Outcome(
         hang.name, 1, hangs=True, watched=True, suspected_s=61.0, stuck_s=140.0, words=frozenset(), ended=True

@@ -1,4 +1,4 @@
-"""What the benchmark of a running sweep makes of its figures: goals, ratios, and its place in the README."""
+"""Results of the benchmark of a running sweep: goals, ratios, and its table in the README."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweeping import Measured
 
 
 def made(name: str = "as it is") -> Measured:
-    """Give figures with which every goal is met."""
+    """Return figures with which every goal is met."""
     return Measured(
         name,
         keys_ms=[10.0] * 95 + [90.0] * 5,
@@ -29,12 +29,12 @@ def made(name: str = "as it is") -> Measured:
 
 
 def test_figures_within_the_goals_are_met() -> None:
-    """Of three rounds the middle lag counts; nothing is missed."""
+    """Of three rounds the median lag counts; no goal is missed."""
     assert sweeping.missed(made(), made("blocked")) == []
 
 
 def test_each_goal_can_be_missed() -> None:
-    """Slow keys, a late generator and figures that change each give a line with the figure."""
+    """Slow keys, a late generator and changed figures each give a line with the value."""
     slow = replace(made(), keys_ms=[150.0] * 10)
     late = replace(made("blocked"), lag_p99_ms=[6.0], ttft_ms=[210.0], decode_tps=[9_000.0])
     lines = sweeping.missed(slow, late)
@@ -46,7 +46,7 @@ def test_each_goal_can_be_missed() -> None:
 
 
 def test_the_table_goes_between_its_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writing twice leaves one table, and what stands around it stays."""
+    """Writing twice leaves one table, and the text around it stays."""
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n\n{sweeping.BEGIN}\nold\n{sweeping.END}\n\nafter\n")
     monkeypatch.setattr(sweeping, "README", readme)

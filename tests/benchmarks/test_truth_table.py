@@ -1,4 +1,4 @@
-"""The short truth table: each area's figures are within their limits."""
+"""The short truth table: the figures of each area are within their limits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from truths.figure import Figure, relative, withheld
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("area", truth_table.areas())
 def test_every_figure_of_the_short_table_holds(area: str) -> None:
-    """No figure of this area misses its limit."""
+    """Every figure of this area is within its limit."""
     rows = list(truth_table.figures(area, short=True))
     assert rows
     assert [row for row in rows if not row.holds] == []
 
 
 def test_a_figure_that_is_missing_or_too_far_off_does_not_hold() -> None:
-    """The check can fail: 2 % off where 1 % is allowed, nothing shown, a value where none may stand."""
+    """A figure fails if it is 2 % off where 1 % is allowed, is missing, or must not be shown."""
     assert relative("a", "b", 100.0, 100.9, 1.0).holds
     assert not relative("a", "b", 100.0, 102.0, 1.0).holds
     assert not relative("a", "b", 100.0, None, 1.0).holds
@@ -34,7 +34,7 @@ def test_a_figure_that_is_missing_or_too_far_off_does_not_hold() -> None:
 
 
 def test_the_table_replaces_only_what_stands_between_its_marks(tmp_path: Path) -> None:
-    """Text before and after the marks stays, also when written twice."""
+    """Only the text between the marks is replaced, also when written twice."""
     page = tmp_path / "README.md"
     page.write_text("\n".join(["before", *truth_table.MARKS, "after", ""]))
     row = Figure("tokens", "decode | tok/s", "100", "100.1", "+0.1 %", "1 %", holds=True)

@@ -1,4 +1,4 @@
-"""A headless chromium, driven through its DevTools protocol: pages, console, requests and pictures."""
+"""A headless Chromium, controlled by its DevTools protocol: pages, console, requests and screenshots."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Tab:
     """One page of the browser."""
 
     def __init__(self, socket: ClientWebSocketResponse) -> None:
-        """Speak with the page behind `socket`."""
+        """Wrap the connection `socket` to a page."""
         self._socket = socket
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -80,10 +80,10 @@ class Tab:
         return result
 
     async def begin(self, width: int, height: int, *, is_phone: bool = False, scheme: str = "dark") -> None:
-        """Set the size of the window and the colours that the viewer asks for."""
+        """Enable the events of the page; set the size of the window and the preferred colour scheme."""
         for domain in ("Page", "Runtime", "Log", "Network"):
             await self.call(f"{domain}.enable")
-        # Pages pause in a tab that is behind another one.
+        # Pages in a background tab pause.
         await self.call("Emulation.setFocusEmulationEnabled", enabled=True)
         await self.resize(width, height, is_phone=is_phone)
         feature = {"name": "prefers-color-scheme", "value": scheme}
@@ -123,13 +123,13 @@ class Tab:
             )
 
     async def picture(self) -> bytes:
-        """Return a picture of the page as PNG, also of what is below the window."""
+        """Return a screenshot of the whole page as PNG, also of what is below the window."""
         return base64.b64decode(
             (await self.call("Page.captureScreenshot", captureBeyondViewport=True))["data"]
         )
 
     async def printed(self) -> bytes:
-        """Return the page as it is printed, as PDF."""
+        """Return the printed page as PDF."""
         return base64.b64decode((await self.call("Page.printToPDF", printBackground=True))["data"])
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Snapshots with names from hostile servers, and a running server of `sparktop serve` in this process."""
+"""Snapshots with hostile names, and a running server of `sparktop serve` in this process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ certificate = agent.certificate
 
 
 def hostile_snapshot() -> Snapshot:
-    """Return a snapshot in which every name and message is hostile, as if nothing had cleaned it before."""
+    """Return a snapshot in which every name and message is hostile, as if it had not been cleaned."""
     known = snapshot()
     backends = tuple(
         replace(backend(f"{HOSTILE}{index}", HOSTILE), model=HOSTILE, url=f"http://{HOSTILE}")
@@ -48,7 +48,7 @@ def hostile_snapshot() -> Snapshot:
 
 @dataclass
 class Served:
-    """A server, its port, its studio, and the snapshot that it draws."""
+    """A running server, its port, its studio, and the snapshot that it draws."""
 
     port: int
     server: BrowserServer

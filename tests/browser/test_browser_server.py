@@ -1,4 +1,4 @@
-"""The server of `sparktop serve`: who gets pages, what a browser receives, and what no request can do."""
+"""The server of `sparktop serve`: who gets pages, what a browser receives, and what requests cannot do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def live(port: int, path: str = "/live/?columns=100") -> Client:
 
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_page_says_what_a_browser_may_do_with_it(start_server: StartServer, path: str) -> None:
-    """Nothing from elsewhere, no frame around it, no guessing of types, no referrer, no cache."""
+    """The headers of a page forbid foreign content, frames, guessed types, referrers and caching."""
     served = await start_server()
     answer = await ask(served.port, path)
     assert answer.status == 200
@@ -59,7 +59,7 @@ async def test_a_page_says_what_a_browser_may_do_with_it(start_server: StartServ
 
 
 async def test_the_parts_of_a_page_have_their_types(start_server: StartServer) -> None:
-    """Script, style and icon; a theme that does not exist is the configured one."""
+    """Script, style sheet and icon have their content types; an unknown theme gives the configured one."""
     served = await start_server()
     for path, kind in (
         ("/board.js", "text/javascript"),
@@ -75,7 +75,7 @@ async def test_the_parts_of_a_page_have_their_types(start_server: StartServer) -
 
 @pytest.mark.parametrize("path", [*PAGES, "/live/", "/login", "/board.js"])
 async def test_no_request_but_a_form_has_a_body(start_server: StartServer, path: str) -> None:
-    """Every other method than GET and HEAD is refused; the form without a token leads to the board."""
+    """All methods but GET and HEAD get 405; without a token, the form for one leads to the board."""
     served = await start_server()
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         answer = await ask(served.port, path, "Content-Length: 0", method=method)
@@ -84,7 +84,7 @@ async def test_no_request_but_a_form_has_a_body(start_server: StartServer, path:
 
 
 async def test_other_names_and_pages_of_other_servers_get_nothing(start_server: StartServer) -> None:
-    """The Host header is a name of this server, the Origin header is this server."""
+    """The Host header must be a name of this server, and an Origin header must be this server."""
     served = await start_server()
     for origin, status in (("http://spark", 200), ("http://evil.example", 403), ("null", 403)):
         assert (await ask(served.port, "/", f"Origin: {origin}")).status == status
@@ -97,7 +97,7 @@ async def test_other_names_and_pages_of_other_servers_get_nothing(start_server: 
 
 
 async def test_with_a_token_a_browser_gets_a_form_and_then_a_cookie(start_server: StartServer) -> None:
-    """The token is in a header or in the form; the cookie is for this site alone and hidden from scripts."""
+    """The token is accepted in a header or in the form; the cookie is same-site and hidden from scripts."""
     served = await start_server(TOKEN)
     form = await ask(served.port, "/events")
     assert (form.status, b'name=next value="/events"' in form.body) == (401, True)
@@ -118,14 +118,14 @@ async def test_with_a_token_a_browser_gets_a_form_and_then_a_cookie(start_server
 
 
 async def test_over_tls_the_cookie_stays_there(start_server: StartServer) -> None:
-    """A browser sends it over TLS only."""
+    """Over TLS the cookie is sent over TLS only."""
     served = await start_server(TOKEN)
     served.server._is_tls = True
     assert "; Secure" in (await post(served.port, f"token={TOKEN}")).headers["set-cookie"]
 
 
 async def test_tokens_cannot_be_guessed_quickly(start_server: StartServer) -> None:
-    """After some tries the form is refused for a while; other clients' cookies go on."""
+    """After some wrong tokens the form is refused for a while; the right token still opens the pages."""
     served = await start_server(TOKEN)
     statuses = [(await post(served.port, "token=wrong")).status for _ in range(8)]
     assert (statuses[0], statuses[-1]) == (401, 429)
@@ -135,7 +135,7 @@ async def test_tokens_cannot_be_guessed_quickly(start_server: StartServer) -> No
 async def test_viewers_are_limited_and_counted_until_they_go(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One viewer too many gets 503 and a line; when one goes, there is room again."""
+    """A viewer beyond the limit gets 503 with one line, until another viewer leaves."""
     monkeypatch.setattr(module, "MOST_VIEWERS", 2)
     served = await start_server()
     viewers = [await live(served.port) for _ in range(2)]
@@ -154,7 +154,7 @@ async def test_viewers_are_limited_and_counted_until_they_go(
 
 
 async def test_a_viewer_that_does_not_read_is_dropped(start_server: StartServer) -> None:
-    """It is disconnected once nothing was read for the time of the limit; others go on."""
+    """A viewer that reads nothing for the time limit is disconnected; others are not."""
     served = await start_server(limits=replace(LIMITS, answer_s=0.2, look_s=0.02))
     reading = await live(served.port, "/live/events")
     with socket.socket() as mute:
@@ -178,7 +178,7 @@ async def test_a_viewer_that_does_not_read_is_dropped(start_server: StartServer)
 
 
 async def test_live_pages_end_with_the_server(start_server: StartServer) -> None:
-    """Closing does not wait for viewers."""
+    """Closing the server does not wait for viewers."""
     served = await start_server()
     viewer = await live(served.port)
     async with asyncio.timeout(10):
@@ -189,7 +189,7 @@ async def test_live_pages_end_with_the_server(start_server: StartServer) -> None
 
 
 async def test_hostile_names_reach_no_browser_as_markup(start_server: StartServer) -> None:
-    """In the page and in its live changes, whatever a server calls its model."""
+    """Hostile names are escaped in the page and in its live changes."""
     served = await start_server(shown=hostile_snapshot())
     body = (await ask(served.port, "/")).body.decode()
     assert HOSTILE[:8] not in body

@@ -1,4 +1,4 @@
-"""What a viewer chooses stands in the address: cleaned, bounded; what is not known is ignored and named."""
+"""What a viewer chooses is in the address: cleaned and bounded; unknown values are ignored and reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 def three() -> Snapshot:
-    """Return three servers, the last one with the most tokens per second."""
+    """Return three servers, the last of which has the most tokens per second."""
     servers = (("s-b", 1.0), ("s-c", 50.0), ("s-a", 900.0))
     return replace(
         snapshot(),
@@ -44,13 +44,13 @@ def servers_of(page: Page, shown: Snapshot, orders: Orders | None = None) -> lis
     "choice", [Choice(), Choice(Sort.TOKENS, "a b&c=d?é", Top.KV), Choice(top=Top.CLOCK), Choice(Sort.NAME)]
 )
 def test_an_address_has_the_choice(choice: Choice) -> None:
-    """It is read as it was written."""
+    """The choice is read from the address."""
     path, _, query = Page(Kind.BOARD, "", choice).address.partition("?")
     assert parse_path(path, dict(parse_qsl(query))) == Page(Kind.BOARD, "", choice)
 
 
 def test_a_value_that_is_not_known_is_ignored_and_named() -> None:
-    """In one line each; fields that are not known are not mentioned."""
+    """Each unknown value is reported in one line; unknown fields are not mentioned."""
     found = parse_choice({"sort": f"banana{HOSTILE}", "list": "worst", "filter": "x", "utm": "1"})
     assert (found.sort, found.top, found.filter) == (Sort.CONFIG, None, "x")
     assert [sentence.split(" is not known")[0][:12] for sentence in found.ignored] == [
@@ -64,7 +64,7 @@ def test_a_value_that_is_not_known_is_ignored_and_named() -> None:
 
 
 def test_a_filter_is_cleaned_cut_and_escaped() -> None:
-    """On the board and in the form."""
+    """The filter is cleaned, cut and escaped, on the board and in the form."""
     found = parse_choice({"filter": HOSTILE * 20})
     assert len(found.filter) <= MOST_WORDS
     assert not BIDI.search(found.filter)
@@ -75,7 +75,7 @@ def test_a_filter_is_cleaned_cut_and_escaped() -> None:
 
 
 def test_a_board_is_ordered_and_filtered_as_chosen() -> None:
-    """By default as configured; an order by live values holds for some seconds."""
+    """Servers have the configured order by default; an order by live values is kept for some seconds."""
     shown, orders = three(), Orders()
     assert servers_of(Page(), shown) == ["b", "c", "a"]
     assert servers_of(Page(choice=Choice(Sort.NAME)), shown) == ["a", "b", "c"]
@@ -89,12 +89,12 @@ def test_a_board_is_ordered_and_filtered_as_chosen() -> None:
 
 
 def test_pages_without_a_choice_ignore_the_query() -> None:
-    """A server's page is one page, whatever follows it."""
+    """Pages without a choice, such as that of a server, ignore the query."""
     assert parse_path("/backend/a", {"filter": "x", "sort": "name"}) == Page(Kind.BACKEND, "a")
 
 
 async def test_the_page_and_its_changes_have_the_choice_of_the_address(start_server: StartServer) -> None:
-    """What the page was drawn with, the live page sends, too."""
+    """The live page uses the same choice as the page."""
     served = await start_server(shown=three())
     answer = await ask(served.port, "/?filter=s-c&sort=nothing")
     assert answer.status == 200
@@ -109,7 +109,7 @@ async def test_the_page_and_its_changes_have_the_choice_of_the_address(start_ser
 
 
 async def test_the_form_for_the_token_keeps_the_choice(start_server: StartServer) -> None:
-    """Cleaned: only fields of ours come back."""
+    """The form for the token keeps the choice, cleaned and without unknown fields."""
     served = await start_server(TOKEN)
     form = await ask(served.port, "/?filter=a%20b&evil=1")
     assert (form.status, b'name=next value="/?filter=a+b"' in form.body) == (401, True)

@@ -1,4 +1,4 @@
-"""The pages in a real browser: live figures, keys, both widths, nothing from elsewhere, no complaint."""
+"""The pages in a real browser: live figures, keys, two widths, no foreign requests, no errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clie
 
 
 def with_running(running: float) -> Snapshot:
-    """Return a snapshot whose servers run that many requests."""
+    """Return a snapshot with `running` running requests."""
     shown = snapshot()
     return replace(shown, backends=tuple(replace(one, running=running) for one in shown.backends))
 
@@ -45,14 +45,14 @@ async def new_tab() -> AsyncIterator[NewTab]:
 
 
 def address(served: Served, path: str = "/") -> str:
-    """Return the URL of a page."""
+    """Return the URL of a page of this server."""
     return f"http://127.0.0.1:{served.port}{path}"
 
 
 async def test_live_figures_move_for_two_viewers_at_two_widths(
     start_server: StartServer, new_tab: NewTab
 ) -> None:
-    """A phone and a wide window at once, no error in the console, no request to another server."""
+    """Figures change in a narrow and a wide window at once, without console errors or foreign requests."""
     served = await start_server(shown=with_running(417))
     wide, phone = await new_tab(), await new_tab()
     for tab, width in ((wide, 1280), (phone, 375)):
@@ -73,7 +73,7 @@ async def test_live_figures_move_for_two_viewers_at_two_widths(
 
 
 async def test_every_page_is_reached_with_the_keyboard(start_server: StartServer, new_tab: NewTab) -> None:
-    """Keys as in the terminal, panels as links, and the list of keys; hostile names do nothing."""
+    """Every page is reached with the terminal's keys; hostile names do nothing."""
     served = await start_server(shown=hostile_snapshot())
     tab = await new_tab()
     await tab.begin(1280, 800)
@@ -91,7 +91,7 @@ async def test_every_page_is_reached_with_the_keyboard(start_server: StartServer
 
 
 async def test_a_lost_server_is_named_and_found_again(start_server: StartServer, new_tab: NewTab) -> None:
-    """While it is away the page says how old it is; then it goes on by itself, and asks for the token."""
+    """While the server is gone the page says so; then it continues by itself, with its cookie."""
     served = await start_server(TOKEN)
     tab = await new_tab()
     await tab.begin(800, 600)
@@ -99,7 +99,7 @@ async def test_a_lost_server_is_named_and_found_again(start_server: StartServer,
     await tab.value(f"document.querySelector('input').value = '{TOKEN}'")
     await tab.value("document.querySelector('form').requestSubmit()")
     await tab.until(f"location.pathname === '/events' && {ROWS} > 1")
-    tab.complaints.clear()  # the page without the token was a 401
+    tab.complaints.clear()  # the page without the token answered 401
     await until(lambda: len(served.server._streams) == 1)
     for stream in list(served.server._streams):
         stream.cancel()
@@ -109,7 +109,7 @@ async def test_a_lost_server_is_named_and_found_again(start_server: StartServer,
 
 
 async def stopped(tab: Tab) -> None:
-    """Pause with the key, and go on."""
+    """Pause and resume with the key."""
     await tab.press("p")
     await tab.until("document.getElementById('state').textContent.startsWith('paused')")
     await tab.press("p")
@@ -121,7 +121,7 @@ async def stopped(tab: Tab) -> None:
 async def test_the_lists_and_the_filter_of_a_wall_work_and_stay(
     start_server: StartServer, new_tab: NewTab, width: int
 ) -> None:
-    """By words in the frame, keys and the form; the address has the choice; a reload keeps it."""
+    """Lists and filter work by links, keys and form; the address has the choice, and a reload keeps it."""
     served = await start_server(shown=RehearsedFleet(120, 30).play(14).snapshot())
     tab = await new_tab()
     await tab.begin(width, 800, is_phone=width < 400)
@@ -154,7 +154,7 @@ async def test_the_lists_and_the_filter_of_a_wall_work_and_stay(
 async def test_the_order_and_the_filter_of_a_board_work_and_stay(
     start_server: StartServer, new_tab: NewTab, width: int
 ) -> None:
-    """A bad order is one line; hostile words are text."""
+    """An unknown order is reported in one line, and a hostile filter is shown as text."""
     served = await start_server(shown=snapshot())
     tab = await new_tab()
     await tab.begin(width, 800, is_phone=width < 400)

@@ -23,10 +23,10 @@ BIDI = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2
 
 
 class Elements(HTMLParser):
-    """Collects the elements of a document, and attributes that could run something."""
+    """Collects the elements of a document, and the attributes that could run a script."""
 
     def __init__(self, html: str) -> None:
-        """Read `html`."""
+        """Parse `html`."""
         super().__init__()
         self.names: set[str] = set()
         self.attributes: set[str] = set()
@@ -34,14 +34,14 @@ class Elements(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note one element."""
+        """Record one element."""
         self.names.add(tag)
         self.attributes |= {name for name, _ in attrs}
         self.links += [value or "" for name, value in attrs if name == "href"]
 
 
 def test_text_is_escaped_and_what_turns_text_is_replaced() -> None:
-    """Markup in a name stays text; control characters and bidi marks are visible replacements."""
+    """Markup in a name stays text; control characters and bidi marks become visible replacements."""
     html = row_html([(HOSTILE, 'title" onload=x')])
     elements = Elements(html)
     assert elements.names == {"b", "span"}
@@ -51,7 +51,7 @@ def test_text_is_escaped_and_what_turns_text_is_replaced() -> None:
 
 
 def test_drawing_is_hidden_from_screen_readers_and_words_are_not() -> None:
-    """Lines, blocks and braille carry aria-hidden; the words between them do not."""
+    """Lines, blocks and braille have aria-hidden; the words between them do not."""
     assert row_html([("···", "bar_empty")]) == '<i class="bar_empty" aria-hidden=true>···</i>'
     html = row_html([("╭─ load ⣿⣿ 45 %", "border")])
     assert html == (
@@ -61,14 +61,14 @@ def test_drawing_is_hidden_from_screen_readers_and_words_are_not() -> None:
 
 
 def test_keys_that_do_nothing_in_a_browser_are_part_of_the_frame() -> None:
-    """The digit that hides a box is drawn as its frame."""
+    """The digit of a key that hides a box is drawn as part of the frame."""
     html = row_html([("╭─┐", "node_edge"), ("¹", "key"), ("node", "node")])
     assert html == '<i class="node_edge" aria-hidden=true>╭──┐</i><b class=node>node</b>'
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in {Kind.SWEEP, Kind.SWEEPS}])
 def test_a_page_of_hostile_names_has_no_element_of_theirs(kind: Kind) -> None:
-    """Every panel, drawn from names that nothing has cleaned: only our elements, attributes and addresses."""
+    """A page of uncleaned hostile names has only our own elements, attributes and addresses."""
     shown = hostile_snapshot()
     first = shown.backends[0]
     names = {Kind.BACKEND: first.name, Kind.NODE: shown.nodes[0].name, Kind.GROUP: first.group}
@@ -84,7 +84,7 @@ def test_a_page_of_hostile_names_has_no_element_of_theirs(kind: Kind) -> None:
 
 
 def test_links_step_through_servers_and_machines() -> None:
-    """From each to the next in the order of the board, from the last to the first; a single one has none."""
+    """Links lead to the previous and next server in the board's order, cyclically; a single one has none."""
     shown = snapshot()
     names = ("a", "b", "c")
     three = replace(shown, backends=tuple(backend(name) for name in names))
@@ -97,13 +97,13 @@ def test_links_step_through_servers_and_machines() -> None:
 
 
 def test_the_form_for_the_token_escapes_where_it_leads() -> None:
-    """An address in the form is an attribute."""
+    """The address in the form for the token is escaped."""
     assert 'value="/&quot;&gt;&lt;x"' in token_html(theme="spark-dark", next_path='/"><x', is_wrong=True)
 
 
 @pytest.mark.parametrize("page", [Page(), Page(Kind.NODE, "a/b %é漢"), Page(Kind.SWEEP, "imports/x.json")])
 def test_an_address_leads_back_to_its_page(page: Page) -> None:
-    """Names with any characters are quoted in the path."""
+    """Names with any characters are quoted in the path of their page, and read back."""
     assert parse_path(page.path) == page
 
 
@@ -123,19 +123,19 @@ def test_an_address_leads_back_to_its_page(page: Page) -> None:
     ],
 )
 def test_no_other_path_is_a_page(path: str) -> None:
-    """Only known kinds of pages, with a name where they need one."""
+    """A path is a page only if its kind is known and it has a name where one is needed."""
     assert parse_path(path) is None
 
 
 def test_the_picture_is_as_wide_as_the_browser_allows_in_steps() -> None:
-    """The widest shared width that fits; what is no number is the usual one."""
+    """The picture has the largest of a few widths that fits; an invalid width gives the default."""
     assert [shared_width(text) for text in ("1", "79", "80", "150", "99999")] == [60, 72, 80, 140, 240]
     assert {shared_width(text) for text in (None, "", "-5", "1e3", "9" * 400, "\uff18\uff10")} == {80}
 
 
 @pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
 def test_sections_side_by_side_are_as_wide_as_the_page(width: int) -> None:
-    """Each band fills the width, and every panel that has a page has a link to it."""
+    """Each band fills the width, and every panel that has a page links to it."""
     picture = draw(Page(), snapshot(), width)
     assert {sum(section.width for section in band) for band in picture.bands} == {width}
     paths = {link.path for band in picture.bands for section in band for link in section.links}
@@ -150,7 +150,7 @@ def test_sections_side_by_side_are_as_wide_as_the_page(width: int) -> None:
 
 @pytest.mark.parametrize("theme", shipped_palettes())
 def test_every_theme_has_a_colour_for_each_role(theme: str) -> None:
-    """Also those with the terminal's own colours; printed pages are light."""
+    """Every theme has a colour for each role, also those with terminal colours; printed pages are light."""
     sheet = style_sheet(theme)
     assert set(re.findall(r"color:([^;}]+)", sheet.partition("body,dialog")[2])) <= set(
         re.findall(r"color:(#[0-9a-f]{6})", sheet)
@@ -161,5 +161,5 @@ def test_every_theme_has_a_colour_for_each_role(theme: str) -> None:
 
 
 def test_without_a_configured_theme_the_colours_follow_the_browser() -> None:
-    """Dark, and light where the browser asks for it."""
+    """Without a configured theme, the colours are dark or light as the browser prefers."""
     assert "@media print, (prefers-color-scheme: light) {" in style_sheet(AUTO)

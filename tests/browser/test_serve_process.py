@@ -1,4 +1,4 @@
-"""`sparktop serve` as a whole program: its start, its refusals and its end while viewers look."""
+"""`sparktop serve` as a process: its start, its refusals, and its end while viewers are connected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = [sys.executable, "-m", "sparktop", "serve"]
 
 
 def ended(process: subprocess.Popen[str], signum: int) -> tuple[int, str]:
-    """Send a signal; return the exit code and what the program wrote since its start."""
+    """Send a signal; return the exit code and the output since the start."""
     process.send_signal(signum)
     _, err = process.communicate(timeout=END_S)
     return process.returncode, err
@@ -30,7 +30,7 @@ def ended(process: subprocess.Popen[str], signum: int) -> tuple[int, str]:
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_while_viewers_look(tmp_path: Path, signum: int, code: int) -> None:
-    """A viewer that reads, one that does not, and half a request delay nothing; nothing is left to say."""
+    """A reading viewer, one that does not read and half a request do not delay the end by a signal."""
     config = tmp_path / "sparktop.toml"
     config.write_text('[[nodes]]\nname = "here"\n')
     with listening(COMMAND, tmp_path, "--config", str(config)) as (process, said):
@@ -51,7 +51,7 @@ def test_a_signal_ends_it_while_viewers_look(tmp_path: Path, signum: int, code: 
 def test_the_demo_is_served_as_simulated(
     words: list[str], scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The servers of a scenario are watched, and marked as simulated on every page."""
+    """The servers of a demo scenario are served, marked as simulated on every page."""
     seen: list[object] = []
 
     def started(**options: Any) -> int:  # noqa: ANN401 - options of several types
@@ -93,7 +93,7 @@ def test_it_says_in_a_line_what_it_cannot_do(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A usage error, before anything is watched."""
+    """A wrong argument is reported in one line, before anything is watched."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SPARKTOP_SERVE_TOKEN", raising=False)

@@ -9,7 +9,7 @@ from tests.browser.conftest import TOKEN
 
 
 def test_a_cookie_holds_until_its_end_and_only_for_its_token() -> None:
-    """A changed end, another token, another port and an old cookie do not open the pages."""
+    """A cookie is refused after a change, after its end, and for another token or port."""
     now = [1000.0]
     own = Sessions(TOKEN, 9752, wall=lambda: now[0])
     value = own.new_cookie()
@@ -27,13 +27,13 @@ def test_a_cookie_holds_until_its_end_and_only_for_its_token() -> None:
     "header", [None, "", "sparktop_9752", "sparktop_9752=é.x", "a=b; =;;", "x=" + "9" * 9000]
 )
 def test_no_other_cookie_opens_the_pages(header: str | None) -> None:
-    """Whatever a client sends is no error."""
+    """Any other cookie is refused without an error."""
     assert not Sessions(TOKEN, 9752).admits(header)
     assert cookie(header, "none") == ""
 
 
 def test_the_server_answers_under_its_own_names_and_addresses_only() -> None:
-    """A name that another page points to this machine is not answered; a tunnel's port does not matter."""
+    """Requests for other host names are refused, as of DNS rebinding; the port does not matter."""
     names = own_names("0.0.0.0", ["board.lan"])
     for host in ("localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:9752", "10.0.0.5", "board.lan:443"):
         assert is_own(host, names), host
@@ -42,7 +42,7 @@ def test_the_server_answers_under_its_own_names_and_addresses_only() -> None:
 
 
 def test_only_pages_of_this_server_may_ask() -> None:
-    """The origin is the host that was addressed, exactly."""
+    """The origin of a request must be exactly the addressed host."""
     assert is_same_origin(None, "spark:9752")
     assert is_same_origin("http://spark:9752", "spark:9752")
     assert is_same_origin("https://spark", "SPARK")

@@ -1,4 +1,4 @@
-"""Pages of stored sweeps: a list in pages, results with their sections, and files that stay as they are."""
+"""Pages of stored sweeps: a paged list, each result with its sections; files are never changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEGIN = datetime(2026, 3, 4, tzinfo=UTC)
 
 
 def store(folder: Path, count: int) -> list[str]:
-    """Store results with two targets; return the names of their files."""
+    """Store results with two targets; return their file names."""
     result = simulated_sweep("quick", (1, 4), (128,), 16, 3)
     names = []
     for minute in range(count):
@@ -29,30 +29,30 @@ def store(folder: Path, count: int) -> list[str]:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return all that is in a folder."""
+    """Return all files in a folder."""
     return sorted(folder.rglob("*"))
 
 
 async def drawn(shelf: Shelf, page: Page, width: int = 100) -> Picture:
-    """Look for new results and draw a page."""
+    """Search for new results and draw a page."""
     await shelf.look()
     return await shelf.draw(page, snapshot(), width)
 
 
 def paths(picture: Picture) -> list[str]:
-    """Return the addresses of all links of a page."""
+    """Return the paths of all links of a page."""
     return [link.path for band in picture.bands for section in band for link in section.links]
 
 
 async def test_without_results_the_page_says_how_to_make_one(tmp_path: Path) -> None:
-    """No folder is no error."""
+    """Without results, or without the folder, the page says how to make one."""
     picture = await drawn(Shelf(tmp_path / "none"), Page(Kind.SWEEPS))
     assert "sparktop sweep TARGET" in picture.html
     assert picture.is_found
 
 
 async def test_results_are_listed_in_pages_and_each_has_its_own(tmp_path: Path) -> None:
-    """The newest first, with links; a result shows its levels, and one that is gone is not found."""
+    """The list has the newest results first, with links; a missing result is not found."""
     names = store(tmp_path, EACH_PAGE + 2)
     shelf = Shelf(tmp_path)
     first, second = [await drawn(shelf, Page(Kind.SWEEPS, number)) for number in ("", "2")]
@@ -67,7 +67,7 @@ async def test_results_are_listed_in_pages_and_each_has_its_own(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["../secret.json", "/etc/passwd", ".hidden.json", "..%2fsecret.json"])
 async def test_only_listed_results_are_read(tmp_path: Path, name: str) -> None:
-    """A name is looked up among the results, never opened as a path."""
+    """A name is looked up among the listed results, never opened as a path."""
     folder = tmp_path / "sweeps"
     store(folder, 1)
     (tmp_path / "secret.json").write_text((next(folder.glob("*.json"))).read_text())
@@ -75,7 +75,7 @@ async def test_only_listed_results_are_read(tmp_path: Path, name: str) -> None:
 
 
 async def test_files_are_read_again_when_they_change_and_are_never_changed(tmp_path: Path) -> None:
-    """A new result appears after some seconds; a damaged one has no link; deleted ones stay there."""
+    """A new result appears after some seconds; a damaged one has no link; no file is changed."""
     now = [0.0]
     (tmp_path / ".deleted" / "20200101T000000.000000Z").mkdir(parents=True)
     (tmp_path / ".deleted" / "20200101T000000.000000Z" / "old.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""Pictures are drawn once a tick for all viewers, and sent as what has changed."""
+"""Pages are drawn once per tick for all viewers; only changes are sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.export.snapshots import backend, snapshot
 
 
 def parsed(event: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the name and the data of a server-sent event."""
+    """Return (name, data) of a server-sent event."""
     name, data = event.decode().removesuffix("\n\n").split("\n")
     return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
@@ -38,7 +38,7 @@ def changed() -> Snapshot:
 
 
 async def test_a_viewer_gets_the_whole_page_and_then_changed_rows() -> None:
-    """A change has the rows that differ; a viewer that missed one gets the whole page again."""
+    """A change holds the rows that differ; a viewer that missed one gets the whole page again."""
     before, after = (draw(Page(), one, 80) for one in (snapshot(), changed()))
     channel = Channel(before, 0.0)
     quick, slow = (channel.events(compressed=False) for _ in range(2))
@@ -56,7 +56,7 @@ async def test_a_viewer_gets_the_whole_page_and_then_changed_rows() -> None:
 
 
 async def test_a_new_panel_comes_as_a_whole_page() -> None:
-    """Where sections are added or renamed, rows alone would not do."""
+    """If sections are added or renamed, the whole page is sent."""
     channel = Channel(draw(Page(), snapshot(), 80), 0.0)
     viewer = channel.events(compressed=False)
     await anext(viewer)
@@ -66,7 +66,7 @@ async def test_a_new_panel_comes_as_a_whole_page() -> None:
 
 
 async def test_each_event_is_compressed_once_and_readable_at_once() -> None:
-    """A browser unpacks each event as it comes, whenever it joined."""
+    """An event is compressed once for all viewers, and can be unpacked as soon as it arrives."""
     channel = Channel(draw(Page(), snapshot(), 80), 0.0)
     viewers = [channel.events(compressed=True) for _ in range(2)]
     heads = [await anext(viewer) + await anext(viewer) for viewer in viewers]
@@ -88,7 +88,7 @@ async def joined(studio: Studio, page: Page, width: int) -> AsyncGenerator[bytes
 
 
 async def test_many_viewers_cause_one_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Viewers of one page at one width share it; a page without viewers is not drawn."""
+    """Viewers of a page with the same width share one drawing; a page without viewers is not drawn."""
     drawn: list[tuple[Page, int]] = []
 
     def counted(page: Page, shown: Snapshot, width: int, orders: Orders) -> object:
@@ -113,7 +113,7 @@ async def test_many_viewers_cause_one_drawing(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_process_tables_are_read_while_a_machine_is_looked_at(tmp_path: Path) -> None:
-    """The names of the nodes whose pages have viewers are reported when they change."""
+    """The nodes whose pages have viewers are reported when they change, to read their process tables."""
     told: list[tuple[str, ...]] = []
     studio = Studio(snapshot, Shelf(tmp_path), show_processes=told.append)
     name = snapshot().nodes[0].name
@@ -126,7 +126,7 @@ async def test_process_tables_are_read_while_a_machine_is_looked_at(tmp_path: Pa
 
 
 async def test_a_page_that_cannot_be_drawn_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug in one panel is logged; the pages of others go on."""
+    """If a page cannot be drawn, it says so."""
 
     def broken(*_: object) -> object:
         raise ZeroDivisionError
@@ -138,7 +138,7 @@ async def test_a_page_that_cannot_be_drawn_says_so(tmp_path: Path, monkeypatch: 
 
 
 async def test_drawing_waits_for_a_viewer(tmp_path: Path) -> None:
-    """Without viewers no snapshot is taken."""
+    """Without viewers no snapshot is requested."""
     taken: list[int] = []
 
     def take() -> Snapshot:

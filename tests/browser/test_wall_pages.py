@@ -1,4 +1,4 @@
-"""The wall in a browser: its lines lead to groups, machines and servers, whose pages have all lines."""
+"""The wall in a browser: its lines link to groups, machines and servers, whose pages show all lines."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ def paths(picture: Picture) -> set[str]:
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_the_board_of_many_servers_leads_to_groups_and_machines(fleet: Snapshot, width: int) -> None:
-    """It is a wall, whatever the width, and begins with the wall of the Prometheus."""
+    """At any width, a board of many servers links to groups, machines and the Prometheus."""
     found = paths(draw(Page(), fleet, width))
     assert "/group" not in found
     assert {"/group/llama-70b", "/machines", "/prometheus/main"} <= found
 
 
 def test_the_lists_beside_the_groups_lead_to_servers_and_machines(fleet: Snapshot) -> None:
-    """On a wide page; a slow clock is one of a machine."""
+    """On a wide page, the lists beside the groups link to servers and machines."""
     found = paths(draw(Page(), fleet, 200))
     assert {"/backend/llama-001", "/node/gpu-006"} <= found
 
 
 def test_the_page_of_a_group_has_all_its_servers(fleet: Snapshot) -> None:
-    """A page scrolls: no line is left out."""
+    """The page of a group shows all its servers, as a page scrolls."""
     members = {f"/backend/{one.name}" for one in fleet.backends if one.group == "gpt-oss"}
     assert members | {"#filter"} == paths(draw(Page(Kind.GROUP, "gpt-oss"), fleet, 80))
 
 
 def test_the_groups_of_a_prometheus_have_pages(fleet: Snapshot) -> None:
-    """The wall leads to them; their servers have no pages of their own."""
+    """The wall links to the groups of a Prometheus; their servers have no pages."""
     assert {"/group/far-3", "/machines/main"} <= paths(draw(Page(Kind.PROMETHEUS, "main"), fleet, 80))
     assert "far-node" in draw(Page(Kind.MACHINES, "main"), fleet, 80).html
     picture = draw(Page(Kind.GROUP, "far-3"), fleet, 80)
@@ -64,7 +64,7 @@ def test_the_groups_of_a_prometheus_have_pages(fleet: Snapshot) -> None:
 
 
 def test_what_is_gone_is_said(fleet: Snapshot) -> None:
-    """A group or a Prometheus that is not there any more, and no machines."""
+    """A group or Prometheus that is gone is not found; without machines, their page says so."""
     assert not draw(Page(Kind.GROUP, "gone"), fleet, 80).is_found
     assert not draw(Page(Kind.PROMETHEUS, "gone"), fleet, 80).is_found
     bare = replace(fleet, nodes=())
@@ -73,7 +73,7 @@ def test_what_is_gone_is_said(fleet: Snapshot) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_the_words_in_the_frame_are_links(fleet: Snapshot, width: int) -> None:
-    """They lie over their words; each list leads to the next one, the last one to the groups."""
+    """The words in the frame are links: to the next list, and from the last one back to the groups."""
     page = Page()
     seen: list[str] = []
     for _ in range(len(Top) + 1):
@@ -91,7 +91,7 @@ def test_the_words_in_the_frame_are_links(fleet: Snapshot, width: int) -> None:
 
 
 def test_a_prometheus_beside_the_board_leads_to_its_own_lists(fleet: Snapshot) -> None:
-    """On the board its frame opens its page with the list; there the choice stays on the page."""
+    """The lists of a Prometheus are on its own page, to which its frame on the board links."""
     assert "/prometheus/main?list=waiting" in paths(draw(Page(), fleet, 80))
     page = Page(Kind.PROMETHEUS, "main", Choice(filter="far-3", top=Top.KV))
     picture = draw(page, fleet, 80)
@@ -100,7 +100,7 @@ def test_a_prometheus_beside_the_board_leads_to_its_own_lists(fleet: Snapshot) -
 
 
 def test_the_filter_of_a_group_leaves_the_servers_that_match(fleet: Snapshot) -> None:
-    """The frame says so; it has no lists."""
+    """A filter on the page of a group leaves only matching servers and is shown in the frame."""
     picture = draw(Page(Kind.GROUP, "llama-70b", Choice(filter="llama-001")), fleet, 80)
     assert paths(picture) == {"/backend/llama-001", "#filter"}
     assert "filter: llama-001" in picture.html
@@ -112,7 +112,7 @@ def test_the_filter_of_a_group_leaves_the_servers_that_match(fleet: Snapshot) ->
 def test_a_group_whose_polls_are_spread_says_so(
     fleet: Snapshot, apart_ms: float | None, words: str | None
 ) -> None:
-    """On its own page and on that of its balance; none where polls coincide or are not known."""
+    """Pages of a group and its balance say how far its polls are apart, unless they coincide."""
     one = fleet.balance[0]
     assert len(one.backends) > 1
     spread = replace(one, looks_apart_ms=apart_ms)

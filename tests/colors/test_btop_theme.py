@@ -1,4 +1,4 @@
-"""btop's theme files: read as btop reads them, and in our roles."""
+"""Theme files of btop are read as btop reads them, and mapped to our roles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def harbour(role: str) -> str:
     ],
 )
 def test_each_way_to_write_a_colour_is_read(written: str, colour: str) -> None:
-    """Six digits, two, decimals; in double quotes, single ones, none; with a comment behind."""
+    """A colour may have six digits, two, or decimal parts, any kind of quotes, and a comment behind it."""
     assert parse_btop(f"theme[title]={written}\n").colors == {"title": colour}
 
 
@@ -60,7 +60,7 @@ def test_each_way_to_write_a_colour_is_read(written: str, colour: str) -> None:
     "written", ['"red"', '"#fff"', '"#12345g"', '"1 2"', '"1 2 3 4"', '"#1234567"', '"-1 0 0"']
 )
 def test_what_is_no_colour_counts_as_left_out(written: str) -> None:
-    """A value that btop cannot read either is named, and the others stay."""
+    """A value that is not a colour is reported; the other values are used."""
     theme = parse_btop(f'theme[main_fg]="#102030"\ntheme[title]={written}\n')
     assert theme.colors == {"main_fg": "#102030"}
     assert theme.unusable == ("title",)
@@ -77,13 +77,13 @@ def test_what_is_no_colour_counts_as_left_out(written: str) -> None:
     ],
 )
 def test_empty_stops_follow_btop(stops: tuple[str, str, str], expected: tuple[str, ...] | None) -> None:
-    """Without an end there is only the start; without a mid there are two stops; a start has to be there."""
+    """As in btop, a gradient needs a start; without an end it has one stop, without a mid two."""
     lines = [f'theme[cpu_{stage}]="{s}"' for stage, s in zip(("start", "mid", "end"), stops, strict=True)]
     assert parse_btop("\n".join(lines)).gradients.get("cpu") == expected
 
 
 def test_comments_unknown_keys_and_other_lines_are_skipped() -> None:
-    """Only lines that set one of btop's keys say anything; of two for one key the last counts."""
+    """Only lines that set a known key count; the last of several for one key is used."""
     theme = parse_btop(
         '#theme[title]="#11"\n[x]\ntheme[nothing]="#22"\ntitle="#33"\ntheme[title]="#44"\ntheme[title]="#55"\n'
     )
@@ -94,20 +94,20 @@ def test_comments_unknown_keys_and_other_lines_are_skipped() -> None:
     "text", ["", "hello", "# theme\n", 'theme[colour]="#11"', 'theme[title]="blue"', "[" * 9000]
 )
 def test_a_file_without_colours_is_none(text: str) -> None:
-    """Whatever gives not one colour is refused with one line."""
+    """A file without any colour is refused with one line."""
     with pytest.raises(ConfigError) as caught:
         parse_btop(text)
     assert "\n" not in str(caught.value)
 
 
 def test_an_empty_background_is_the_terminals_own() -> None:
-    """An empty main_bg is no missing one: that is black, as in btop."""
+    """An empty main_bg is the terminal's own background; a missing one is black, as in btop."""
     assert role_colors(parse_btop('theme[main_bg]=""')).colors["background"] == "default"
     assert role_colors(parse_btop('theme[main_fg]="#cc"')).colors["background"] == "#000000"
 
 
 def test_whether_it_is_dark_follows_from_background_or_text() -> None:
-    """On the terminal's own background dark text means a light theme."""
+    """On the terminal's own background, dark text means a light theme."""
     assert role_colors(parse_btop('theme[main_bg]="#10"')).dark
     assert not role_colors(parse_btop('theme[main_bg]="#f0"')).dark
     assert not role_colors(parse_btop(text_of("clear-sky.theme"))).dark
@@ -115,7 +115,7 @@ def test_whether_it_is_dark_follows_from_background_or_text() -> None:
 
 
 def test_a_themes_colours_are_in_our_roles() -> None:
-    """Each role has the key that the module's table names, unchanged where it can be seen."""
+    """Each role has the colour of the key in the module's table, unchanged if it is visible."""
     expected = {
         "background": "#0b1d2a",
         "text": "#dddddd",
@@ -138,13 +138,13 @@ def test_a_themes_colours_are_in_our_roles() -> None:
 
 
 def test_labels_are_lifted_to_be_readable() -> None:
-    """The grey that btop has for inactive rows is too dark for labels: text is mixed in until it is not."""
+    """A grey that is too dark for labels is mixed with the text colour until it is readable."""
     assert contrast("#404040", harbour("background")) < 2
     assert LABELS <= contrast(harbour("stale"), harbour("background")) < LABELS + 1
 
 
 def test_a_theme_without_a_red_gets_ours() -> None:
-    """A grey theme still has a green, an amber and a red for what is good and bad."""
+    """A grey theme gets our green, amber and red for good and bad states."""
     grey = role_colors(
         parse_btop('theme[main_bg]="#00"\ntheme[cpu_start]="#44"\ntheme[cpu_end]="#ee"')
     ).colors
@@ -154,7 +154,7 @@ def test_a_theme_without_a_red_gets_ours() -> None:
 @given(COLOURS, COLOURS, COLOURS, st.sampled_from([SHAPES, WORDS, LABELS]))
 @settings(max_examples=150, deadline=None)
 def test_a_lifted_colour_has_the_contrast(color: str, background: str, toward: str, least: float) -> None:
-    """Whatever three colours: the result stands out as asked, and is the colour itself where that did."""
+    """A lifted colour has the requested contrast, and is unchanged if it already had it."""
     result = lifted(color, background, toward, least)
     assert contrast(result, background) >= least
     assert result == color or contrast(color, background) < least
@@ -167,7 +167,7 @@ def test_a_lifted_colour_has_the_contrast(color: str, background: str, toward: s
 )
 @settings(max_examples=60, deadline=None)
 def test_any_theme_gives_every_role(colors: dict[str, str]) -> None:
-    """However little a theme says, each role has a colour, and its words can be told from the background."""
+    """Any theme gives a colour for each role, and its text is readable on the background."""
     lines = [f'theme[{key}]="{value}"' for key, value in colors.items()]
     roles = role_colors(parse_btop("\n".join([*lines, 'theme[temp_start]="#808080"'])))
     assert set(roles.colors) == set(COLOR_ROLES)
@@ -179,14 +179,14 @@ def test_any_theme_gives_every_role(colors: dict[str, str]) -> None:
 
 
 def frames_and_keys_stand_out(colors: Mapping[str, str], background: str) -> None:
-    """Check that frames separate panels, and that key letters can be read as well as the theme's text."""
+    """Check that frames are visible, and that key letters are as readable as the theme's text."""
     assert contrast(colors["border"], background) >= FRAMES
     assert contrast(colors["key"], background) >= min(LABELS, contrast(colors["text"], background))
 
 
 @pytest.mark.parametrize("folder", [DATA, DEBIAN], ids=lambda path: path.name)
 def test_frames_and_keys_of_btop_themes_stand_out(folder: Path) -> None:
-    """Those of nord among them, whose own frames are nearly the background; kinds of panels as well."""
+    """Frames, keys and kinds of panels are visible in all themes of btop, also in nord."""
     for palette in read_user_themes(folder)[0].values() if folder.is_dir() else ():
         background = seen_background(palette.color("background"), palette.color("text"))
         roles = ("border", "key", "text", *EDGES)
@@ -198,7 +198,7 @@ def test_frames_and_keys_of_btop_themes_stand_out(folder: Path) -> None:
 @given(st.text(max_size=300))
 @settings(max_examples=100, deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """No text does anything but give a theme or one error."""
+    """Any text gives a theme or one error."""
     try:
         role_colors(parse_btop('theme[title]="#11"\ntheme[' + text))
     except ConfigError:  # pragma: no cover - the first line is a colour unless the second takes it back
@@ -206,14 +206,14 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def visible(palette: Palette) -> float:
-    """Return the contrast of the faintest step of any graph."""
+    """Return the lowest contrast of any step of the graphs."""
     seen = seen_background(palette.color("background"), palette.color("text"))
     steps = [palette.color(f"{role}/{level}") for role in GRADIENT_ROLES for level in range(LEVELS)]
     return min(contrast(step, seen) for step in steps)
 
 
 def test_both_of_our_own_files_load_and_their_graphs_are_visible() -> None:
-    """A gradient that begins in the background's colour is lifted to where it can be seen."""
+    """Both of our own files load, and dark ends of their gradients are lifted until they are visible."""
     palettes, problems = read_user_themes(DATA)
     assert sorted(palettes) == ["clear-sky", "harbour"]
     assert problems == ["harbour.theme: graph_text is not a colour like #rrggbb, and is left out"]
@@ -226,7 +226,7 @@ def test_both_of_our_own_files_load_and_their_graphs_are_visible() -> None:
 
 @pytest.mark.skipif(not DEBIAN.is_dir(), reason="btop's own themes are not installed")
 def test_every_theme_that_btop_ships_loads() -> None:
-    """All of Debian's btop package can be used, none with a complaint, and each graph can be seen."""
+    """Every theme of Debian's btop package loads without a complaint, and its graphs are visible."""
     palettes, problems = read_user_themes(DEBIAN)
     assert problems == []
     assert sorted(palettes) == sorted(path.stem for path in DEBIAN.glob("*.theme"))

@@ -1,4 +1,4 @@
-"""Colours that stand side by side look different, to full colour vision and to colour-blind eyes."""
+"""Colours next to each other are distinguishable, with full colour vision and colour blindness."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SIDE_BY_SIDE = [
 
 
 def seen_as(color: str, sight: str) -> tuple[float, float, float]:
-    """Return CIELAB of a colour as a person with that colour vision sees it."""
+    """Return a colour in CIELAB as a person with that colour vision sees it."""
     shares = [byte / 255 for byte in bytes.fromhex(color[1:])]
     linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
     red, green, blue = (
@@ -76,12 +76,12 @@ def least_difference(name: str, sight: str) -> float:
 
 @pytest.mark.parametrize("sight", SIGHT)
 def test_colour_blind_eyes_tell_apart_what_stands_side_by_side(sight: str) -> None:
-    """State words and stacked curves of the safe theme differ by 25 or more (CIELAB) for each kind of eye."""
+    """In the safe theme, states and stacked curves differ by 25 or more (CIELAB) for each colour vision."""
     assert least_difference("spark-colorblind", sight) >= 25
 
 
 def test_the_safe_theme_is_not_safe_by_chance() -> None:
-    """The measure tells: green and red of the dark theme are close together for most colour-blind eyes."""
+    """The measure detects similar colours: green and red of the dark theme are close for deuteranopia."""
     assert least_difference("spark-dark", "deuteranopia") < 20
 
 
@@ -90,7 +90,7 @@ def pairs(*roles: str) -> list[tuple[str, str]]:
 
 
 def series_apart(palette: Palette, stacked: float, parts: float) -> None:
-    """Check every pair of series that share a plot, as each kind of eye sees them."""
+    """Check that every pair of series in a plot differs enough for each colour vision."""
     both = [(f"{one}/{level}", f"{other}/{level}") for one, other in STACKED for level in range(16)]
     for sight in SIGHT:
         for least, group in ((stacked, both), (parts, pairs(*PARTS))):
@@ -102,7 +102,7 @@ def series_apart(palette: Palette, stacked: float, parts: float) -> None:
     "palette", [p for p in shipped_palettes().values() if not p.ansi], ids=lambda p: p.name
 )
 def test_what_shares_a_plot_or_a_board_differs_for_all_eyes(palette: Palette) -> None:
-    """Series of one plot, the words of good and bad states, and kinds of panels differ in each theme."""
+    """Series of a plot, good and bad states, and kinds of panels differ in each theme."""
     series_apart(palette, stacked=20, parts=16)
     for least, roles in ((15, ("good", "warn", "bad", INFO)), (10, (*KINDS, "bad"))):
         for sight in SIGHT:
@@ -132,7 +132,7 @@ GRADIENTS = ("temp", "cpu", "free", "cached", "available", "used", "download", "
 def test_a_btop_theme_with_one_colour_for_all_gets_series_that_differ(
     tmp_path: Path, background: str, stop: str
 ) -> None:
-    """Themes such as nord draw each gradient alike; running and waiting, and all backends, still differ."""
+    """If a btop theme has the same colour for all gradients, series still differ."""
     text = "#d8dee9" if background < "#8" else "#2e3440"
     series_apart(
         borrowed(tmp_path, btop_lines(background, text, dict.fromkeys(GRADIENTS, stop))), stacked=20, parts=10
@@ -144,32 +144,32 @@ def test_a_btop_theme_with_one_colour_for_all_gets_series_that_differ(
 def test_any_btop_theme_gets_series_that_differ(
     tmp_path_factory: pytest.TempPathFactory, stops: dict[str, str]
 ) -> None:
-    """Whatever colours a theme has for its gradients."""
+    """Series differ in any btop theme, whatever its gradients."""
     theme = borrowed(tmp_path_factory.mktemp("themes"), btop_lines("#101418", "#d0d4d8", stops))
     series_apart(theme, stacked=20, parts=10)
 
 
 def test_series_of_our_own_btop_files_differ() -> None:
-    """Also on the terminal's own background, whose colour is only assumed."""
+    """Series of our own btop files differ, also on the terminal's own background, which is assumed."""
     for palette in read_user_themes(DATA)[0].values():
         series_apart(palette, stacked=20, parts=11)
 
 
 @pytest.mark.skipif(not DEBIAN.is_dir(), reason="btop's own themes are not installed")
 def test_series_of_every_theme_that_btop_ships_differ() -> None:
-    """Neither two bars of a router nor running and waiting requests look alike in any of them."""
+    """Series differ in every theme of Debian's btop package."""
     for palette in read_user_themes(DEBIAN)[0].values():
         series_apart(palette, stacked=20, parts=11)
 
 
 def test_a_grey_theme_keeps_grey_frames(tmp_path: Path) -> None:
-    """Where a theme has no hues, kinds of panels are told apart by their words only."""
+    """In a grey theme frames stay grey: only the words distinguish kinds of panels."""
     theme = borrowed(tmp_path, btop_lines("#101010", "#cccccc", dict.fromkeys(GRADIENTS, "#aaaaaa")))
     assert {theme.color(kind) for kind in KINDS} <= {theme.color("border"), theme.color("title"), "#aaaaaa"}
 
 
 def test_the_difference_is_that_of_the_eyes_that_see_least() -> None:
-    """The program's own measure agrees with the one in this file."""
+    """The program's measure of difference equals the least over all kinds of colour vision in this file."""
     palette = shipped_palettes()["spark-dark"]
     for one, other in pairs("good", "warn", "bad", INFO, *PARTS):
         least = min(difference(palette, one, other, sight) for sight in SIGHT)

@@ -1,4 +1,4 @@
-"""One theme read alone is the one that the list of all has."""
+"""A theme that is read alone equals that of the full list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BTOP = 'theme[main_bg]="#101010"\ntheme[main_fg]="#eeeeee"'
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return an empty folder of the user's themes; clear the caches before and after the test."""
+    """Return an empty folder for the user's themes; clear the caches before and after the test."""
     themes = tmp_path / "sparktop" / "themes"
     themes.mkdir(parents=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_every_theme_is_found_as_listed(folder: Path) -> None:
-    """Ours, the user's, and the user's of one of our names: alone they are what they are in the list."""
+    """Shipped themes, the user's, and the user's with a shipped name are found as in the full list."""
     (folder / "harbour.theme").write_text(BTOP, encoding="utf-8")
     (folder / "spark-dark.theme").write_text(BTOP, encoding="utf-8")
     ours = (palette._folder() / "spark-light.toml").read_text(encoding="utf-8")
@@ -44,13 +44,13 @@ def test_every_theme_is_found_as_listed(folder: Path) -> None:
     "name", ["", ".", "..", "none", "../themes/harbour", "harbour.theme", "\x1b", "a\0b", "x" * 300]
 )
 def test_what_is_no_theme_is_not_found(folder: Path, name: str) -> None:
-    """A wrong name, however odd, gives None and reads nothing outside the two folders."""
+    """An unknown name gives None and reads nothing outside the two folders."""
     (folder / "harbour.theme").write_text(BTOP, encoding="utf-8")
     assert find_palette(name) is None
 
 
 def test_one_theme_is_found_without_reading_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other files are not opened, however many there are."""
+    """Finding one theme opens no other files."""
     (folder / "harbour.theme").write_text(BTOP, encoding="utf-8")
     (folder / "other.theme").write_text(BTOP, encoding="utf-8")
     read: list[str] = []

@@ -1,4 +1,4 @@
-"""Themes on terminals with few colours: what is grey stays grey, and nothing becomes unreadable."""
+"""Themes on terminals with few colours: grey stays grey, and everything stays readable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rgb(color: str) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("palette", OWN, ids=lambda p: p.name)
 def test_256_colours_are_sent_as_they_are(palette: Palette) -> None:
-    """Rich's own conversion changes no hue, and greys by less than a step of the ramp."""
+    """Rich's conversion to 256 colours changes each colour by less than a step."""
     few = limited(palette, "256")
     for role in (*WORDS, *EDGES, "background", *STEPS):
         color = few.color(role)
@@ -33,7 +33,7 @@ def test_256_colours_are_sent_as_they_are(palette: Palette) -> None:
 
 @pytest.mark.parametrize("name", ["spark-dark", "spark-light", "spark-contrast"])
 def test_greys_stay_grey(name: str) -> None:
-    """Labels and borders are neither teal nor violet on 256 colours, and no colour on 16."""
+    """Labels and borders stay grey on 256 and on 16 colours."""
     palette = shipped_palettes()[name]
     for role in GREY:
         red, green, blue = rgb(limited(palette, "256").color(role))
@@ -43,7 +43,7 @@ def test_greys_stay_grey(name: str) -> None:
 
 @pytest.mark.parametrize("palette", OWN, ids=lambda p: p.name)
 def test_words_can_still_be_read_and_signals_differ(palette: Palette) -> None:
-    """On 256 colours each word keeps a contrast of 4 or more; good, warn and bad have three colours on 16."""
+    """On 256 colours words have a contrast of 4 or more; on 16, good, warn and bad differ."""
     few = limited(palette, "256")
     for role in WORDS:
         assert contrast(few.color(role), few.color("background")) >= 4.0, role
@@ -53,7 +53,7 @@ def test_words_can_still_be_read_and_signals_differ(palette: Palette) -> None:
 
 
 def test_other_terminals_get_the_theme_itself() -> None:
-    """With true colour, and for the theme of 16 colours, nothing changes."""
+    """With true colour, and for a theme of 16 colours, the theme is unchanged."""
     palette = shipped_palettes()["spark-dark"]
     assert limited(palette, "truecolor") is limited(palette, None) is palette
     ansi = shipped_palettes()["spark-ansi"]
@@ -62,7 +62,7 @@ def test_other_terminals_get_the_theme_itself() -> None:
 
 @pytest.mark.parametrize("palette", shipped_palettes().values(), ids=lambda p: p.name)
 def test_peaks_on_16_colours_are_no_fainter_than_the_base(palette: Palette) -> None:
-    """Graphs begin with the fainter hue, on xterm's colours; but the hues of `load` mean low to too high."""
+    """On 16 colours graphs become no fainter towards the top, except `load`, whose hues have meanings."""
     few = limited(palette, "standard")
     behind = "#000000" if palette.dark else "#ffffff"
     for role in set(GRADIENT_ROLES) - {"load"}:
@@ -71,7 +71,7 @@ def test_peaks_on_16_colours_are_no_fainter_than_the_base(palette: Palette) -> N
 
 
 def test_the_bar_of_the_kv_cache_is_not_pink_on_16_colours() -> None:
-    """A KV cache that is nearly empty does not look like an alarm."""
+    """On 16 colours a nearly empty KV cache does not look like an alarm."""
     for palette in shipped_palettes().values():
         few = limited(palette, "standard")
         assert not any("magenta" in few.color(f"memory/{level}") for level in range(LEVELS)), palette.name

@@ -1,4 +1,4 @@
-"""Every theme can be read, and what it draws can be read."""
+"""Every theme loads, and everything drawn in it is readable."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def shown(palette: Palette, color: str, *, background: bool = False) -> str:
 
 @pytest.mark.parametrize("palette", shipped_palettes().values(), ids=lambda p: p.name)
 def test_text_and_graphs_stand_out(palette: Palette) -> None:
-    """Text and every step of every gradient have a contrast of 4.5 or more; borders and bars 3 (WCAG 2.1)."""
+    """Text and steps of gradients have a contrast of 4.5 or more, borders and bars 3 (WCAG 2.1)."""
     background = shown(palette, palette.color("background"), background=True)
     steps = (f"{name}/{level}" for name in GRADIENT_ROLES for level in range(16))
     roles = [*COLOR_ROLES, INFO, *KINDS, *PARTS, *EDGES, *steps]
@@ -64,7 +64,7 @@ def test_selected_rows_of_dialogs_can_be_read(palette: Palette) -> None:
 
 
 def test_the_themes_are_there() -> None:
-    """Dark and light ones, one for 16 colours, of high contrast, and for colour-blind eyes are shipped."""
+    """Dark, light, high-contrast and colour-blind themes and one of 16 colours are shipped."""
     known = shipped_palettes()
     assert {"spark-dark", "spark-light", "spark-ansi", "spark-contrast", "spark-colorblind"} <= set(known)
     assert [p.name for p in known.values() if p.ansi] == ["spark-ansi"]
@@ -73,7 +73,7 @@ def test_the_themes_are_there() -> None:
 
 
 def test_high_contrast_is_high() -> None:
-    """In the theme of that name words and graphs have 7 or more (WCAG 2.1, level AAA), shapes 4.5."""
+    """In the high-contrast theme text and graphs have a contrast of 7 (WCAG 2.1 AAA), shapes 4.5."""
     palette = shipped_palettes()["spark-contrast"]
     for role in (*COLOR_ROLES, *(f"{name}/{level}" for name in GRADIENT_ROLES for level in range(16))):
         if role not in {"background", "cursor_background"}:
@@ -91,13 +91,13 @@ def test_high_contrast_is_high() -> None:
     ],
 )
 def test_a_bad_theme_says_what_is_wrong(text: str, words: str) -> None:
-    """A theme that cannot be used names itself, the key and what belongs there."""
+    """The error about an unusable theme names the theme, the key and the expected value."""
     with pytest.raises(ConfigError, match=words):
         parse_palette("x", text)
 
 
 def test_a_gradient_climbs() -> None:
-    """The first and the last step of a gradient are its first and last stop."""
+    """The first and last step of a gradient are its first and last stop."""
     palette = shipped_palettes()["spark-dark"]
     assert palette.color("gpu/0") == "#76b900"
     assert palette.color("gpu/15") == palette.color("gpu") == "#d8ee7a"

@@ -1,4 +1,4 @@
-"""What the words of `sparktop capacity` mean, and what it says before it starts."""
+"""The options of `sparktop capacity`, and the plan that it prints before it starts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sparktop.sweep.run.capacity.forecast import plan_sentences
 def test_bad_words_are_one_line(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With exit code 2, and before anything is sent."""
+    """Wrong options are reported with exit code 2, before anything is sent."""
     monkeypatch.setenv("SPARKTOP_NO_CONFIG", "1")
     assert main(["capacity", "http://127.0.0.1:1", *words]) == 2
     said = capsys.readouterr().err
@@ -43,7 +43,7 @@ def test_bad_words_are_one_line(
 
 
 def test_what_is_searched_for() -> None:
-    """Agents with the default conditions; published limits are those of a rate."""
+    """By default, agents with the default conditions are searched for; published limits are for a rate."""
     parser = Parser("x", description="x")
     command.add_arguments(parser)
     found = capacity_of(parser.parse_args([]))
@@ -63,7 +63,7 @@ def test_what_is_searched_for() -> None:
 
 
 def test_the_plan_says_levels_time_and_end() -> None:
-    """Before anything is sent: what is looked for, which levels, how long, and the end."""
+    """Before anything is sent, the plan states what is searched for, the levels, the duration and the end."""
     plan = make_capacity_plan(default_capacity(), [SweepTarget("s", "http://127.0.0.1:1")], Wishes())
     first, second = plan_sentences(plan, datetime(2026, 1, 2, 15, 0, tzinfo=UTC))
     assert first == (

@@ -1,4 +1,4 @@
-"""What is watched: arguments, the configuration file, this machine."""
+"""What is watched, from arguments, the configuration file and this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ url = "http://127.0.0.1:8000"
 
 @pytest.fixture(autouse=True)
 def own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set a host name, and hide all configuration files."""
+    """Set the host name to `spark-z`, and hide all configuration files."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(socket, "gethostname", lambda: "spark-z")
 
@@ -45,7 +45,7 @@ def chosen(
 
 
 def test_without_anything_it_is_this_machine() -> None:
-    """No target and no file: this machine by its name, and the usual ports on it."""
+    """Without targets and file, this machine is watched under its host name, with its usual ports."""
     watch = chosen()
     assert [(one.name, one.via) for one in watch.nodes] == [("spark-z", "local")]
     assert watch.discover == ("127.0.0.1",)
@@ -53,7 +53,7 @@ def test_without_anything_it_is_this_machine() -> None:
 
 
 def test_the_file_says_what_to_watch(tmp_path: Path) -> None:
-    """Without targets it is the file's nodes and backends; an argument beats its interval."""
+    """Without targets, nodes and backends of the file are watched; an argument overrides its interval."""
     path = tmp_path / "x.toml"
     path.write_text(FILE, encoding="utf-8")
     watch = chosen(config=path)
@@ -63,7 +63,7 @@ def test_the_file_says_what_to_watch(tmp_path: Path) -> None:
 
 
 def test_low_bandwidth_and_keys_arrive(tmp_path: Path) -> None:
-    """Low bandwidth comes from the option or the file; keys come from the file, with targets too."""
+    """Low bandwidth comes from the option or the file, keys from the file, also with targets."""
     path = tmp_path / "x.toml"
     path.write_text(f'low_bandwidth = true\nkeys.freeze = "space"\n{FILE}', encoding="utf-8")
     assert (chosen().low_bandwidth, chosen(low_bandwidth=True).low_bandwidth) == (False, True)
@@ -72,7 +72,7 @@ def test_low_bandwidth_and_keys_arrive(tmp_path: Path) -> None:
 
 
 def test_targets_replace_what_the_file_watches(tmp_path: Path) -> None:
-    """With targets the file gives interval, theme and thresholds, and nothing to watch."""
+    """With targets, the file gives interval, theme and thresholds, but nothing to watch."""
     path = tmp_path / "x.toml"
     path.write_text(FILE, encoding="utf-8")
     watch = chosen("host:1", config=path)
@@ -84,7 +84,7 @@ def test_targets_replace_what_the_file_watches(tmp_path: Path) -> None:
 
 
 def test_a_file_without_targets_means_this_machine(tmp_path: Path) -> None:
-    """A file that only sets a theme leaves what to watch to this machine."""
+    """If the file lists nothing to watch, this machine is watched."""
     path = tmp_path / "x.toml"
     path.write_text('theme = "spark-light"\n', encoding="utf-8")
     watch = chosen(config=path)
@@ -93,7 +93,7 @@ def test_a_file_without_targets_means_this_machine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["127.0.0.1:1", "localhost:1", "http://[::1]:1", "127.5.0.1", "SPARK-Z:1"])
 def test_a_local_target_brings_this_machine(target: str) -> None:
-    """A server on loopback or under this machine's name runs here: the machine is watched with it."""
+    """A server on loopback or under this machine's name adds this machine."""
     watch = chosen("other:1", target)
     assert [one.name for one in watch.nodes] == ["spark-z"]
     assert {one.nodes for one in watch.backends[1:]} <= {("spark-z",)}
@@ -102,42 +102,42 @@ def test_a_local_target_brings_this_machine(target: str) -> None:
 
 @pytest.mark.parametrize("target", ["other:1", "other", "10.0.0.1:1", "http://127.0.0.1.example:1"])
 def test_another_machine_brings_no_node(target: str) -> None:
-    """A server elsewhere says nothing of this machine."""
+    """A server on another machine adds no node."""
     assert chosen(target).nodes == ()
 
 
 def test_hosts_are_searched_once() -> None:
-    """A TARGET without a port is a host to search, each only once."""
+    """A target without a port is a host to search, each only once."""
     watch = chosen("one", "two", "one", "three:3")
     assert watch.discover == ("one", "two")
     assert [one.name for one in watch.backends] == ["three:3"]
 
 
 def test_one_server_named_twice_is_watched_once() -> None:
-    """Two spellings of one URL are one backend."""
+    """Two spellings of a URL are one backend."""
     assert len(chosen("host:1", "http://host:1/", "host:1").backends) == 1
 
 
 def test_names_are_made_unique() -> None:
-    """Two servers whose names would be the same are numbered."""
+    """Servers with equal names get numbers."""
     assert [one.name for one in chosen("http://host:1", "https://host:1").backends] == ["host:1", "host:1-2"]
 
 
 def test_a_target_that_is_none_is_refused() -> None:
-    """What cannot be a host, port or URL ends with a usage error."""
+    """A target that is not a host, port or URL is a usage error."""
     with pytest.raises(UsageError):
         chosen("host:99999")
 
 
 def test_an_agent_as_a_target_is_a_node() -> None:
-    """An agent's address is a machine to watch; the servers on that machine belong to it."""
+    """The address of an agent adds a machine, and servers on that machine belong to it."""
     watch = chosen("spark-a:9750", "spark-a:8000", "SPARK-A:8001", "other:1")
     assert watch.nodes == (NodeTarget("spark-a", via="agent", url="http://spark-a:9750"),)
     assert [one.nodes for one in watch.backends] == [("spark-a",), ("spark-a",), ()]
 
 
 def test_an_agent_on_this_machine_takes_its_place() -> None:
-    """Who names the agent of this very machine wants that one, and the machine only once."""
+    """An agent on this machine replaces the local node, so that the machine is watched once."""
     watch = chosen("127.0.0.1:9750", "localhost:1", "127.0.0.1")
     assert [(one.name, one.via) for one in watch.nodes] == [("127.0.0.1", "agent")]
     assert watch.backends[0].nodes == ("127.0.0.1",)
@@ -145,7 +145,7 @@ def test_an_agent_on_this_machine_takes_its_place() -> None:
 
 
 def test_agents_of_one_name_are_numbered() -> None:
-    """Two agents of one host are two machines to watch; one that is named twice is one."""
+    """Two agents of one host are two machines; one that is named twice is one."""
     watch = chosen("http://a:9750", "https://a:9750", "a:9750", "a:1")
     assert [one.name for one in watch.nodes] == ["a", "a-2"]
     assert watch.backends[0].nodes == ("a",)
@@ -154,7 +154,7 @@ def test_agents_of_one_name_are_numbered() -> None:
 def test_a_file_found_in_the_current_folder_runs_no_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its hook is left out with one line; named, or in the user's own folder, the same file runs it."""
+    """A file found in the current folder runs no hook, with one line; if named by --config, it does."""
     path = tmp_path / "sparktop.toml"
     path.write_text(f'{FILE}\n[events]\nhook = ["bin/on-event", "x"]\nbell = true\n', encoding="utf-8")
     found = chosen()

@@ -1,4 +1,4 @@
-"""`sparktop compare` as a command: what it prints, what it refuses, how it ends."""
+"""`sparktop compare` as a command: output, refusals and exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPOLOGIES = "ref:spark-topologies-2026-03"
 
 @pytest.fixture(autouse=True)
 def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set a store of results for the test alone."""
+    """Use a store of results for this test alone."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
@@ -34,7 +34,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, 
 def test_on_a_terminal_nothing_is_wider_than_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables stand in parts, each with its loads, and sentences break at words; piped lines stay whole."""
+    """On a terminal, tables are split and sentences wrapped to its width; piped output has full lines."""
     sources = (TOPOLOGIES, "ref:gx10-concurrency-first")
     piped = printed(capsys, *sources)[1]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -50,7 +50,7 @@ def test_on_a_terminal_nothing_is_wider_than_it(
 
 
 def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every winner of its three tables with the percentage that it states, within a point."""
+    """The winners of the three tables are those that the reference states, within one percentage point."""
     code, out, err = printed(capsys, TOPOLOGIES)
     assert (code, err) == (0, "")
     printed_winners = re.findall(r"^\| c(\d+) .*`([a-z0-9-]+)` \(([+−]\d+) %\) +\|$", out, flags=re.MULTILINE)
@@ -68,7 +68,7 @@ def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]
 
 
 def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    """The object of a sweep's file: baseline, rows, crossovers."""
+    """With `--format json`, standard output has only the object: baseline, rows, crossovers."""
     code, out, err = printed(capsys, TOPOLOGIES, "--format", "json")
     assert (code, err) == (0, "")
     told = json.loads(out)
@@ -90,7 +90,7 @@ def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_results_of_all_tools_stand_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Five tools and a reference, their definitions kept."""
+    """Results of five tools and a reference are compared, with the definitions of each."""
     save(tmp_path / "own.json", made_sweep())
     files = [str(path) for path in sorted(RESULTS.glob("*.json"))]
     code, out, _ = printed(capsys, *files, str(tmp_path / "own.json"), TOPOLOGIES)
@@ -98,18 +98,18 @@ def test_results_of_all_tools_stand_side_by_side(capsys: pytest.CaptureFixture[s
     for tool in ("aiperf 0.13.0", "guidellm 0.8.1", "llama-benchy 0.4.0", "vllm bench serve", "sparktop 1.0"):
         assert f"`{tool}`" in out
     assert "not the same window everywhere" in out
-    assert "role-only" not in out  # the detailed file is made anew: its own TTFT is nowhere
+    assert "role-only" not in out  # figures are computed from the detailed file, not read from its summary
 
 
 def test_with_a_baseline_others_stand_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """Theirs, ours, delta."""
+    """With a baseline, each row has its value, the other value and the difference."""
     code, out, _ = printed(capsys, "ref:gx10-concurrency-first", "--baseline", "gx10-patched")
     assert code == 0
     assert re.search(r"\| `spark-arena-vanilla` +\| +c10 \| +104.3 \| +160.5 \| \+53.9 % \|", out)
 
 
 def test_the_same_thing_twice_sets_the_floor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Named with --same."""
+    """Two measurements of the same thing, named by --same, give the noise floor."""
     for name, step in (("a", 0.25), ("b", 0.26)):
         save(tmp_path / f"{name}.json", made_sweep((name, [made_level(step=step)])))
     words = [str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--same", "a", "b"]
@@ -119,7 +119,7 @@ def test_the_same_thing_twice_sets_the_floor(capsys: pytest.CaptureFixture[str],
 
 
 def test_the_list_has_references_and_stored_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the names that files hold."""
+    """The list has references and stored sweeps, with the names in the files."""
     folder = sweeps_folder(os.environ)
     folder.mkdir(parents=True)
     save(folder / "20260322T180405Z-x.json", made_sweep())
@@ -135,14 +135,14 @@ def test_the_list_has_references_and_stored_sweeps(capsys: pytest.CaptureFixture
 
 
 def test_output_goes_to_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Whole, with nothing on standard output."""
+    """With -o, the text goes to a file and nothing to standard output."""
     code, out, _ = printed(capsys, TOPOLOGIES, "-o", str(tmp_path / "c.md"))
     assert (code, out) == (0, "")
     assert (tmp_path / "c.md").read_text(encoding="utf-8").startswith("## sparktop compare\n")
 
 
 def test_options_may_stand_between_files(capsys: pytest.CaptureFixture[str]) -> None:
-    """--same takes two words and leaves the rest."""
+    """--same takes two words; files may follow it."""
     words = [TOPOLOGIES, "--same", "solo", "least-busy", "ref:spark-vllm-blog", "--format", "json"]
     code, out, _ = printed(capsys, *words)
     assert code == 0
@@ -165,7 +165,7 @@ def test_options_may_stand_between_files(capsys: pytest.CaptureFixture[str]) -> 
 def test_what_cannot_be_compared_is_one_line_and_exit_2(
     capsys: pytest.CaptureFixture[str], words: list[str], told: str
 ) -> None:
-    """What, where and what to do; nothing on standard output."""
+    """Sources that cannot be compared give one line with the fault and the remedy, and exit code 2."""
     code, out, err = printed(capsys, *words)
     assert (code, out) == (2, "")
     assert err.startswith("sparktop: ")
@@ -174,7 +174,7 @@ def test_what_cannot_be_compared_is_one_line_and_exit_2(
 
 
 def test_one_bad_file_among_good_ones_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Nothing is compared by halves."""
+    """If one of several files is invalid it is named, and nothing is compared."""
     (tmp_path / "cut.json").write_text('{"schema": "sparktop.sweep/1", "plan"', encoding="utf-8")
     code, out, err = printed(capsys, TOPOLOGIES, str(tmp_path / "cut.json"))
     assert (code, out) == (2, "")
@@ -182,7 +182,7 @@ def test_one_bad_file_among_good_ones_is_named(capsys: pytest.CaptureFixture[str
 
 
 def test_one_reference_prints_its_table_and_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each level with its figures in its source's words, and what the source says beside the table."""
+    """A single reference prints each level in its source's terms, and further facts of the source."""
     code, out, _ = printed(capsys, "ref:spark-vllm-blog")
     assert code == 0
     assert re.search(r"^\| c64 +\| +444.0 \| +4,158 \|$", out, flags=re.MULTILINE)
@@ -195,7 +195,7 @@ def test_one_reference_prints_its_table_and_its_facts(capsys: pytest.CaptureFixt
 
 
 def test_one_file_prints_its_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """In Markdown and, with every value of its runs, in JSON."""
+    """A single file prints its table as Markdown or, with all values of its runs, as JSON."""
     save(tmp_path / "own.json", made_sweep())
     code, out, _ = printed(capsys, str(tmp_path / "own.json"))
     assert code == 0

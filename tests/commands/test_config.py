@@ -1,4 +1,4 @@
-"""`sparktop config --check`: what presets of sweeps ask for is checked, not only how it is written."""
+"""`sparktop config --check` also checks whether presets of sweeps can be run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RATE = "is not a rate: write requests per second from 0.001 to 10,000, as in 0.5
 
 
 def said(folder: Path, lines: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Return the exit code and what is printed to standard error for a preset with these `lines`."""
+    """Return (exit code, standard error) of the check of a preset with these `lines`."""
     path = folder / "sparktop.toml"
     path.write_text(f'[[sweeps]]\nname = "mine"\n{lines}\n', encoding="utf-8")
     code = main(["config", "--check", str(path)])
@@ -55,14 +55,14 @@ def said(folder: Path, lines: str, capsys: pytest.CaptureFixture[str]) -> tuple[
 def test_a_load_that_cannot_be_used_is_a_line(
     lines: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """File, line, key, the fault, and what to write instead; exit code 2."""
+    """An unusable load gives a line with file, line number, key, fault and remedy; exit code 2."""
     assert said(tmp_path, lines, capsys) == (2, message)
 
 
 def test_a_trace_and_a_workload_are_read_from_the_folder_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Relative names lead from the configuration, wherever the program runs; faults in them are shown."""
+    """Relative names of traces and workloads start at the configuration's folder; their faults are shown."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     code, message = said(tmp_path, 'trace = "day.jsonl"', capsys)
@@ -86,7 +86,7 @@ def test_a_trace_and_a_workload_are_read_from_the_folder_of_the_file(
 
 
 def test_good_presets_of_every_kind_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rates, users, agents, depths and plain concurrencies."""
+    """Valid presets of rates, users, agents, depths and concurrencies pass."""
     for lines in (
         'rate = "0.5..4"\narrivals = "gamma:0.5"\npp = 64\nduration_s = 20.0',
         "users = [1, 4]\nthink_s = 5.0\ntg = 9",
@@ -112,7 +112,7 @@ def test_good_presets_of_every_kind_pass(tmp_path: Path, capsys: pytest.CaptureF
 def test_the_summary_has_all_that_is_watched(
     lines: str, summary: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files that list servers count too."""
+    """The summary names everything that is watched, also files that list servers."""
     path = tmp_path / "sparktop.toml"
     path.write_text(f"{lines}\n", encoding="utf-8")
     assert main(["config", "--check", str(path)]) == 0

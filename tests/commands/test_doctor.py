@@ -1,4 +1,4 @@
-"""`sparktop doctor` as a command: exit codes, formats, wrong files."""
+"""`sparktop doctor` as a command: exit codes, formats, invalid files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.mark.parametrize(("named", "said"), [(True, "no file"), (False, "no file: this machine's usual")])
 def test_without_file_and_targets_this_machine_is_searched(tmp_path: Path, said: str, *, named: bool) -> None:
-    """Where targets are named, nothing else is asked, and nothing else is said."""
+    """Without a file, this machine's usual ports are checked, unless targets are named."""
     (check,), _, _ = read_configuration(None, {"HOME": str(tmp_path)}, named=named)
     assert check.message.startswith(said)
     assert (check.message == said) == named
@@ -32,7 +32,7 @@ def test_without_file_and_targets_this_machine_is_searched(tmp_path: Path, said:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Set a home, a current folder and loggers for the test alone."""
+    """Use a home, a current folder and loggers for this test alone."""
     monkeypatch.chdir(tmp_path)
     for name in ("SPARKTOP_CONFIG", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -49,7 +49,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def closed() -> Iterator[str]:
-    """Return an address on which nothing listens."""
+    """Yield an address on which nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
@@ -72,7 +72,7 @@ def ran(words: list[str], tmp_path: Path) -> tuple[int, str, str]:
 
 @pytest.mark.outside
 def test_a_failed_check_is_exit_code_1(closed: str, tmp_path: Path) -> None:
-    """A server that does not answer: one FAIL line with advice, exit code 1, silence on standard error."""
+    """If a server does not answer, there is one FAIL line with advice, and the exit code is 1."""
     code, out, err = ran(["doctor", closed], tmp_path)
     assert (code, err) == (1, "")
     (line,) = (line for line in out.splitlines() if line.startswith("FAIL"))
@@ -87,7 +87,7 @@ def test_a_failed_check_is_exit_code_1(closed: str, tmp_path: Path) -> None:
 
 @pytest.mark.outside
 def test_without_a_failure_it_is_exit_code_0(tmp_path: Path) -> None:
-    """A configuration that watches this machine alone has nothing that fails; JSON is all that is printed."""
+    """A configuration with this machine only has no failure; with JSON, nothing else is printed."""
     (tmp_path / "sparktop.toml").write_text('[[nodes]]\nname = "n"\n', encoding="utf-8")
     code, out, err = ran(["doctor", "--format", "json"], tmp_path)
     body = json.loads(out)
@@ -101,7 +101,7 @@ def test_without_a_failure_it_is_exit_code_0(tmp_path: Path) -> None:
 def test_a_wrong_file_is_a_failed_check(
     tmp_path: Path, closed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each error of the file is a FAIL line; what was named is checked all the same."""
+    """Each error of the file is a FAIL line; named targets are checked nevertheless."""
     path = tmp_path / "x.toml"
     path.write_text('interval_s = 0.01\nthem = "x"\n', encoding="utf-8")
     assert main(["doctor", "--config", str(path), closed]) == 1
@@ -112,7 +112,7 @@ def test_a_wrong_file_is_a_failed_check(
 
 @pytest.mark.outside
 def test_a_file_of_sweeps_asks_for_more_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The highest concurrency of the file's sweeps is what the limit of open files is held against."""
+    """The limit of open files is compared with the highest concurrency of the file's sweeps."""
     text = '[[nodes]]\nname = "n"\n[[sweeps]]\nname = "s"\nconcurrency = [1, 65536]\n'
     (tmp_path / "sparktop.toml").write_text(text, encoding="utf-8")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -126,7 +126,7 @@ def test_a_file_of_sweeps_asks_for_more_files(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_wrong_target_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """What cannot be a target is exit code 2, before anything is looked at."""
+    """An invalid target is reported with exit code 2, before anything is checked."""
     assert main(["doctor", "ftp://host"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -135,7 +135,7 @@ def test_a_wrong_target_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.process
 def test_on_a_terminal_it_is_asked(tmp_path: Path, closed: str) -> None:
-    """On a terminal the braille width is asked for and told, and the question is erased."""
+    """On a terminal the width of braille is queried and reported, and the query is erased."""
     ours, theirs = pty.openpty()
     env = {
         **os.environ,

@@ -1,4 +1,4 @@
-"""Recorded loads watched by the headless command in virtual time: the word, the alert and the event."""
+"""Recorded loads, watched by the headless command in virtual time: verdict, alert and event."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ ANSWERS_MS = {4: 2.0, 2: 6.0, 1: 13.0}
 
 
 class RecordedWays(FakeWays):
-    """Sources that read the pages of a recorded trace, each as it was at the time of the look."""
+    """Sources that read the pages of a recorded trace at the time of each poll."""
 
     def __init__(self, name: str, hz: int) -> None:
-        """Replay `name` from the first look on; answers cost as much as allows `hz` looks a second."""
+        """Replay `name` from the first poll on; answers are slow enough that `hz` polls a second are made."""
         super().__init__()
         self._trace, self._answer_ms = trace(name), ANSWERS_MS[hz]
         self._began: float | None = None
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Return the two servers."""
+        """Return the sources of the two servers."""
         return [FakeSource(one.name, self._reader(one.name[-1]), None) for one in targets]
 
     def _reader(self, side: str) -> Callable[[], Reading]:
@@ -54,7 +54,7 @@ class RecordedWays(FakeWays):
 
 
 def watched(name: str, hz: int, form: str = "json", *, glance: bool = False) -> str:
-    """Return what `sparktop snapshot` prints of a trace: without --seconds at a glance, else of 2 minutes."""
+    """Return the output of `sparktop snapshot` for a trace: of 2 minutes, or at once with `glance`."""
     strategy = "least-busy" if name.startswith(("leastbusy", "cooldown")) else "simple-shuffle"
     watch = Watch(
         backends=tuple(BackendTarget(one, f"http://{one}:8000") for one in NAMES),
@@ -80,7 +80,7 @@ def watched(name: str, hz: int, form: str = "json", *, glance: bool = False) -> 
     ],
 )
 def test_the_headless_word_is_right(name: str, hz: int) -> None:
-    """Nobody takes snapshots meanwhile: the word is announced, with one alert and one event if it is bad."""
+    """Without any snapshots in between, a verdict is announced, with an alert and an event if it is bad."""
     data: dict[str, Any] = json.loads(watched(name, hz))
     (found,) = data["balance"]
     assert found["verdict"] in RIGHT[name]
@@ -94,7 +94,7 @@ def test_the_headless_word_is_right(name: str, hz: int) -> None:
 
 @pytest.mark.parametrize("form", ["txt", "md"])
 def test_the_report_says_the_announced_word(form: str) -> None:
-    """No "unknown" stands above reasons that explain an oscillation."""
+    """An announced oscillation is not reported as "unknown"."""
     text = watched("leastbusy-c16-b", 1, form)
     assert "oscillating" in text
     judged = [line for line in text.splitlines() if "needs the number of engine steps" not in line]
@@ -102,7 +102,7 @@ def test_the_report_says_the_announced_word(form: str) -> None:
 
 
 def test_without_a_time_rates_cover_two_intervals() -> None:
-    """A glance waits until rates mean something, and says how many seconds they cover."""
+    """Without --seconds, the report waits until rates cover two intervals, and states their window."""
     data: dict[str, Any] = json.loads(watched("shuffle-c64", 1, glance=True))
     for one in data["backends"]:
         assert 1.8 <= one["rate_window_s"] <= 4.0
@@ -110,7 +110,7 @@ def test_without_a_time_rates_cover_two_intervals() -> None:
 
 
 def test_a_glance_says_how_much_longer_a_balance_takes() -> None:
-    """What was judged before the first looks is judged again: the backends do tell their loads."""
+    """A short report states how much more data the balance needs, from samples that it has read."""
     data: dict[str, Any] = json.loads(watched("shuffle-c64", 1, glance=True))
     (found,) = data["balance"]
     assert found["verdict"] == "unknown"

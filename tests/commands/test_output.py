@@ -1,4 +1,4 @@
-"""Results arrive whole, or not at all."""
+"""Results are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktop.errors import OutputError
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    """The new text stands in the file, and nothing beside it."""
+    """The file has the new text, and no other file is left beside it."""
     path = tmp_path / "x.json"
     path.write_text("old", encoding="utf-8")
     write_file(path, "new –")
@@ -24,7 +24,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When writing fails the old text stays, nothing lies beside it, and the error is one line."""
+    """If writing fails the old text stays, no file is left beside it, and the error is one line."""
     path = tmp_path / "x.json"
     path.write_text("old", encoding="utf-8")
 
@@ -39,7 +39,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_link_keeps_pointing(tmp_path: Path) -> None:
-    """Writing to a link writes what it points to."""
+    """Writing to a symbolic link writes the file it points to."""
     (tmp_path / "there").touch()
     (tmp_path / "link").symlink_to(tmp_path / "there")
     write_file(tmp_path / "link", "new")
@@ -48,7 +48,7 @@ def test_a_link_keeps_pointing(tmp_path: Path) -> None:
 
 
 def test_a_device_is_not_replaced() -> None:
-    """Writing to /dev/null leaves it the device that it is."""
+    """Writing to /dev/null does not replace the device."""
     write_file(Path("/dev/null"), "new")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
@@ -57,20 +57,20 @@ def test_a_device_is_not_replaced() -> None:
     ("name", "why"), [("", "is a folder"), ("none/x", "there is no folder"), ("a\0b", "null")]
 )
 def test_an_impossible_place_is_told_early(tmp_path: Path, name: str, why: str) -> None:
-    """A folder, a place in no folder and a name that is none are refused before anything is watched."""
+    """A folder, a place in a missing folder and an invalid name are refused before anything is watched."""
     with pytest.raises(OutputError, match=why):
         check_file(tmp_path / name)
 
 
 def test_a_closed_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a standard output there is nowhere to write."""
+    """A closed standard output is an error."""
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(OutputError, match="closed"):
         write_out("x")
 
 
 def test_a_poor_terminal_gets_question_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A character that the output's encoding lacks is a question mark, not an error."""
+    """A character that the output's encoding lacks is written as a question mark."""
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     write_out("a – b\n")
@@ -78,12 +78,12 @@ def test_a_poor_terminal_gets_question_marks(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_messages_are_clean_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each line of a message has the program's name and no escapes."""
+    """Each line of a message begins with the program's name and has no escape sequences."""
     tell("one\x1b[31m\ntwo")
     assert capsys.readouterr().err == "sparktop: one [31m\nsparktop: two\n"
 
 
 def test_messages_to_nowhere_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closed standard error costs no exit code."""
+    """Messages are dropped if standard error is closed; the exit code stays the same."""
     monkeypatch.setattr(sys, "stderr", None)
     tell("x")

@@ -1,4 +1,4 @@
-"""`sparktop record`: real files, killed at random moments, checked and rescued."""
+"""`sparktop record`: real files, processes killed at random moments, checks and repair."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAM = [sys.executable, "-m", "sparktop", "record"]
 
 
 def started(folder: Path, *more: str) -> subprocess.Popen[bytes]:
-    """Start recording this machine; the configuration lies in `folder`."""
+    """Start recording this machine, with the configuration in `folder`."""
     config = folder / "sparktop.toml"
     config.write_text(NODE)
     command = [*PROGRAM, "--config", str(config), "-o", str(folder / "night.rec.zst"), *more]
@@ -33,7 +33,7 @@ def started(folder: Path, *more: str) -> subprocess.Popen[bytes]:
 
 
 def wait_for_bytes(path: Path, least: int) -> None:
-    """Wait until a file has some bytes, at most 30 s."""
+    """Wait until a file has at least `least` bytes, for at most 30 s."""
     end = time.monotonic() + 30
     while time.monotonic() < end and not (path.exists() and path.stat().st_size >= least):
         threading.Event().wait(0.02)  # a busy loop would take the recorder's core
@@ -42,7 +42,7 @@ def wait_for_bytes(path: Path, least: int) -> None:
 
 @pytest.mark.process
 def test_it_records_until_it_is_asked_to_end(tmp_path: Path) -> None:
-    """SIGTERM ends it with code 0, the end is in the file, and the file plays."""
+    """SIGTERM ends the recording with exit code 0 and a complete file, which can be replayed."""
     path = tmp_path / "night.rec.zst"
     with started(tmp_path) as recorder:
         wait_for_bytes(path, 300)
@@ -58,7 +58,7 @@ def test_it_records_until_it_is_asked_to_end(tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("seed", range(5))
 def test_a_killed_recorder_loses_a_second_at_most(tmp_path: Path, seed: int) -> None:
-    """Killed at a random moment: everything that was on the disk is readable, and it can be continued."""
+    """After a kill at a random moment, all written data are readable, and the recording can be continued."""
     path = tmp_path / "night.rec.zst"
     wait_s = random.Random(seed).uniform(0.0, 1.5)  # noqa: S311 - a moment
     with started(tmp_path) as recorder:
@@ -79,7 +79,7 @@ def test_a_killed_recorder_loses_a_second_at_most(tmp_path: Path, seed: int) -> 
 def test_a_recording_is_continued_only_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without --append an existing recording stays as it is, in one line with both ways out."""
+    """Without --append an existing recording is not touched; one line names both remedies."""
     from tests.recording.conftest import Made
 
     begun: list[Path] = []
@@ -108,7 +108,7 @@ def test_a_recording_is_continued_only_on_request(
 
 
 def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 1 and what is lost; all the rest is copied to another file, which is whole."""
+    """A damaged recording gives exit code 1 and a list of losses; the rest can be copied to a new file."""
     from tests.recording.conftest import Made
 
     made = Made()
@@ -117,7 +117,7 @@ def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "bad").write_bytes(data)
     assert main(["record", "--check", str(tmp_path / "bad"), "-o", str(tmp_path / "good")]) == 1
     assert "damaged at byte" in capsys.readouterr().out
-    assert main(["record", "--check", str(tmp_path / "good")]) == 1  # the pages are no pages
+    assert main(["record", "--check", str(tmp_path / "good")]) == 1  # its pages are not metrics pages
     assert "damaged at byte" not in capsys.readouterr().out
     assert main(["record", "--check", str(tmp_path / "bad"), "-o", str(tmp_path / "good")]) == 1
     assert "exists: name a new file" in capsys.readouterr().err
@@ -126,7 +126,7 @@ def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_file_with_endless_damage_gets_a_short_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first places, and how many there are besides."""
+    """Of very many damaged places the first are listed and the others counted."""
     (tmp_path / "bad").write_bytes(MAGIC * 5_000)
     assert main(["record", "--check", str(tmp_path / "bad")]) == 1
     printed = capsys.readouterr().out
@@ -151,7 +151,7 @@ def test_bad_arguments_get_one_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What, where and what to do; nothing is created."""
+    """Wrong arguments are reported in one line, and nothing is created."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert main(["record", *arguments]) in {1, 2}
@@ -159,7 +159,7 @@ def test_bad_arguments_get_one_line(
 
 
 def test_the_unit_records_what_the_configuration_lists() -> None:
-    """It comes after time synchronization and is spared when memory runs out."""
+    """The unit starts after time synchronization and is spared when memory runs out."""
     text = unit(Path("/opt/sparktop/bin/sparktop"), None)
     assert (
         "ExecStart=/opt/sparktop/bin/sparktop record --config /etc/sparktop/sparktop.toml --append -o /var"

@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent.parent / "data" / "results"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store of its own."""
+    """Use a store of results for this test alone."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     return sweeps_folder({"XDG_DATA_HOME": str(tmp_path)})
 
@@ -36,7 +36,7 @@ def stored(folder: Path, result: SweepResult, minutes: int = 0) -> Path:
 def test_a_stored_sweep_is_written_in_every_format(
     folder: Path, capsys: pytest.CaptureFixture[str], form: str, beginning: str
 ) -> None:
-    """As the command that makes sweeps writes it."""
+    """A stored sweep is written in every format as by `sparktop sweep`."""
     path = stored(folder, made_sweep())
     assert main(["report", str(path), "--format", form]) == 0
     assert capsys.readouterr().out.startswith(beginning)
@@ -45,7 +45,7 @@ def test_a_stored_sweep_is_written_in_every_format(
 def test_the_last_sweep_is_the_newest_that_can_be_read(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a word, and by the word "last"; a file that was cut short is passed over."""
+    """Without a name, or as "last", the newest readable sweep is reported; incomplete files are skipped."""
     stored(folder, made_sweep(("old", [made_level()])), minutes=0)
     stored(folder, made_sweep(("new", [made_level()])), minutes=1)
     new_file(folder, BEGAN + timedelta(minutes=2))
@@ -57,7 +57,7 @@ def test_the_last_sweep_is_the_newest_that_can_be_read(
 def test_the_last_sweep_is_the_newest_with_a_measured_level(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A line on standard error says that a newer one is passed over; alone, it is reported."""
+    """The word "last" skips a newer sweep without a measured level, with a line on standard error."""
     stored(folder, made_sweep(("failed", [])), minutes=2)
     assert main(["report", "last", "--format", "csv"]) == 0
     assert capsys.readouterr().err == ""
@@ -71,7 +71,7 @@ def test_the_last_sweep_is_the_newest_with_a_measured_level(
 
 
 def test_nothing_stored_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the place and what to do."""
+    """If nothing is stored, the message names the folder and the remedy."""
     assert main(["report"]) == 2
     found = capsys.readouterr().err
     assert str(folder) in found
@@ -81,7 +81,7 @@ def test_nothing_stored_is_said(folder: Path, capsys: pytest.CaptureFixture[str]
 def test_a_file_is_written_in_the_format_of_its_name(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By its suffix; nothing goes to standard output."""
+    """The format follows the suffix of the file; nothing goes to standard output."""
     path, output = stored(folder, made_sweep()), tmp_path / "out.csv"
     assert main(["report", str(path), "-o", str(output)]) == 0
     assert output.read_text(encoding="utf-8").startswith("target,kind,")
@@ -89,7 +89,7 @@ def test_a_file_is_written_in_the_format_of_its_name(
 
 
 def test_one_target_of_several_can_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """llama-benchy's format holds one; a name that is not there is answered with the nearest."""
+    """llama-benchy's format holds one target; for an unknown name the nearest is suggested."""
     path = stored(folder, made_sweep(("first", [made_level()]), ("second", [made_level(4)])))
     assert main(["report", str(path), "--format", "llama-benchy"]) == 2
     assert main(["report", str(path), "--format", "llama-benchy", "--target", "second"]) == 0
@@ -99,7 +99,7 @@ def test_one_target_of_several_can_be_written(folder: Path, capsys: pytest.Captu
 
 
 def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.CaptureFixture[str]) -> None:
-    """In every format but that of llama-benchy, which is said to be for sweeps, as is --target."""
+    """Results of other tools are written in all formats but llama-benchy's; `--target` is for sweeps."""
     beginnings = {
         "md": "## sparktop compare",
         "html": "<!DOCTYPE html>",
@@ -118,7 +118,7 @@ def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.
 
 
 def test_further_sources_stand_beside_the_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A published table beside a sweep, or beside another tool's file; CSV and JSON hold one sweep."""
+    """Further sources are shown beside the first one; CSV and JSON hold one sweep only."""
     path, table = str(stored(folder, made_sweep())), "ref:spark-topologies-2026-03"
     assert main(["report", path, table]) == 0
     assert "## Beside `" in capsys.readouterr().out
@@ -129,7 +129,7 @@ def test_further_sources_stand_beside_the_first(folder: Path, capsys: pytest.Cap
 
 
 def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Headline, winners and tables cover all of them, at the levels they share."""
+    """Several sweeps are compared at the levels that they share."""
     before = stored(folder, made_sweep(("router", [made_level(2, step=0.5), made_level(4, step=0.5)])))
     before = before.rename(before.with_name("before.json"))
     after = stored(folder, made_sweep(("router", [made_level(4)]), ("spark", [made_level(4)])), 1)
@@ -149,7 +149,7 @@ def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureF
 
 
 def test_a_target_is_compared_with_itself_over_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is not taken for the same server measured twice; a published table stands beside both."""
+    """A target in two sweeps is compared over time, not taken for a server that was measured twice."""
     for minute, (name, step) in enumerate((("before", 0.5), ("later", 0.25))):
         path = stored(folder, made_sweep(("router", [made_level(step=step)]), ("x", [made_level()])), minute)
         path.rename(path.with_name(f"{name}.json"))
@@ -164,7 +164,7 @@ def test_a_target_is_compared_with_itself_over_time(folder: Path, capsys: pytest
 
 
 def test_a_sweep_of_another_load_stands_beside(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As another tool's result does; a line on standard error says why."""
+    """A sweep of another load is shown beside, like another tool's result; a line says why."""
     first, other = made_sweep(), made_sweep(("b", [made_level()]))
     other = other.model_copy(update={"plan": other.plan.model_copy(update={"tg": 8})})
     paths = [str(stored(folder, first)), str(stored(folder, other, 1))]
@@ -175,7 +175,7 @@ def test_a_sweep_of_another_load_stands_beside(folder: Path, capsys: pytest.Capt
 
 
 def test_addresses_and_names_follow_the_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Names by default, URLs on request, neither if anonymous."""
+    """Reports have names by default, URLs on request, and neither if anonymous."""
     path = str(stored(folder, made_sweep(("ophelia", [made_level()]))))
     for words, shown in (
         ([], (True, False)),
@@ -188,7 +188,7 @@ def test_addresses_and_names_follow_the_options(folder: Path, capsys: pytest.Cap
 
 
 def test_an_empty_sweep_cannot_be_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every other format has a report of it."""
+    """A sweep without levels cannot be drawn, but has a report in every other format."""
     path = str(stored(folder, made_sweep(("a", []))))
     assert main(["report", path, "--format", "svg"]) == 2
     assert "nothing to draw" in capsys.readouterr().err
@@ -198,7 +198,7 @@ def test_an_empty_sweep_cannot_be_drawn(folder: Path, capsys: pytest.CaptureFixt
 def test_a_format_that_the_suffix_contradicts_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`--format post -o report.html` would write Markdown into a page."""
+    """A format that contradicts the suffix is refused, such as `--format post -o report.html`."""
     source = tmp_path / "a.json"
     save(source, made_sweep())
     page = tmp_path / "report.html"

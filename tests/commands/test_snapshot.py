@@ -1,4 +1,4 @@
-"""The snapshot command with sources of our own."""
+"""The snapshot command, with sources of the test."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def dead(store: Store) -> None:
 
 
 def half(store: Store) -> None:
-    """Answer once, then wait for Ctrl+C, which comes at once."""
+    """Feed the store with one sample, then send Ctrl+C."""
     store.accept(NODE, NodeSample(1.0))
     os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture
 def fed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Feed], list[str]]:
-    """Put a monitor in place that gives the store what a test says, and tell its calls."""
+    """Return a function that replaces the monitor by one that calls a feed, and returns its calls."""
 
     def install(feed: Feed) -> list[str]:
         calls: list[str] = []
@@ -83,7 +83,7 @@ def fed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Feed], list[str]]:
 def test_the_report_is_all_there_is_on_stdout(
     fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """JSON, nothing but JSON, as soon as everything has told; the sources are ended."""
+    """Standard output has only JSON, as soon as every source has reported; the sources are stopped."""
     calls = fed(good)
     assert report(WATCH, seconds=None, form="json", output=None) == 0
     out, err = capsys.readouterr()
@@ -96,7 +96,7 @@ def test_the_report_is_all_there_is_on_stdout(
 def test_when_nothing_answers_there_is_still_a_report(
     fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing reached is exit code 3 with the reasons, after the report."""
+    """If nothing is reached, the report is printed nevertheless; the reasons follow, with exit code 3."""
     fed(dead)
     with pytest.raises(
         UnreachableError, match=r"reached: b: connection refused; n: connection refused$"
@@ -110,7 +110,7 @@ def test_when_nothing_answers_there_is_still_a_report(
 def test_this_machine_counts_only_if_a_target_names_it(
     discover: tuple[str, ...], code: int, fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A server's address on this machine adds the machine; that it answers is not what was asked."""
+    """That this machine answers is a success only if a target names it, not if a server's address adds it."""
 
     def half_dead(store: Store) -> None:
         store.accept(NODE, NodeSample(1.0))
@@ -131,7 +131,7 @@ def test_this_machine_counts_only_if_a_target_names_it(
 def test_a_report_goes_to_a_file(
     tmp_path: Path, fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a file, standard output stays empty."""
+    """With a file, standard output is empty."""
     fed(good)
     assert report(WATCH, seconds=None, form="txt", output=tmp_path / "x.txt") == 0
     assert capsys.readouterr().out == ""
@@ -145,7 +145,7 @@ def test_a_report_goes_to_a_file(
 def test_each_format_is_all_there_is_on_stdout(
     form: str, start: str, fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Markdown, the screen and the page: one document, nothing else printed."""
+    """For Markdown, SVG and HTML, standard output has one document and nothing else."""
     fed(good)
     assert report(WATCH, seconds=None, form=form, output=None) == 0
     out, err = capsys.readouterr()
@@ -160,7 +160,7 @@ def test_each_format_is_all_there_is_on_stdout(
 def test_the_screen_has_its_size_and_theme(
     form: str, fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The picture has the rows that were asked for and the background of the theme that is watched with."""
+    """The picture has the requested number of rows and the background of the theme."""
     fed(good)
     watch = replace(WATCH, theme="spark-light")
     assert report(watch, seconds=None, form=form, output=None, size=(80, 24)) == 0
@@ -171,7 +171,7 @@ def test_the_screen_has_its_size_and_theme(
 
 
 def test_size_and_theme_are_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--size and --theme say what the picture is like."""
+    """--size and --theme set the size and the theme of the picture."""
     given: list[tuple[str, object]] = []
 
     def fake_report(watch: Watch, *, size: tuple[int, int], **_: object) -> int:
@@ -189,7 +189,7 @@ def test_size_and_theme_are_arguments(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, fed: Callable[[Feed], list[str]]) -> None:
-    """A place without a folder is exit code 1."""
+    """A file in a missing folder ends with exit code 1."""
     fed(good)
     with pytest.raises(OutputError) as caught:
         report(WATCH, seconds=None, form="txt", output=tmp_path / "no" / "x.txt")
@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, fed: Callable
 def test_after_an_interrupt_the_report_is_partial(
     fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl+C ends the watching, not the report: what was seen is written, and the exit code is 130."""
+    """After Ctrl+C the report of what was seen is printed, with exit code 130."""
     calls = fed(half)
     assert report(WATCH, seconds=60.0, form="json", output=None) == 130
     out, err = capsys.readouterr()
@@ -235,12 +235,12 @@ def seen(backend_points: int, node_points: int, failure: Failure | None = None) 
     ids=["both", "backend for an interval", "node once", "failed", "nothing"],
 )
 def test_enough_is_two_intervals_or_a_failure(snapshot: Snapshot, *, expected: bool) -> None:
-    """Every backend must have been seen for two intervals or have failed, also if its samples were empty."""
+    """It is enough if every backend has been seen for two intervals or has failed."""
     assert all_reported(snapshot, WATCH) is expected
 
 
 def test_a_router_must_have_told_once() -> None:
-    """One answer of a router is a whole one; before it, or a failure, there is not enough."""
+    """A router needs one answer or failure."""
     silent = RouterView("proxy", "http://p:4000")
     for router, enough in ((silent, False), (replace(silent, age_s=0.1), True)):
         assert all_reported(replace(seen(3, 2), routers=(router,)), WATCH) is enough
@@ -250,7 +250,7 @@ def test_a_router_must_have_told_once() -> None:
 
 
 def test_a_search_must_have_ended() -> None:
-    """With hosts to search it is enough when a server was found or the search said that there is none."""
+    """A search is complete once a server is found or the search has reported none."""
     watch = replace(WATCH, backends=(), discover=("host",))
     nothing = replace(seen(3, 2), backends=())
     note = Event(nothing.taken_at, Severity.INFO, "discovery", "host: nothing")
@@ -262,14 +262,14 @@ def test_a_search_must_have_ended() -> None:
 
 @pytest.mark.parametrize("listed", [{"target_files": ("a.json",)}, {"sparkrun": True}])
 def test_servers_that_files_list_are_waited_for(listed: dict[str, Any]) -> None:
-    """They come once they answered; nothing else says that they will."""
+    """Listed servers are waited for until they answer, as nothing else announces them."""
     watch = replace(WATCH, backends=(), **listed)
     assert not all_reported(replace(seen(3, 2), backends=()), watch)
     assert all_reported(seen(3, 2), watch)
 
 
 def test_a_router_without_servers_says_why() -> None:
-    """It answers itself; what it sends to cannot be watched."""
+    """A router that answers, but whose servers are not watched, is reported with this reason."""
     router = RouterView("proxy", "http://p:4000", age_s=0.1)
     nothing = replace(seen(3, 2), backends=(), routers=(router,))
     note = Event(
@@ -283,14 +283,14 @@ def test_a_router_without_servers_says_why() -> None:
 
 
 async def test_waiting_ends_at_its_limit() -> None:
-    """What never comes is waited for until the clock says so."""
+    """Waiting ends at its time limit."""
     times = iter([0.0, 1.0, 4.99, 5.0])
     await wait_for(lambda: False, 5.0, asyncio.Event(), clock=lambda: next(times))
     assert next(times, None) is None
 
 
 async def test_waiting_ends_when_all_is_told() -> None:
-    """No time passes when there is nothing to wait for."""
+    """Waiting ends at once if everything has been reported."""
     await wait_for(lambda: True, 5.0, asyncio.Event(), clock=lambda: 0.0)
 
 
@@ -300,11 +300,11 @@ async def test_only_a_long_observation_delivers_events(
     sends: bool,  # noqa: FBT001 - a case
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A report of a moment would announce anew whatever holds."""
+    """Only a long observation delivers events: a short one would announce known conditions again."""
     seen: list[Watch] = []
 
     class NoMonitor:
-        """Reads nothing."""
+        """A monitor that reads nothing."""
 
         def __init__(self, watch: Watch, store: object, *, ways: object) -> None:
             seen.append(watch)

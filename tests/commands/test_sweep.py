@@ -1,4 +1,4 @@
-"""What the words of `sparktop sweep` mean, and what it says while it runs."""
+"""The arguments of `sparktop sweep`, and what it prints while it runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WATCH = Watch(
 def test_what_cannot_be_used_is_exit_2(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line says what is wrong; nothing is on standard output, nothing was sent."""
+    """An unusable argument is reported in one line with exit code 2; nothing is sent or printed to stdout."""
     monkeypatch.delenv("SPARKTOP_CONFIG", raising=False)
     assert main(["sweep", *words]) == 2
     told = capsys.readouterr()
@@ -63,14 +63,14 @@ def test_what_cannot_be_used_is_exit_2(
 def test_a_stranger_is_not_loaded_without_a_word(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither here nor in the configuration, nobody to ask and no --yes: exit 2 says what to do."""
+    """A target on another, unconfigured machine needs --yes if no terminal is there to ask: exit code 2."""
     monkeypatch.setattr(sweep_targets, "own_hosts", frozenset)
     assert main(["sweep", "127.0.0.1:1"]) == 2
     assert "--yes" in capsys.readouterr().err
 
 
 class Typed(io.StringIO):
-    """A terminal somebody types at."""
+    """A terminal with typed input."""
 
     def isatty(self) -> bool:
         """Return True."""
@@ -79,7 +79,7 @@ class Typed(io.StringIO):
 
 @pytest.mark.outside
 def test_who_is_asked_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The question names the target; anything but yes sends nothing."""
+    """The question names the target; any answer but yes sends nothing."""
     monkeypatch.setattr(sweep_targets, "own_hosts", frozenset)
     screen = Typed()
     monkeypatch.setattr(sys, "stdin", Typed("n\n"))
@@ -91,7 +91,7 @@ def test_who_is_asked_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_names_of_the_configuration_are_targets() -> None:
-    """With their keys, machines and backends; only what they need is watched, and often."""
+    """Configured names are targets with their keys, machines and backends; only these are watched."""
     chosen = await choose_targets(["proxy", "spark-a"], [], WATCH, "m")
     proxy, spark = chosen.targets
     assert (proxy.kind, dict(proxy.backends)) == (
@@ -105,7 +105,7 @@ async def test_names_of_the_configuration_are_targets() -> None:
 
 
 async def test_a_url_of_the_configuration_is_its_entry() -> None:
-    """Written as a URL or under a name of its own, its key and machines are used."""
+    """A configured URL, also under another name, uses the key and machines of its entry."""
     chosen = await choose_targets([], [("mine", "http://10.0.0.1:8000/v1")], WATCH, None)
     (target,) = chosen.targets
     assert (target.name, target.api_key, target.known) == ("mine", "k", True)
@@ -113,14 +113,14 @@ async def test_a_url_of_the_configuration_is_its_entry() -> None:
 
 
 async def test_without_words_everything_watched_is_meant() -> None:
-    """Backends first, then routers."""
+    """Without targets, all watched backends are measured, then all routers."""
     chosen = await choose_targets([], [], WATCH, None)
     assert [one.name for one in chosen.targets] == ["spark-a", "spark-b", "proxy"]
 
 
 @pytest.mark.parametrize("word", ["rival", "http://10.0.0.9:4001"])
 async def test_a_router_that_is_not_watched_is_a_target_where_it_is_named(word: str) -> None:
-    """By its name or URL, with its key and backends; without words it is not meant."""
+    """A router for sweeps only is a target if it is named, by name or URL, with its key and backends."""
     rival = RouterTarget("rival", "http://10.0.0.9:4001", backends=("spark-a", "spark-b"), api_key="r")
     watch = replace(WATCH, sweep_routers=(rival,))
     (target,) = (await choose_targets([word], [], watch, None)).targets
@@ -131,13 +131,13 @@ async def test_a_router_that_is_not_watched_is_a_target_where_it_is_named(word: 
 
 
 async def test_one_word_twice_is_one_target() -> None:
-    """Nothing is measured twice by a slip."""
+    """A target that is named twice is measured once."""
     chosen = await choose_targets(["spark-a", "spark-a"], [], WATCH, None)
     assert len(chosen.targets) == 1
 
 
 def test_pairs_and_lists_are_read() -> None:
-    """NAME=URL may hold further signs; numbers come in their order, each once."""
+    """The URL of NAME=URL may contain "="; numbers keep their order, each once."""
     assert named_target("a = http://h:1/x=y") == ("a", "http://h:1/x=y")
     assert counts(100)("4,1,4") == (4, 1)
     with pytest.raises(UsageError, match="NAME=URL"):
@@ -160,7 +160,7 @@ def test_pairs_and_lists_are_read() -> None:
 def test_the_format_is_the_readers(
     asked: str | None, file: str | None, form: str, *, is_terminal: bool
 ) -> None:
-    """What was asked for, else the file's suffix, else tables for a person and JSON for a program."""
+    """The format is as requested, else by suffix, else Markdown on a terminal and JSON in a pipe."""
     from pathlib import Path
 
     assert chosen_format(asked, Path(file) if file else None, is_terminal=is_terminal) == form
@@ -176,7 +176,7 @@ LEVEL = LevelResult(
 
 
 def test_the_live_line_has_the_figures_of_the_moment() -> None:
-    """Level, run, in flight, tokens per second, TTFT, failures and what is left; unknown is a dash."""
+    """The live line shows level, run, requests in flight, tok/s, TTFT, failures and time left."""
     now = Progress(
         Phase.RUNNING, "solo", Load(128, 16), 1, 3, 16, 183.44, 412.0, 20, 1, 900, TimeRange(130, 190)
     )
@@ -194,7 +194,7 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
 
 
 def test_a_finished_level_is_one_line() -> None:
-    """With its doubts by the names that the screen and reports have for them."""
+    """A finished level is one line, with doubts named as on the screen and in reports."""
     assert level_line("solo", LEVEL) == (
         "solo: c = 16, pp 128 · prefill – tok/s · decode 183 tok/s · TTFT mean – ms · 2 of 48 failed "
         "· doubts: errors"
@@ -204,7 +204,7 @@ def test_a_finished_level_is_one_line() -> None:
 
 
 def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
-    """Messages stand above it; nothing else begins a new line; it is drawn five times a second at most."""
+    """On a terminal the line is redrawn in place, at most five times a second; messages stand above it."""
     screen = io.StringIO()
     at = [0.0]
     line = SweepLine(live=True, width=40, stream=screen, clock=lambda: at[-1])
@@ -221,7 +221,7 @@ def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
 
 
 def test_messages_on_a_terminal_are_wrapped_at_words() -> None:
-    """The terminal itself would break in the middle of a word."""
+    """Messages on a terminal are wrapped between words."""
     screen = io.StringIO()
     line = SweepLine(live=True, width=40, stream=screen)
     words = "3 runs show differences between targets from +21 % on, if equal runs differ by 6.5 %"
@@ -233,7 +233,7 @@ def test_messages_on_a_terminal_are_wrapped_at_words() -> None:
 
 
 def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
-    """A log holds messages and finished levels, nothing that moves."""
+    """Without a terminal there are only messages and a line per level, without escape sequences."""
     log = io.StringIO()
     line = SweepLine(live=False, stream=log)
     line.hear(PhaseChanged(Phase.RUNNING, "solo", Load(128, 16), 0, 3))
@@ -243,7 +243,7 @@ def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
 
 
 def test_a_terminal_that_is_gone_ends_nothing() -> None:
-    """After SIGHUP writing fails; the sweep is still to be saved."""
+    """If the terminal is gone after SIGHUP, failed writes do not end the sweep before it is saved."""
     screen = io.StringIO()
     line = SweepLine(live=True, stream=screen)
     screen.close()

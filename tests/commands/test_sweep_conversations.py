@@ -1,4 +1,4 @@
-"""`sparktop sweep --users` and `--agents`: what the options set, and which do not go together."""
+"""`sparktop sweep --users` and `--agents`: their options, and which contradict each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _plan(*words: str) -> Plan:
 
 
 def test_agents_follow_their_workload() -> None:
-    """Points, lengths and duration are those of the workload; the default is `coder-quick`."""
+    """Points, lengths and duration are those of the workload, by default `coder-quick`."""
     plan = _plan("--agents", "1,2,4")
     assert (plan.kind, plan.mode) == (LoadKind.AGENTS, LoadMode.AGENTS)
     assert [point.label for point in plan.axis] == ["1 agent", "2 agents", "4 agents"]
@@ -31,7 +31,7 @@ def test_agents_follow_their_workload() -> None:
 
 
 def test_users_think_between_requests_of_the_given_length() -> None:
-    """30 s is the default; prompt and answer are those of the preset or of the options."""
+    """Users pause for 30 s by default; lengths are those of the preset or of the options."""
     plan = _plan("--users", "8", "--pp", "512", "--tg", "32")
     users = plan.conversations
     assert users is not None
@@ -59,6 +59,6 @@ def test_users_think_between_requests_of_the_given_length() -> None:
     ],
 )
 def test_options_that_contradict_each_other_are_one_line(words: str, message: str) -> None:
-    """The line names what to leave out."""
+    """Contradicting options are reported in one line that names what to leave out."""
     with pytest.raises(UsageError, match=message):
         _plan(*words.split())

@@ -1,4 +1,4 @@
-"""`sparktop sweep --trace`: what its options mean, and what is refused in one line."""
+"""`sparktop sweep --trace`: its options, and what is refused in one line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.outside
 def test_what_cannot_be_replayed_is_exit_2(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line says what is wrong; nothing was sent."""
+    """An unusable trace is reported in one line with exit code 2; nothing is sent."""
     monkeypatch.delenv("SPARKTOP_CONFIG", raising=False)
     assert main(["sweep", *words]) == 2
     printed = capsys.readouterr()
@@ -63,7 +63,7 @@ def test_what_cannot_be_replayed_is_exit_2(
 def test_a_file_that_is_no_trace_is_named_with_its_line(
     data: bytes, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The message has file, line and fault."""
+    """The message about an invalid trace has file, line and fault."""
     path = tmp_path / "day.jsonl"
     path.write_bytes(data)
     assert main(["sweep", "--trace", str(path)]) == 2

@@ -1,4 +1,4 @@
-"""Checked configuration files: a second start need not check them, and never takes what is odd."""
+"""The cache of checked configuration files: later starts skip the check, and unusual entries are ignored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Desk:
     """A configuration file, a cache folder, and a count of full checks."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Put both below `folder`."""
+        """Create both below `folder`."""
         self.path = folder / "sparktop.toml"
         self.path.write_text(FILE, encoding="utf-8")
         self.env = {"XDG_CACHE_HOME": str(folder / "cache"), "A_KEY": "hunter2"}
@@ -56,18 +56,18 @@ class Desk:
         monkeypatch.setattr(config, "check", counted)
 
     def start(self) -> Watch:
-        """Read the file as a start does."""
+        """Read the file as at a start."""
         return configured(self.path, self.env)[0]
 
     @property
     def entry(self) -> Path:
-        """The entry of the file as it is now."""
+        """The path of the cache entry for the file's current text."""
         path = CheckedFiles(self.env).entry(self.path.read_text(encoding="utf-8"))
         assert path is not None
         return path
 
     def entries(self) -> list[Path]:
-        """Everything in the cache folder."""
+        """Return all files in the cache folder."""
         folder = CheckedFiles(self.env).folder
         assert folder is not None
         return sorted(folder.iterdir()) if folder.exists() else []
@@ -75,12 +75,12 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Return a desk for the test alone."""
+    """Return a `Desk` for this test alone."""
     return Desk(tmp_path, monkeypatch)
 
 
 def test_a_second_start_checks_nothing_and_watches_the_same(desk: Desk) -> None:
-    """What comes from the cache is what the full check gives, API key included."""
+    """The second start makes no check and returns the same watch, including the API key."""
     first, second = desk.start(), desk.start()
     assert desk.checked == 1
     assert first == second
@@ -92,7 +92,7 @@ def test_a_second_start_checks_nothing_and_watches_the_same(desk: Desk) -> None:
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_every_good_file_is_the_same_from_the_cache(path: Path, desk: Desk) -> None:
-    """Watch and warnings of each good file do not depend on where they come from."""
+    """For every valid file, the watch and the warnings are the same with and without the cache."""
     loaded = load(path)
     expected = (loaded.watch({}), loaded.warnings({}))
     env = {"XDG_CACHE_HOME": desk.env["XDG_CACHE_HOME"]}
@@ -102,7 +102,7 @@ def test_every_good_file_is_the_same_from_the_cache(path: Path, desk: Desk) -> N
 
 
 def test_the_entry_is_this_users_alone_and_holds_no_secret(desk: Desk) -> None:
-    """The file has mode 0600 and holds the variable's name, never its value."""
+    """The entry has mode 0600 and holds the name of a variable, never its value."""
     desk.start()
     assert desk.entry.stat().st_mode & 0o777 == 0o600
     assert desk.entry.parent.stat().st_mode & 0o777 == 0o700
@@ -112,7 +112,7 @@ def test_the_entry_is_this_users_alone_and_holds_no_secret(desk: Desk) -> None:
 
 
 def test_variables_are_looked_up_at_each_start(desk: Desk) -> None:
-    """A cached start takes the variable as it is now, and warns with the line when it is not set."""
+    """A start from the cache uses the current environment, and warns of unset variables with their lines."""
     desk.start()
     desk.env["A_KEY"] = "another"
     assert desk.start().backends[0].api_key == "another"
@@ -128,7 +128,7 @@ def test_variables_are_looked_up_at_each_start(desk: Desk) -> None:
 
 
 def test_a_changed_file_is_checked_again(desk: Desk) -> None:
-    """Another text has another entry; the old one does not speak for it."""
+    """A changed text has another cache entry, so that it is checked again."""
     desk.start()
     desk.path.write_text(FILE.replace("= 2\n", "= 3\n"), encoding="utf-8")
     assert desk.start().interval_s == 3.0
@@ -136,7 +136,7 @@ def test_a_changed_file_is_checked_again(desk: Desk) -> None:
 
 
 def test_another_version_checks_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one version found right says nothing to the next."""
+    """Another version of sparktop checks again."""
     desk.start()
     monkeypatch.setattr("sparktop.config.cache.__version__", "999")
     desk.start()
@@ -144,7 +144,7 @@ def test_another_version_checks_again(desk: Desk, monkeypatch: pytest.MonkeyPatc
 
 
 def test_settings_of_another_shape_are_checked_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was kept before the settings got new keys is not read any more."""
+    """An entry made for other settings classes is not used."""
     desk.start()
     monkeypatch.setattr("sparktop.config.cache._SHAPE", 1)
     desk.start()
@@ -152,7 +152,7 @@ def test_settings_of_another_shape_are_checked_again(desk: Desk, monkeypatch: py
 
 
 def test_a_wrong_file_is_never_kept(desk: Desk) -> None:
-    """A file with an error fails at each start, with its line, and leaves no entry."""
+    """An invalid file is checked at each start, with its errors, and has no cache entry."""
     desk.path.write_text("intervall_s = 1\n", encoding="utf-8")
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"sparktop\.toml:1: key 'intervall_s' is unknown"):
@@ -161,7 +161,7 @@ def test_a_wrong_file_is_never_kept(desk: Desk) -> None:
 
 
 def test_a_theme_that_has_gone_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A theme of the user's can be deleted after the check: then the full check tells it."""
+    """If a theme was deleted since the check, the file is checked again, which reports it."""
     desk.start()
     monkeypatch.setattr("sparktop.config.cache.find_palette", lambda _: None)
     desk.start()
@@ -202,7 +202,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_an_odd_entry_is_passed_over(desk: Desk, damage: Callable[[Path], object]) -> None:
-    """Whatever stands in the entry's place: the file is checked in full and gives the same."""
+    """Whatever replaces the entry, the file is checked in full with the same result."""
     expected = desk.start()
     damage(desk.entry)
     assert desk.start() == expected
@@ -211,7 +211,7 @@ def test_an_odd_entry_is_passed_over(desk: Desk, damage: Callable[[Path], object
 
 @pytest.mark.parametrize("settings", [{}, {"theme": "spark-dark"}, {"theme": "spark-dark", "nodes": [3]}])
 def test_a_whole_entry_of_another_shape_is_passed_over(desk: Desk, settings: dict[str, object]) -> None:
-    """An entry whose sum is right, but which lacks what this version reads, is checked again."""
+    """An entry with a valid checksum that lacks needed settings is ignored."""
     expected = desk.start()
     CheckedFiles(desk.env).remember(FILE, settings)
     assert desk.start() == expected
@@ -219,7 +219,7 @@ def test_a_whole_entry_of_another_shape_is_passed_over(desk: Desk, settings: dic
 
 
 def test_an_entry_of_another_user_is_passed_over(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that somebody else owns is not believed."""
+    """An entry that another user owns is ignored."""
     desk.start()
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
@@ -228,7 +228,7 @@ def test_an_entry_of_another_user_is_passed_over(desk: Desk, monkeypatch: pytest
 
 
 def test_only_the_newest_entries_are_kept(desk: Desk) -> None:
-    """Many different files leave few entries, and no leftovers of interrupted writes."""
+    """Only the newest entries are kept, and remains of interrupted writes are removed."""
     desk.start()
     leftover = desk.entry.parent / ".x.1.part"
     leftover.touch()
@@ -243,7 +243,7 @@ def test_only_the_newest_entries_are_kept(desk: Desk) -> None:
 
 @pytest.mark.parametrize("env", [{}, {"XDG_CACHE_HOME": "relative", "HOME": ""}, {"HOME": "/proc/nowhere"}])
 def test_without_a_place_nothing_is_kept(desk: Desk, env: dict[str, str]) -> None:
-    """Without a home, or where nothing can be written, each start checks in full."""
+    """Without a home, or if nothing can be written, each start makes the full check."""
     desk.env = env
     desk.start()
     desk.start()
@@ -251,10 +251,10 @@ def test_without_a_place_nothing_is_kept(desk: Desk, env: dict[str, str]) -> Non
 
 
 def test_below_the_home_without_a_variable() -> None:
-    """Without $XDG_CACHE_HOME it is ~/.cache."""
+    """Without $XDG_CACHE_HOME, the cache is below ~/.cache."""
     assert CheckedFiles({"HOME": "/h"}).folder == Path("/h/.cache/sparktop/checked")
 
 
 def test_an_edited_rule_invalidates_the_cache() -> None:
-    """Every module with validation rules is found beside the cache, so that its age counts."""
+    """All modules with validation rules are found, because the cache depends on their modification times."""
     assert len(cache._rules_age()) == len(cache._RULES)

@@ -1,4 +1,4 @@
-"""Single values of a configuration file are changed; the rest of the text stays byte for byte."""
+"""Changing single values of a configuration file leaves the rest of its text byte for byte the same."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ headroom_warn_gib = 12.0# tight
 
 
 def test_a_value_is_replaced_and_its_comment_stays() -> None:
-    """Only the value differs."""
+    """A value is replaced; its comment stays."""
     changed = with_values(TEXT, {("interval_s",): 2.0, ("alerts", "headroom_warn_gib"): 20.0})
     assert changed == TEXT.replace("= 1.0", "= 2.0").replace("= 12.0", "= 20.0")
     assert with_values(TEXT, {("theme",): "paper"}) == TEXT.replace("'nord'", '"paper"')
 
 
 def test_a_missing_key_is_added_where_it_belongs() -> None:
-    """At the top behind the first comment, in its table, or in a table of its own at the end."""
+    """A missing key is added below the first comment, in its table, or in a new table at the end."""
     assert with_values(TEXT, {("low_bandwidth",): True}) == TEXT.replace(
         "# mine\n", "# mine\nlow_bandwidth = true\n"
     )
@@ -47,7 +47,7 @@ def test_a_missing_key_is_added_where_it_belongs() -> None:
 
 
 def test_windows_line_ends_stay() -> None:
-    """A file with CRLF keeps it in the line that is changed."""
+    """A changed line of a file with CRLF line ends keeps them."""
     assert with_values("interval_s = 1.0 # a\r\n", {("interval_s",): 2.0}) == "interval_s = 2.0 # a\r\n"
 
 
@@ -61,7 +61,7 @@ def test_windows_line_ends_stay() -> None:
     ],
 )
 def test_what_cannot_be_changed_alone_is_refused(text: str) -> None:
-    """Rather than a file that says something else."""
+    """A value that cannot be changed without changing others is refused."""
     with pytest.raises(ConfigError):
         with_values(text, {("alerts", "headroom_warn_gib"): 20.0})
 
@@ -71,7 +71,7 @@ PLACES = [one.place for one in (*ALERTS, *STATES, *GUARD)]
 
 @given(st.dictionaries(st.sampled_from(PLACES), st.floats(0.1, 1e6), min_size=1))
 def test_the_example_file_takes_any_values(values: dict[Place, Value]) -> None:
-    """Each value is then in the file, all other settings are as before, and no comment is lost."""
+    """In the example file, each value is set, all other settings stay, and no comment is lost."""
     before = default_toml()
     after = with_values(before, values)
     data = tomllib.loads(after)
@@ -82,14 +82,14 @@ def test_the_example_file_takes_any_values(values: dict[Place, Value]) -> None:
 
 
 def test_every_option_is_a_setting_of_the_file() -> None:
-    """Its place is known to the schema, and so are its first, second and last value."""
+    """The schema accepts the first, second and last value of each option."""
     for option in (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH):
         for value in (*option.choices[:2], option.choices[-1]):
             Settings.model_validate(tomllib.loads(with_values("", {option.place: value})))
 
 
 def test_steps_go_on_from_a_value_between_two_choices() -> None:
-    """Up to the next, down to the one before, and never beyond the ends unless it goes around."""
+    """From a value between two choices, a step goes to the next or previous one; it stops at the ends."""
     headroom = ALERTS[0]
     assert (headroom.step(12.5, 1), headroom.step(12.5, -1)) == (13, 12)
     assert (headroom.step(64, 1), headroom.step(1, -1), headroom.step(900.0, 1)) == (64, 1, 64)

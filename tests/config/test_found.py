@@ -1,4 +1,4 @@
-"""A configuration file written from what was found."""
+"""Writing a configuration file from what was found."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SNAPSHOT = Snapshot(
 
 
 def test_what_was_found_comes_back_from_the_file() -> None:
-    """Machines, servers on their machines and routers with their deployments are as they were matched."""
+    """Nodes, servers with their nodes, and routers with their deployments are read back as they were."""
     text = found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT)
     watch = check(Path("x.toml"), text).watch({})
     assert watch.nodes == NODES
@@ -105,12 +105,12 @@ def test_what_was_found_comes_back_from_the_file() -> None:
     ],
 )
 def test_comments_say_what_is_known_and_what_to_fill_in(line: str) -> None:
-    """All of it is cleaned: text of a server ends no line."""
+    """Comments have known facts and settings to fill in; text from servers is cleaned."""
     assert line in found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT).splitlines()
 
 
 def test_every_commented_setting_is_valid() -> None:
-    """The file stays valid when all settings are uncommented."""
+    """The file stays valid if all commented settings are uncommented."""
     text = found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT)
     lines = [
         line[1:] if line.startswith("#") and line[1:2] not in {" ", ""} else line
@@ -122,7 +122,7 @@ def test_every_commented_setting_is_valid() -> None:
 
 
 def test_slots_that_nobody_reports_are_not_guessed() -> None:
-    """Uncommented without a number, the line is refused: a wrong number would pass for a measured one."""
+    """Unknown slots are written as "?", which is invalid if uncommented: a guess would pass for a fact."""
     view = BackendView("a", BACKENDS[0].url, "", engine="vllm")
     text = found_toml(BACKENDS[:1], replace(SNAPSHOT, backends=(view,)))
     assert "#slots = ?" in text.splitlines()
@@ -131,7 +131,7 @@ def test_slots_that_nobody_reports_are_not_guessed() -> None:
 
 
 def test_servers_without_their_router_are_mentioned() -> None:
-    """A router is found only where its address is among the targets; one server needs none."""
+    """Several servers without a router give a note, as routers are found at named addresses only."""
     words = without_router((*NODES, *BACKENDS))
     assert words is not None
     assert words.startswith("no router was found: ")
@@ -139,13 +139,13 @@ def test_servers_without_their_router_are_mentioned() -> None:
 
 
 def test_nothing_found_is_an_error() -> None:
-    """An empty file would only hide that."""
+    """If nothing was found, no file is written, with an error."""
     with pytest.raises(ConfigError, match=r"^nothing was found to write: name TARGETs$"):
         found_toml((), SNAPSHOT)
 
 
 def test_targets_of_a_file_are_not_written_again() -> None:
-    """Their keys and slots would get lost; arguments, and a search, have nothing that could."""
+    """A watch from a configuration file is refused, because keys and slots would be lost."""
     named = Watch(nodes=NODES, source="sparktop.toml")
     with pytest.raises(ConfigError, match=r"^sparktop.toml has targets already: edit it"):
         check_origin(named)
@@ -154,7 +154,7 @@ def test_targets_of_a_file_are_not_written_again() -> None:
 
 
 def test_a_file_is_not_overwritten_and_needs_a_name(tmp_path: Path) -> None:
-    """Both are found out before anything is watched."""
+    """An existing file and a missing name are refused before anything is watched."""
     path = tmp_path / "mine.toml"
     path.write_text("", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"mine.toml exists: edit or remove it, or name another file \("):
@@ -164,7 +164,7 @@ def test_a_file_is_not_overwritten_and_needs_a_name(tmp_path: Path) -> None:
 
 
 def test_the_menu_writes_into_the_usual_place_once(tmp_path: Path) -> None:
-    """The folder is made; a file that is there stays as it is."""
+    """The menu writes the user's own file, with its folder, unless the file exists."""
     configured = Configured(Watch(source=ARGUMENTS), lambda _: None, {"HOME": str(tmp_path)})
     first = configured.write_found(BACKENDS, SNAPSHOT)
     path = tmp_path / ".config" / "sparktop" / "sparktop.toml"

@@ -34,7 +34,7 @@ WRITTEN = st.sampled_from(
     ],
 )
 def test_keys_are_read_as_people_write_them(text: str, name: str) -> None:
-    """A key has Textual's name; Shift and a letter is the capital, as terminals tell it."""
+    """Keys are normalised to Textual's names; Shift with a letter is the capital letter."""
     assert textual_key(text) == name
 
 
@@ -48,14 +48,14 @@ def test_what_no_terminal_sends_is_no_key(text: str) -> None:
 
 
 def test_names_and_keys_are_given_once() -> None:
-    """No name comes twice in the table, and no key."""
+    """Each name and each key occurs once in the table."""
     keys = [one for key in KEYS for one in key.keys]
     assert len(set(NAMES)) == len(NAMES)
     assert len(set(keys)) == len(keys)
 
 
 def test_a_moved_entry_has_its_new_key_alone() -> None:
-    """The new key replaces all that the entry had, and is shown as it was written."""
+    """The new key of a moved entry replaces all its keys, and is shown as it was written."""
     moved = {key.name: key for key in remapped({"next": "ctrl+n"})}
     assert (moved["next"].keys, moved["next"].shown) == (("ctrl+n",), "ctrl+n")
     assert [key for key in moved.values() if key.name != "next"] == [
@@ -64,13 +64,13 @@ def test_a_moved_entry_has_its_new_key_alone() -> None:
 
 
 def test_two_entries_can_change_places() -> None:
-    """A key may be taken from an entry that is moved away at the same time."""
+    """A key can be used if its entry is moved away at the same time."""
     moved = {key.name: key.keys for key in remapped({"freeze": "t", "theme": "p"})}
     assert (moved["freeze"], moved["theme"]) == (("t",), ("p",))
 
 
 def test_an_entry_can_keep_one_of_its_keys() -> None:
-    """To give an entry a key that it has already is no clash."""
+    """An entry may be given one of its own keys."""
     assert wrong_keys({"next": "j"}) == {}
 
 
@@ -88,7 +88,7 @@ def test_an_entry_can_keep_one_of_its_keys() -> None:
     ],
 )
 def test_a_key_that_cannot_be_had_is_told(keys: dict[str, str], message: str | None) -> None:
-    """A clash names who has the key; what is not a key says how one is written."""
+    """The error names the entry that has the key, or shows how a key is written."""
     if message is None:
         assert remapped(keys)
         return
@@ -98,7 +98,7 @@ def test_a_key_that_cannot_be_had_is_told(keys: dict[str, str], message: str | N
 
 
 def test_an_unknown_name_is_a_key_error() -> None:
-    """A name that the table does not have is told as it is."""
+    """An unknown name is a `KeyError` with that name."""
     with pytest.raises(KeyError, match="pause"):
         remapped({"pause": "x"})
 
@@ -106,7 +106,7 @@ def test_an_unknown_name_is_a_key_error() -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), WRITTEN, max_size=6))
 def test_whatever_is_moved_each_key_has_one_owner(keys: dict[str, str]) -> None:
-    """Either something is wrong and told, or no key of the new table belongs to two entries."""
+    """Any moves are either refused with an error, or no key belongs to two entries."""
     wrong = wrong_keys(keys)
     assert wrong.keys() <= keys.keys()
     if wrong:
@@ -121,7 +121,7 @@ def test_whatever_is_moved_each_key_has_one_owner(keys: dict[str, str]) -> None:
 
 
 def test_keys_of_the_past_yield_to_older_configurations() -> None:
-    """Space for the pause and a preset on g stay valid; the actions that had these keys are without one."""
+    """Newer actions give up their keys to entries and presets that older configurations put on them."""
     assert wrong_keys({"freeze": "space"}) == {}
     moved = {key.name: key for key in remapped({"freeze": "space"})}
     assert (moved["freeze"].keys, moved["play"].keys, moved["go"].keys) == (("space",), (), ("g",))

@@ -1,4 +1,4 @@
-"""What the configuration says of models reaches those who compute with it."""
+"""Facts about models in the configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparktop.model.targets import ModelFacts
 
 
 def test_facts_on_models_reach_the_watch(tmp_path: Path) -> None:
-    """The bytes that a token takes stand under the model's name; a model without them has no fact."""
+    """The bytes per token are stored under the model's name, None if they are not given."""
     path = tmp_path / "sparktop.toml"
     path.write_text('[models."openai/gpt-oss-120b"]\nbytes_per_token_gb = 2.55\n[models.other]\n')
     models = load(path).watch({}).models

@@ -1,4 +1,4 @@
-"""The configuration file: what it gives, where it is found, and how its errors read."""
+"""The configuration file: its settings, where it is found, and its errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def error_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_a_good_file_loads(path: Path) -> None:
-    """Every file in good/ is taken, and says where it came from."""
+    """Every file in good/ loads, and the watch names it as its source."""
     assert load(path).watch({}).source == str(path)
 
 
@@ -48,13 +48,13 @@ def test_a_bad_file_tells_each_error_with_its_line(path: Path) -> None:
 
 
 def test_there_are_good_and_bad_files() -> None:
-    """The two tests above have something to look at."""
+    """There are enough files for the two tests above."""
     assert len(GOOD) >= 4
     assert len(BAD) >= 15
 
 
 def test_every_key_arrives() -> None:
-    """What the file says is what is watched."""
+    """Every key of the file reaches the watch."""
     watch = load(DATA / "good" / "contract.toml").watch({"VLLM_API_KEY": "secret"})
     assert [(one.name, one.via, one.url, one.ssh) for one in watch.nodes] == [
         ("spark-a", "agent", "http://192.168.100.11:9750", None),
@@ -77,14 +77,14 @@ def test_every_key_arrives() -> None:
 
 
 def test_the_trace_of_a_preset_is_beside_the_configuration(tmp_path: Path) -> None:
-    """A relative name is that of a file beside the configuration file."""
+    """The relative name of a trace starts at the configuration's folder."""
     text = BACKEND + '[[sweeps]]\nname = "night"\ntrace = "day.csv"\ntrace_speed = 2.0\n'
     (preset,) = load(written(tmp_path, text)).watch({}).sweeps
     assert (preset.trace, preset.trace_speed) == (str(tmp_path / "day.csv"), 2.0)
 
 
 def test_a_router_that_is_not_watched_is_kept_for_sweeps(tmp_path: Path) -> None:
-    """With its key and backends, apart from those that are watched; a sweep may name it."""
+    """A router with `watched = false` is kept for sweeps, with its key and backends."""
     routers = "".join(
         f'[[routers]]\nname = "{name}"\nurl = "http://127.0.0.1:400{number}"\nbackends = ["a"]\n{more}'
         for number, (name, more) in enumerate(
@@ -101,7 +101,7 @@ def test_a_router_that_is_not_watched_is_kept_for_sweeps(tmp_path: Path) -> None
 
 
 def test_every_key_of_an_ssh_node_and_an_agent_arrives(tmp_path: Path) -> None:
-    """Token, files and command reach the target; files are looked for beside the configuration or at home."""
+    """Token, files and command reach the target; files are relative to the configuration, or below home."""
     path = written(
         tmp_path,
         """
@@ -125,7 +125,7 @@ def test_every_key_of_an_ssh_node_and_an_agent_arrives(tmp_path: Path) -> None:
 def test_a_relative_file_does_not_move_with_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file named in ./sparktop.toml has its whole path from the start."""
+    """A relative file in ./sparktop.toml becomes an absolute path when it is loaded."""
     node = '[[nodes]]\nname = "a"\nvia = "agent"\nurl = "http://a:9750"\ntoken_file = "~x"\n'
     written(tmp_path, node)
     monkeypatch.chdir(tmp_path)
@@ -133,13 +133,13 @@ def test_a_relative_file_does_not_move_with_the_current_folder(
 
 
 def test_every_limit_of_an_alert_arrives() -> None:
-    """The table [alerts] is the thresholds of nodes."""
+    """The table [alerts] sets the thresholds of nodes."""
     limits = load(DATA / "good" / "alerts.toml").watch({}).node_thresholds
     assert limits == NodeThresholds(20, 10.5, 15, 7.5, 8, 3, 25, 0.5, 10, 900, 1.5)
 
 
 def test_the_ways_of_events_are_read() -> None:
-    """A program with a slash is a file beside the configuration, the token comes from the environment."""
+    """A program with a slash is relative to the configuration; the token comes from the environment."""
     watch = load(DATA / "good" / "events.toml").watch({"ALERT_TOKEN": "canary"})
     assert watch.events == EventSettings(
         Severity.CRITICAL,
@@ -154,7 +154,7 @@ def test_the_ways_of_events_are_read() -> None:
 
 
 def test_a_program_without_a_slash_is_looked_for_on_the_path(tmp_path: Path) -> None:
-    """As a shell would; the home folder is written ~."""
+    """A program without a slash is found on the PATH; "~" is the home folder."""
     watch = load(written(tmp_path, '[events]\nhook = ["notify-send", "a/b"]')).watch({})
     assert watch.events.hook == ("notify-send", "a/b")
     watch = load(written(tmp_path, '[events]\nhook = ["~/bin/x"]')).watch({"HOME": "/home/me"})
@@ -164,7 +164,7 @@ def test_a_program_without_a_slash_is_looked_for_on_the_path(tmp_path: Path) -> 
 def test_a_theme_that_cannot_be_used_is_told_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A theme of the user's that is broken is not just unknown; another name still gets the nearest one."""
+    """If the user's theme is broken, the error states why; for another name, the nearest is suggested."""
     problems = ("mine.toml: colors.text must be a color", "other.theme: is binary: no theme")
     monkeypatch.setattr("sparktop.config.fields.theme_problems", lambda: problems)
     error = error_of(written(tmp_path, 'theme = "mine"\n'))
@@ -173,7 +173,7 @@ def test_a_theme_that_cannot_be_used_is_told_with_its_reason(
 
 
 def test_an_empty_file_gives_the_defaults() -> None:
-    """Without a key everything is as without a file, the thresholds too."""
+    """An empty file gives the default settings, including thresholds."""
     watch = load(DATA / "good" / "empty.toml").watch({})
     assert (watch.interval_s, watch.theme, watch.thresholds) == (1.0, "spark-dark", StateThresholds())
     assert set(asdict(StateThresholds())) == set(Settings().thresholds.model_dump())
@@ -183,12 +183,12 @@ def test_an_empty_file_gives_the_defaults() -> None:
 
 
 def test_the_example_is_right(tmp_path: Path) -> None:
-    """The printed example loads as it is."""
+    """The printed example loads."""
     assert load(written(tmp_path, default_toml())).watch({}).backends[0].name == "vllm"
 
 
 def test_the_example_is_right_with_all_settings_on(tmp_path: Path) -> None:
-    """Every setting in the example's comments is one, and its value is allowed."""
+    """The example with all its settings uncommented loads, with the default thresholds."""
     text = re.sub(r"(?m)^#(?=\S)", "", default_toml())
     watch = load(written(tmp_path, text)).watch({})
     assert len(watch.backends) == 2
@@ -197,18 +197,18 @@ def test_the_example_is_right_with_all_settings_on(tmp_path: Path) -> None:
 
 
 def test_the_example_names_every_setting_of_today() -> None:
-    """No key of a table that does something today is missing in the example."""
+    """The example has every key of the tables of nodes, backends, routers, thresholds and alerts."""
     fields = Settings.model_fields
     today = (fields[name].annotation for name in ("nodes", "backends", "routers"))
     tables = [item for kind in today for item in getattr(kind, "__args__", ())]
     wanted = {name for table in tables for name in table.model_fields}
     wanted |= {*Settings().thresholds.model_dump(), *Settings().alerts.model_dump()}
     keys = set(re.findall(r"(?m)^#?(\w+) = ", default_toml()))
-    assert wanted - keys == {"token_file"}  # another way to say what one line says already
+    assert wanted - keys == {"token_file"}  # an alternative to a key that is there
 
 
 def test_a_missing_variable_is_a_warning(tmp_path: Path) -> None:
-    """A variable that is not set is reported with its line and its name."""
+    """A variable that is not set is reported with its line and name."""
     config = load(written(tmp_path, BACKEND + 'api_key_env = "SPARK_B_KEY"\n'))
     (line,) = config.warnings({})
     assert line.endswith(
@@ -221,14 +221,14 @@ def test_a_missing_variable_is_a_warning(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["hf_abcdefghijklmnop", "A1B2C3D4E5F60718293A4B5C6D7E8F90", "sk_Ab12"])
 def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path, key: str) -> None:
-    """What may be a key itself, because it has small letters or is one long word, is not written anywhere."""
+    """A text that may be a key itself (lower case, or one long word) is not repeated in the warning."""
     config = load(written(tmp_path, BACKEND + f'api_key_env = "{key}"\n'))
     (line,) = config.warnings({})
     assert line.endswith("key 'backends[0].api_key_env' names an environment variable, which is not set")
 
 
 def test_no_error_shows_a_secret() -> None:
-    """Passwords in URLs and keys in the wrong place are not repeated."""
+    """Errors do not repeat passwords in URLs or keys in wrong places."""
     for name in ("secrets", "urls", "events"):
         assert "hunter2" not in error_of(DATA / "bad" / f"{name}.toml")
 
@@ -237,12 +237,12 @@ def test_no_error_shows_a_secret() -> None:
     ("explicit", "variable", "expected"), [("x", "y", "x"), (None, "y", "y"), ("", "y", "y")]
 )
 def test_a_named_file_comes_first(explicit: str | None, variable: str, expected: str) -> None:
-    """--config beats $SPARKTOP_CONFIG, and both are taken whether the file exists or not."""
+    """`--config` overrides $SPARKTOP_CONFIG; both are used whether the file exists or not."""
     assert find_config(explicit, {"SPARKTOP_CONFIG": variable}) == Path(expected)
 
 
 def test_the_usual_places_are_searched_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current folder's file beats the user's own; an empty variable names nothing."""
+    """The current folder's file comes before the user's own; an empty variable is ignored."""
     monkeypatch.chdir(tmp_path)
     env = {"HOME": str(tmp_path / "home"), "SPARKTOP_CONFIG": ""}
     assert find_config(None, env) is None
@@ -260,17 +260,17 @@ def test_the_usual_places_are_searched_in_order(tmp_path: Path, monkeypatch: pyt
 
 
 def test_an_absent_file_is_one_line(tmp_path: Path) -> None:
-    """A file that is not there is told with its name."""
+    """A missing file is reported in one line with its name."""
     assert error_of(tmp_path / "none.toml") == "none.toml: cannot be read: No such file or directory"
 
 
 def test_a_folder_is_one_line(tmp_path: Path) -> None:
-    """A folder in place of the file is told."""
+    """A folder instead of a file is reported in one line."""
     assert error_of(tmp_path).endswith("cannot be read: Is a directory")
 
 
 def test_an_endless_file_is_not_read_to_its_end() -> None:
-    """A device without an end is refused after the largest size."""
+    """A device without an end is refused once the largest size is read."""
     assert error_of(Path("/dev/zero")) == "zero: is larger than 1 MiB: no configuration file"
 
 
@@ -286,7 +286,7 @@ def test_an_endless_file_is_not_read_to_its_end() -> None:
     ids=["deep", "digits", "large", "long key", "long text"],
 )
 def test_an_absurd_file_is_one_short_line(tmp_path: Path, text: str, expected: str) -> None:
-    """Depth, digits and length beyond reason end in a line, not in a traceback."""
+    """Extreme depth, digits or length give one line, not a traceback."""
     error = error_of(written(tmp_path, text))
     assert error.startswith(expected)
     assert len(error) < 500
@@ -294,7 +294,7 @@ def test_an_absurd_file_is_one_short_line(tmp_path: Path, text: str, expected: s
 
 
 def test_thousands_of_errors_are_cut(tmp_path: Path) -> None:
-    """The first errors are shown and the others counted."""
+    """Of thousands of errors the first are shown and the others counted."""
     text = "".join(f"wrong{number} = 1\n" for number in range(MOST + 50))
     lines = error_of(written(tmp_path, text)).splitlines()
     assert len(lines) == MOST + 1

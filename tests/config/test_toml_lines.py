@@ -1,4 +1,4 @@
-"""Lines of keys: they are those on which a person finds them."""
+"""Line numbers of TOML keys."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def paths_of(value: object, path: Path = ()) -> set[Path]:
 
 
 def test_each_key_has_its_line() -> None:
-    """Keys, tables, list items and arrays of tables are found on their lines, with both line ends."""
+    """Keys, tables, list items and arrays of tables are found on their lines, with LF and CRLF."""
     tomllib.loads(DOCUMENT)
     for text in (DOCUMENT, DOCUMENT.replace("\n", "\r\n")):
         found = key_lines(text)
@@ -81,7 +81,7 @@ def test_each_key_has_its_line() -> None:
 
 
 def test_no_other_keys_are_found() -> None:
-    """Brackets and equal signs in strings and comments are no keys."""
+    """Brackets and equal signs in strings and comments give no keys."""
     assert set(key_lines(DOCUMENT)) == paths_of(tomllib.loads(DOCUMENT))
 
 
@@ -112,10 +112,10 @@ def is_toml(text: str) -> bool:
 @settings(max_examples=25, deadline=None)
 @given(st.dictionaries(words, values, max_size=5))
 def test_every_path_of_any_document_has_a_line(data: dict[str, object]) -> None:
-    """Whatever tomllib reads, each of its keys and items is on a line, and top keys are on theirs."""
+    """Any valid document has a line for each key and item, and the right line for each top-level key."""
     lines = [f"{json.dumps(key)} = {as_toml(value)}" for key, value in data.items()]
     text = "\n".join(lines)
-    if not is_toml(text):  # JSON writes characters beyond 16 bits as pairs that TOML does not take
+    if not is_toml(text):  # JSON writes characters beyond 16 bits as surrogate pairs, invalid in TOML
         return
     found = key_lines(text)
     assert set(found) == paths_of(tomllib.loads(text))
@@ -128,7 +128,7 @@ def test_every_path_of_any_document_has_a_line(data: dict[str, object]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="[]{}\"'=,.# \n\\ab1", max_size=40))
 def test_any_text_is_survived(text: str) -> None:
-    """A text that is not valid TOML gives some lines, within the text, and an end."""
+    """An invalid text gives only lines within the text, without an error."""
     assert all(1 <= line <= text.count("\n") + 1 for line in key_lines(text).values())
 
 
@@ -136,12 +136,12 @@ def test_any_text_is_survived(text: str) -> None:
     "text", ["a = " + "[" * 50_000, "[" * 50_000, "a = [1 1", "a = {b", 'a = """', "a = [}"]
 )
 def test_endless_and_broken_nesting_ends(text: str) -> None:
-    """Depth beyond Python's and lists without an end stop the search, not the program."""
+    """Extremely deep and unclosed lists end the search without an error."""
     assert line_of(key_lines(text), ("a",)) == 1
 
 
 def test_what_is_not_there_has_the_line_of_what_it_belongs_in() -> None:
-    """A missing key is looked for where its table begins."""
+    """A missing key has the line of the table that it belongs to."""
     lines = key_lines("x = 1\n[[t]]\n[[t]]\ny = 1\n")
     assert line_of(lines, ("t", 1, "missing")) == 3
     assert line_of(lines, ("nothing",)) == 1

@@ -1,4 +1,4 @@
-"""Simulated servers over real HTTP, for as long as a test lasts."""
+"""Simulated servers over real HTTP, for the duration of a test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def start_server() -> AsyncIterator[StartServer]:
-    """Serve engines over HTTP for as long as the test lasts; gives the URL."""
+    """Return a function that serves an engine over HTTP during the test and returns its URL."""
     async with AsyncExitStack() as stack:
 
         async def start(live: LiveEngine) -> str:
@@ -36,6 +36,6 @@ async def start_server() -> AsyncIterator[StartServer]:
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    """A client."""
+    """Yield an HTTP client."""
     async with aiohttp.ClientSession() as session:
         yield session

@@ -1,4 +1,4 @@
-"""Simulated engines for tests: the demo's, a hundred times as fast."""
+"""Simulated engines for tests, a hundred times as fast as those of the demo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICK = replace(
 
 
 class Clock:
-    """Monotonic seconds that only the test moves."""
+    """A clock in seconds that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -32,7 +32,7 @@ class Clock:
 
 
 def live_engine(clock: Callable[[], float], profile: EngineProfile = QUICK) -> LiveEngine:
-    """Return an engine that moves with a clock."""
+    """Return an engine that follows `clock`."""
     ledger = Ledger(profile.max_model_len)
     engine = Engine(profile, seed=1, start_s=clock(), on_end=ledger.finished)
     return LiveEngine(engine, ledger, clock=clock)

@@ -1,4 +1,4 @@
-"""Agents of the demo's own load."""
+"""The agents of the demo's own load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparktop.demo.agent_load import DemoAgent, streamed_text
 
 
 async def test_each_prompt_holds_what_was_answered_before() -> None:
-    """A call's messages begin with those of the call before and its answer, until the conversation ends."""
+    """Each call repeats the messages of the call before and its answer, until the conversation ends."""
     sent: list[list[dict[str, str]]] = []
 
     async def send(body: dict[str, object]) -> str | None:
@@ -29,7 +29,7 @@ async def test_each_prompt_holds_what_was_answered_before() -> None:
 
 
 async def test_a_failed_call_ends_the_conversation() -> None:
-    """The next call has the shared start alone."""
+    """After a failed call, the next one begins a new conversation."""
     lengths: list[int] = []
 
     async def send(body: dict[str, object]) -> str | None:
@@ -42,7 +42,7 @@ async def test_a_failed_call_ends_the_conversation() -> None:
 
 
 def test_the_text_of_a_stream_is_put_together() -> None:
-    """Chunks without text and the end of the stream add nothing."""
+    """The text of a stream is joined from its chunks; chunks without text add nothing."""
     chunks = [{"choices": [{"delta": {"content": word}}]} for word in ("a", " b")]
     lines = [f"data: {json.dumps(chunk)}" for chunk in (*chunks, {"choices": []})]
     assert streamed_text("\n\n".join([*lines, "data: [DONE]"]).encode()) == "a b"

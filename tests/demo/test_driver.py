@@ -19,9 +19,9 @@ SCENARIO = replace(SCENARIOS["oscillation"], load=3, prompt_tokens=100, output_t
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let the loop go on until something holds."""
+    """Run the loop until a condition holds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 - counters of the demo are no events
+        while not holds():  # noqa: ASYNC110 - counters of the demo have no events
             await asyncio.sleep(0)
 
 
@@ -34,7 +34,7 @@ async def stop(running: asyncio.Task[None]) -> None:
 async def test_it_keeps_so_many_in_flight_and_asks_for_what_the_scenario_says(
     start_server: StartServer,
 ) -> None:
-    """Never more than three at once, each with 100 prompt tokens and seven of output."""
+    """At most three requests are in flight, each with 100 prompt tokens and seven output tokens."""
     live = live_engine(time.monotonic)
     most = 0
     submit = live.submit
@@ -59,7 +59,7 @@ async def test_it_keeps_so_many_in_flight_and_asks_for_what_the_scenario_says(
 
 @pytest.mark.outside
 async def test_nobody_to_ask_is_counted_and_tried_again() -> None:
-    """A refused connection is a failure, and the client goes on."""
+    """A refused connection counts as a failure, and the load continues."""
     driver = Driver("http://127.0.0.1:1", SCENARIO, seed=1)
     running = asyncio.ensure_future(driver.run())
     await until(lambda: driver.totals.failed >= 2 * SCENARIO.load)
@@ -68,7 +68,7 @@ async def test_nobody_to_ask_is_counted_and_tried_again() -> None:
 
 
 async def test_an_answer_that_breaks_off_is_no_success(start_server: StartServer) -> None:
-    """A stream without its end counts as failed."""
+    """A stream that is cut counts as failed."""
     slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
     live = live_engine(time.monotonic, slow)
     driver = Driver(await start_server(live), replace(SCENARIO, load=1, output_tokens=3000), seed=1)

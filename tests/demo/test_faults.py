@@ -1,4 +1,4 @@
-"""Faults of the simulated cluster: what a server and its machines show while one lasts."""
+"""Faults of the simulated cluster: what a server and its machines show during each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOPS_S, GOES_ON_S = 45, 285
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_stops_one_server_for_its_time(name: str) -> None:
-    """No token during the fault, tokens before and after."""
+    """The engine generates tokens before and after the fault, and none during it."""
     scenario = SCENARIOS[name]
     rehearsal = Rehearsal(nodes=2 * scenario.profile.nodes, scenario=scenario)
     made = []
@@ -29,7 +29,7 @@ def test_a_fault_stops_one_server_for_its_time(name: str) -> None:
 
 
 def test_gauges_and_machines_of_a_hang() -> None:
-    """The gauges keep their values, and the GPU spins at low power and normal clock, without traffic."""
+    """In a hang the gauges do not change; the GPU spins at low power and normal clock, without traffic."""
     rehearsal = Rehearsal(nodes=4, scenario=SCENARIOS["hang-a"])
     first = rehearsal.play(60).snapshot()
     later = rehearsal.play(120).snapshot()
@@ -51,7 +51,7 @@ def test_gauges_and_machines_of_a_hang() -> None:
 
 
 def test_a_long_prefill_fills_the_cache() -> None:
-    """For minutes no token is counted, while the used part of the KV cache grows."""
+    """During a long prefill no token is counted for minutes, while the KV cache fills."""
     rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS["long-prefill"])
     first = rehearsal.play(60).snapshot().backends[0]
     later = rehearsal.play(200).snapshot().backends[0]
@@ -60,7 +60,7 @@ def test_a_long_prefill_fills_the_cache() -> None:
 
 
 def test_clients_that_vanish() -> None:
-    """The servers are idle for 2 minutes, then the same load is back."""
+    """When clients vanish, the servers are idle for a while; then the same load returns."""
     rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS["client-gone"])
     running = [
         sum(one.running or 0 for one in rehearsal.play(seconds).snapshot().backends)
@@ -71,13 +71,13 @@ def test_clients_that_vanish() -> None:
 
 
 def test_a_small_cache_preempts() -> None:
-    """Requests are preempted again and again, and go on all the same."""
+    """Requests are preempted repeatedly, and tokens are still generated."""
     backend = Rehearsal(nodes=2, scenario=SCENARIOS["kv-starved"]).play(60).snapshot().backends[0]
     assert (backend.preemptions or 0) > 10
     assert (backend.generation_tps or 0) > 0
 
 
 def test_the_command_knows_them() -> None:
-    """Names and descriptions of the command line are those of the scenarios."""
+    """Names and descriptions of scenarios in the command line are those of the simulation."""
     known = {name: scenario.about for name, scenario in SCENARIOS.items()}
     assert known == demo_command.SCENARIOS

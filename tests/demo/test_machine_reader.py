@@ -1,4 +1,4 @@
-"""What a simulated machine tells while its engine works."""
+"""Readings of a simulated machine while its engine works."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ GIB = 2**30
 
 
 class Bench:
-    """An engine on its machines under a steady load, and their readers, moved by hand."""
+    """An engine on its machines under a steady load, with their readers, advanced by the test."""
 
     def __init__(self, clock: Clock, *, machine: Machine | None = None, ambient_c: float = AMBIENT_C) -> None:
-        """Start idle."""
+        """Start without load."""
         profile = CLUSTER_TP2 if machine is not None and machine.rank is not None else SOLO
         self.clock = clock
         self.thermals = [MachineHeat(ambient_c=ambient_c, at=clock.now) for _ in range(profile.nodes)]
@@ -37,7 +37,7 @@ class Bench:
         self._made = 0
 
     def load(self, requests: int, seconds: int) -> NodeSample:
-        """Keep so many requests there for so long, a look every second; gives the last one."""
+        """Keep `requests` in flight for some seconds, with a sample each second; return the last sample."""
         for _ in range(seconds):
             while len(self.engine.in_flight) < requests:
                 self._made += 1
@@ -49,14 +49,14 @@ class Bench:
 
 
 def test_an_idle_machine_is_cool_and_slow(clock: Clock) -> None:
-    """With a model loaded and nothing to do it draws 11 W at 208 MHz, and nothing of it is busy."""
+    """A loaded model without requests draws 11 W at 208 MHz, and the GPU is not busy."""
     (gpu,) = Bench(clock).load(0, 5).gpus
     assert (gpu.utilization_percent, gpu.power_w, gpu.sm_clock_mhz) == (0, LOADED_W, 208)
     assert gpu.temperature_c == pytest.approx(36, abs=1)
 
 
 def test_a_loaded_machine_warms_up_and_slows_down(clock: Clock) -> None:
-    """At 64 streams the temperature climbs for minutes into the eighties, where clock and time are lost."""
+    """At 64 streams the temperature rises for minutes to over 80 °C, which costs clock and time."""
     bench = Bench(clock)
     early = bench.load(64, 20).gpus[0]
     late = bench.load(64, 400).gpus[0]
@@ -73,7 +73,7 @@ def test_a_loaded_machine_warms_up_and_slows_down(clock: Clock) -> None:
 
 
 def test_a_look_right_after_another_tells_the_same(clock: Clock) -> None:
-    """Shares of time need some time to be shares of: two looks at once do not differ."""
+    """A second sample directly after the first has the same utilization and power."""
     bench = Bench(clock)
     first = bench.load(8, 5)
     clock.now += 0.01
@@ -83,7 +83,7 @@ def test_a_look_right_after_another_tells_the_same(clock: Clock) -> None:
 
 
 def test_without_an_engine_its_memory_is_free(clock: Clock) -> None:
-    """When the engine goes, 83 GiB are free, its process is gone and the GPU draws 4 W."""
+    """Without an engine 83 GiB are free, its process is gone, and the GPU draws 4 W."""
     bench = Bench(clock)
     before = bench.load(4, 10)
     bench.reader.attach(None)
@@ -97,7 +97,7 @@ def test_without_an_engine_its_memory_is_free(clock: Clock) -> None:
 
 
 def test_a_power_fault_pins_clock_and_power_and_says_nothing(clock: Clock) -> None:
-    """Under load the clock stays at 712 MHz at 15 to 18 W, with no reason given and no heat."""
+    """Under load a power fault pins the clock at 712 MHz and 15 to 18 W, without a reason or heat."""
     gpu = Bench(clock, machine=Machine(slow_clock=True)).load(32, 200).gpus[0]
     assert gpu.sm_clock_mhz == pytest.approx(SLOW_MHZ, abs=4)
     assert 15 <= (gpu.power_w or 0) <= 18
@@ -105,7 +105,7 @@ def test_a_power_fault_pins_clock_and_power_and_says_nothing(clock: Clock) -> No
 
 
 def test_warm_air_makes_a_machine_hotter(clock: Clock) -> None:
-    """Fifteen degrees more outside are about fifteen degrees more inside."""
+    """An ambient temperature 15 degrees higher makes the machine about 15 degrees hotter."""
     cool = Bench(Clock()).load(16, 300).gpus[0].temperature_c
     warm = Bench(clock, ambient_c=AMBIENT_C + 15).load(16, 300).gpus[0].temperature_c
     assert cool is not None
@@ -114,7 +114,7 @@ def test_warm_air_makes_a_machine_hotter(clock: Clock) -> None:
 
 
 def test_a_leak_takes_headroom_until_it_ends(clock: Clock) -> None:
-    """Memory falls at the leak's rate from its start on, and the bar still adds up at its end."""
+    """A leak lowers the headroom at its rate up to a limit; the parts of the memory bar still add up."""
     machine = Machine(leak_bytes_per_s=0.1 * GIB, leak_from_s=clock.now + 10)
     bench = Bench(clock, machine=machine)
     start, later, end = (bench.load(4, seconds).memory for seconds in (10, 60, 400))
@@ -129,7 +129,7 @@ def test_a_leak_takes_headroom_until_it_ends(clock: Clock) -> None:
 
 
 def test_a_pair_talks_by_rdma_as_much_as_it_computes(clock: Clock) -> None:
-    """Each row crosses the link: traffic is rows a second times the profile's bytes, past the interface."""
+    """RDMA traffic between two machines is rows per second times bytes per row; the interface counts none."""
     bench = Bench(clock, machine=Machine(rank=0))
     sample = bench.load(16, 30)
     links = {link.name: link for link in sample.network}
@@ -141,7 +141,7 @@ def test_a_pair_talks_by_rdma_as_much_as_it_computes(clock: Clock) -> None:
 
 
 def test_the_process_table_comes_only_when_wanted(clock: Clock) -> None:
-    """As with a real machine, a sample has the table while somebody looks at it."""
+    """A sample has the process table only while it is shown, as with a real machine."""
     bench = Bench(clock)
     assert bench.load(1, 2).processes is None
     bench.reader.show_processes = True
@@ -149,14 +149,14 @@ def test_the_process_table_comes_only_when_wanted(clock: Clock) -> None:
 
 
 def test_it_says_who_it_is(clock: Clock) -> None:
-    """Name and boot id are its own, and the boot id says that it is simulated."""
+    """Host name and boot id are its own; the boot id states that it is simulated."""
     identity = Bench(clock).reader.identity
     assert identity is not None
     assert identity == replace(identity, hostname="spark-a", boot_id="simulated-spark-a")
 
 
 def test_the_simulated_bus_is_what_the_hardware_reader_makes_of_its_link(tmp_path: Path) -> None:
-    """A Gen5 x4 link, as a Spark has for RDMA, carries the same in the demo and read from /sys."""
+    """A simulated PCIe Gen5 x4 link has the rate that the hardware reader computes from /sys."""
     (tmp_path / "current_link_speed").write_text("32.0 GT/s PCIe\n", encoding="ascii")
     (tmp_path / "current_link_width").write_text("4\n", encoding="ascii")
     read = link_bits_per_s(str(tmp_path))
@@ -167,7 +167,7 @@ def test_the_simulated_bus_is_what_the_hardware_reader_makes_of_its_link(tmp_pat
 
 
 def test_a_start_shows_its_phases(clock: Clock) -> None:
-    """GPU memory grows with the weights, stands still, jumps to its end; the processes are young."""
+    """During a start, GPU memory grows with the weights, stays, then jumps to its end."""
     reader = MachineReader(MachineHeat(ambient_c=20.0, at=clock.now), Machine(), name="a", clock=clock)
     reader.begin_start(100.0)
     held = []
@@ -186,7 +186,7 @@ def test_a_start_shows_its_phases(clock: Clock) -> None:
 
 
 async def test_a_machine_that_reboots_is_silent_and_comes_back_with_another_boot_id(clock: Clock) -> None:
-    """As the agent of a real machine."""
+    """A rebooting machine does not answer, then has another boot id."""
     reader = MachineReader(MachineHeat(ambient_c=20.0, at=clock.now), Machine(), name="a", clock=clock)
     before = reader.identity
     reader.reboot(20.0)

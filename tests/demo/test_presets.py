@@ -23,12 +23,12 @@ LONGEST_S = 180.0
 
 
 def test_each_has_a_key_that_nothing_else_has() -> None:
-    """No key of theirs is one of the screen's own, or another preset's."""
+    """Each preset has a key that neither the screen nor another preset uses."""
     assert wrong_preset_keys([one.key for one in demo_sweeps(BACKENDS, ROUTERS)], {}) == {}
 
 
 async def test_each_is_over_within_three_minutes_and_to_be_believed() -> None:
-    """Played on the demo's default servers, every level is long enough, with runs for an interval."""
+    """Each preset takes at most three minutes on the default servers, without doubts about its levels."""
     for preset in demo_sweeps(BACKENDS, ROUTERS, RIVALS):
         sweep = RehearsedSweep(rivals=("simple-shuffle",))
         plan = make_plan(preset, [sweep.targets[name] for name in preset.targets])
@@ -43,7 +43,7 @@ async def test_each_is_over_within_three_minutes_and_to_be_believed() -> None:
 
 
 def test_without_servers_or_router_there_are_none() -> None:
-    """A cluster that is not running yet offers nothing."""
+    """Without servers or a router there are no presets."""
     assert demo_sweeps((), ROUTERS) == ()
     assert demo_sweeps(BACKENDS, ()) == ()
 
@@ -59,7 +59,7 @@ def test_without_servers_or_router_there_are_none() -> None:
 def test_what_a_scenario_compares(
     scenario: str, targets: tuple[str, ...], concurrency: tuple[int, ...], lengths: tuple[int, ...]
 ) -> None:
-    """F6 sweeps the scenario's servers and routers, at the levels of the tables that they stand for."""
+    """F6 sweeps the scenario's servers and routers, with the levels of the published tables."""
     usual, compared = demo_sweeps(BACKENDS, ROUTERS, RIVALS, scenario=scenario)
     assert (usual.key, compared.key) == ("f5", "f6")
     assert (compared.targets, compared.concurrency, compared.prompt_lengths) == (
@@ -71,7 +71,7 @@ def test_what_a_scenario_compares(
 
 @pytest.mark.outside
 def test_the_help_says_that_the_load_makes_way() -> None:
-    """`sparktop demo --help` names it, with the keys."""
+    """`sparktop demo --help` states that the load makes way, and names the keys."""
     command = [sys.executable, "-m", "sparktop", "demo", "--help"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - ourselves
     assert "makes way" in said
@@ -79,10 +79,10 @@ def test_the_help_says_that_the_load_makes_way() -> None:
 
 
 def test_a_watch_of_a_cluster_has_them() -> None:
-    """What the viewer is given holds the presets of what runs."""
+    """The viewer of a cluster gets its presets."""
 
     class Running:
-        """Stands in for a cluster that was started."""
+        """Replaces a running cluster."""
 
         nodes = ()
         targets = BACKENDS

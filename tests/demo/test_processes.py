@@ -1,4 +1,4 @@
-"""The demo's processes: whatever ends the viewer ends the servers too."""
+"""The demo's processes: however the viewer ends, its servers end too."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def start(script: str) -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def holder() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that holds a cluster; it prints the servers' pid."""
+    """Start a process that holds a cluster; it prints the pids of the servers."""
     with start(HOLDER) as process:
         yield process
         process.kill()
@@ -86,7 +86,7 @@ def running(target: BackendTarget) -> float:
 
 
 def strategy_of(router: RouterTarget) -> str:
-    """Return a router's reported strategy."""
+    """Return the strategy that a router reports."""
     asked = urllib.request.Request(  # noqa: S310 - a URL of this file
         f"{router.url}/router/settings", headers={"Authorization": f"Bearer {KEY}"}
     )
@@ -96,7 +96,7 @@ def strategy_of(router: RouterTarget) -> str:
 
 @contextmanager
 def watched(pids: Iterable[int]) -> Iterator[list[int]]:
-    """Return descriptors of processes, which become readable when these end."""
+    """Yield pidfds of processes, which become readable when these end."""
     with ExitStack() as stack:
         descriptors = [os.pidfd_open(pid) for pid in pids]
         for descriptor in descriptors:
@@ -105,7 +105,7 @@ def watched(pids: Iterable[int]) -> Iterator[list[int]]:
 
 
 def test_everything_answers_while_the_context_lasts() -> None:
-    """Inside the context servers, agents and proxy answer, under load; after it every process is gone."""
+    """Within the context servers, agents and proxies answer under load; afterwards all processes are gone."""
     with DemoCluster(backends=2, seed=3) as cluster, watched(cluster.pids) as descriptors:
         assert [target.name for target in cluster.targets] == ["spark-a", "spark-b"]
         assert [target.nodes for target in cluster.targets] == [("spark-a",), ("spark-b",)]
@@ -119,7 +119,7 @@ def test_everything_answers_while_the_context_lasts() -> None:
         for router in (*cluster.routers, *cluster.rivals):
             assert b"alive" in fetch(f"{router.url}/health/liveliness")
             assert strategy_of(router) == router.strategy
-        # Nobody but the demo's own load asks: requests run without us.
+        # The demo's own load sends requests without the test.
         while not any(map(running, cluster.targets)):
             pass
         cluster.__exit__(None, None, None)
@@ -128,7 +128,7 @@ def test_everything_answers_while_the_context_lasts() -> None:
 
 @pytest.mark.parametrize("where", ["router", "rival", "server"])
 def test_the_load_makes_way_for_whoever_asks(where: str) -> None:
-    """After one request of somebody else, at either router or at a server, nothing runs any more."""
+    """After one request from outside, to a router or a server, the demo's own load stops."""
     with DemoCluster(backends=2, scenario="steady", load=6, quiet_s=3600.0) as cluster:
         while not any(map(running, cluster.targets)):
             pass
@@ -142,12 +142,12 @@ def test_the_load_makes_way_for_whoever_asks(where: str) -> None:
             assert json.loads(answer.read())["usage"]["completion_tokens"] <= 2
         while any(map(running, cluster.targets)):
             pass
-        # Twice: between two looks one request may have ended and the next not yet begun.
+        # Twice: one request may have ended before the next begins.
         assert not any(map(running, cluster.targets))
 
 
 def test_an_engine_over_two_machines_has_two_agents() -> None:
-    """In the scenario of tensor parallelism each server names two machines, each with its own rank."""
+    """With tensor parallelism a server names two machines, each with its own rank."""
     with DemoCluster(backends=1, scenario="tp2", load=0) as cluster:
         assert cluster.targets[0].nodes == ("spark-a", "spark-b")
         names = [
@@ -159,7 +159,7 @@ def test_an_engine_over_two_machines_has_two_agents() -> None:
 
 
 def test_a_server_beside_the_router_has_its_own_machines() -> None:
-    """In the scenario of topologies an engine over two machines stands beside the routed one."""
+    """In the scenario `topologies`, an engine over two machines stands beside the routed one."""
     with DemoCluster(backends=1, scenario="topologies", load=0) as cluster:
         assert [(one.name, one.nodes) for one in cluster.targets] == [
             ("spark-a", ("spark-a",)),
@@ -179,7 +179,7 @@ def test_a_server_beside_the_router_has_its_own_machines() -> None:
 
 
 def test_a_prompt_beyond_the_context_is_refused_in_the_servers_words() -> None:
-    """The server of 20,480 tokens says its limit and the length, with status 400; the other one answers."""
+    """A server with a context of 20,480 tokens refuses a longer prompt in vLLM's words; the other answers."""
     with DemoCluster(backends=2, scenario="long-context", load=0) as cluster:
         body = json.dumps({"model": MODEL, "prompt": [7] * 20_490, "max_tokens": 1}).encode()
         said: dict[str, Any] = {}
@@ -206,7 +206,7 @@ def test_a_prompt_beyond_the_context_is_refused_in_the_servers_words() -> None:
 def test_no_process_outlives_the_one_that_started_it(
     holder: subprocess.Popen[bytes], signum: signal.Signals
 ) -> None:
-    """Killed outright or interrupted: engines, proxy and load of a dead viewer end."""
+    """If the viewer is killed or interrupted, engines, proxy and load end."""
     assert holder.stdout is not None
     pids = [int(word) for word in holder.stdout.readline().split()]
     assert len(pids) == 3
@@ -216,7 +216,7 @@ def test_no_process_outlives_the_one_that_started_it(
 
 
 def test_stopped_servers_end_with_the_one_that_started_them(holder: subprocess.Popen[bytes]) -> None:
-    """Processes that cannot run a line of code, because they are stopped, are ended by the kernel."""
+    """Stopped processes (SIGSTOP) are ended by the kernel."""
     assert holder.stdout is not None
     pids = [int(word) for word in holder.stdout.readline().split()]
     with watched(pids) as descriptors:
@@ -228,7 +228,7 @@ def test_stopped_servers_end_with_the_one_that_started_them(holder: subprocess.P
 
 @pytest.mark.parametrize("way", ["end of input", "signal", "no plan"])
 def test_a_process_ends_by_itself_when_it_should(way: str) -> None:
-    """The end of its input, with or without a plan before it, and SIGTERM each end it with 0."""
+    """The end of its input, before or after a plan, and SIGTERM end a process with exit code 0."""
     command = [sys.executable, "-P", "-m", "sparktop.demo.process", "engines"]
     with subprocess.Popen(  # noqa: S603 - our own module
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -248,7 +248,7 @@ def test_a_process_ends_by_itself_when_it_should(way: str) -> None:
 
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_one_that_dies_takes_no_other_with_it(part: int) -> None:
-    """The others go on without it; leaving the context ends them."""
+    """If one process is killed the others continue, until the context ends."""
     with DemoCluster(backends=1) as cluster:
         pids = cluster.pids
         with watched(pids) as descriptors:
@@ -262,7 +262,7 @@ def test_one_that_dies_takes_no_other_with_it(part: int) -> None:
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_serving_prints_a_configuration_and_stops_on_a_signal(signum: signal.Signals, code: int) -> None:
-    """Stdout holds a TOML file that names both servers, stderr one ready line; a signal ends it cleanly."""
+    """`--serve` prints a configuration with both servers and one ready line; a signal ends it cleanly."""
     with start(SERVER) as process:
         assert process.stderr is not None
         ready = process.stderr.readline()
@@ -284,7 +284,7 @@ def test_serving_prints_a_configuration_and_stops_on_a_signal(signum: signal.Sig
 
 
 def test_serving_without_its_servers_is_an_error() -> None:
-    """When a process of the cluster ends by itself, serving ends too and says so."""
+    """If a process of the cluster ends, `--serve` ends with an error."""
     with start(SERVER) as process:
         assert process.stderr is not None
         process.stderr.readline()
@@ -297,7 +297,7 @@ def test_serving_without_its_servers_is_an_error() -> None:
 
 
 def test_the_viewer_gets_the_whole_cluster() -> None:
-    """Without `serve`, the viewer is shown machines, servers and proxy, and its code is the command's."""
+    """Without `serve`, the viewer gets nodes, servers and proxy, and returns the exit code."""
     seen: list[Watch] = []
 
     def show(watch: Watch) -> int:
@@ -324,7 +324,7 @@ def test_the_viewer_gets_the_whole_cluster() -> None:
 
 
 def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
-    """What is written as TOML is read back as it was, quotes and backslashes in names too."""
+    """The watch written as TOML is read back the same, also with quotes and backslashes in names."""
     name = 'the "big" one \\ übung'
     node = NodeTarget(name, via="agent", url="http://127.0.0.1:2")
     backend = BackendTarget(name, "http://127.0.0.1:1", engine="vllm", slots=16, nodes=(name,))
@@ -363,7 +363,7 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
 
 
 def test_servers_that_cannot_start_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that dies at once gives an error that says so, and leaves nothing behind."""
+    """If a child ends at its start there is one error, and nothing is left running."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
     cluster = DemoCluster()
     with pytest.raises(SparktopError, match=r"did not start \(engines\): their process ended"):
@@ -373,25 +373,25 @@ def test_servers_that_cannot_start_are_one_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_default_settings_fill_what_the_command_line_left_out() -> None:
-    """No theme and no interval mean those of a plain start."""
+    """Without arguments, theme and interval are those of a plain start."""
     watch = make_watch(DemoCluster())
     assert (watch.theme, watch.interval_s) == (Watch().theme, Watch().interval_s)
 
 
 def test_what_a_token_reads_of_the_simulated_model_is_known() -> None:
-    """So its servers have a roofline, of `--serve` too."""
+    """The bytes per token of the simulated model are known, also with `--serve`."""
     watch = make_watch(DemoCluster())
     assert watch.models == {MODEL: ModelFacts(2.55)}
     assert f'[models."{MODEL}"]\nbytes_per_token_gb = 2.55\n' in as_toml(watch)
 
 
 def test_there_are_names_for_more_servers_than_letters() -> None:
-    """The 26th server is spark-z and the next is numbered."""
+    """The 26th server is spark-z, and later ones are numbered."""
     assert [backend_name(index) for index in (0, 25, 26)] == ["spark-a", "spark-z", "spark-27"]
 
 
 @pytest.mark.parametrize("strategy", ["least-busy", "simple-shuffle", "round-robin"])
 def test_a_rival_chooses_otherwise(strategy: str) -> None:
-    """Whatever the router's strategy, the second one's differs, and is one that goes by no counts."""
+    """The second router has another strategy than the first, and one that reads no counts."""
     assert rival_of(strategy) != strategy
     assert rival_of(strategy) in {"simple-shuffle", "round-robin"}

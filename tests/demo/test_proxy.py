@@ -35,7 +35,7 @@ StartProxy = Callable[..., Awaitable[str]]
 
 @pytest.fixture
 async def start_proxy() -> AsyncIterator[StartProxy]:
-    """Serve a proxy for as long as the test lasts; gives its URL."""
+    """Return a function that serves a proxy during the test and returns its URL."""
     async with AsyncExitStack() as stack:
 
         async def start(urls: list[str], router: Router, faults: Faults | None = None) -> str:
@@ -49,12 +49,12 @@ async def start_proxy() -> AsyncIterator[StartProxy]:
 
 @pytest.fixture
 async def pair(start_server: StartServer) -> list[str]:
-    """Two quick servers."""
+    """Return the URLs of two quick servers."""
     return [await start_server(live_engine(time.monotonic)) for _ in range(2)]
 
 
 async def ask(http: aiohttp.ClientSession, url: str, **more: object) -> tuple[int, Any, Any]:
-    """Return status, headers and body of a completion."""
+    """Return (status, headers, body) of a completion."""
     async with http.post(url + COMPLETIONS, json={**BODY, **more}) as response:
         return response.status, response.headers, await response.read()
 
@@ -62,7 +62,7 @@ async def ask(http: aiohttp.ClientSession, url: str, **more: object) -> tuple[in
 async def test_each_answer_names_the_backend_that_gave_it(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
 ) -> None:
-    """Round robin sends to one after the other, streaming or not, and the headers say which."""
+    """Round-robin alternates between the backends, streaming or not, and headers name the backend."""
     url = await start_proxy(pair, make_router("round-robin", 2))
     served: list[str] = []
     for stream in (False, True, False, True):
@@ -79,7 +79,7 @@ async def test_each_answer_names_the_backend_that_gave_it(
 async def test_a_stream_passes_as_it_was(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
 ) -> None:
-    """Every event of the server's stream arrives, and what is in flight falls back to none."""
+    """All events of the server's stream arrive, and the number in flight returns to 0."""
     router = make_router("least-busy", 2)
     url = await start_proxy(pair, router)
     _, _, body = await ask(http, url, stream=True, return_token_ids=True)
@@ -92,7 +92,7 @@ async def test_a_stream_passes_as_it_was(
 async def test_a_refusal_keeps_status_and_words(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
 ) -> None:
-    """What the server refuses the proxy refuses, with the server's sentence and id, and blames nobody."""
+    """A refusal by the server is passed on with its text and id, and causes no cooldown."""
     router = make_router("round-robin", 2)
     url = await start_proxy(pair, router)
     for _ in range(6):
@@ -106,7 +106,7 @@ async def test_a_refusal_keeps_status_and_words(
 async def test_a_backend_that_is_not_there_is_tried_again_elsewhere(
     http: aiohttp.ClientSession, start_proxy: StartProxy, start_server: StartServer
 ) -> None:
-    """The answer comes from the other one and counts the retry; with nobody there it is an error."""
+    """After a refused connection the other backend is tried and the retry counted; if none is left, error."""
     alive = await start_server(live_engine(time.monotonic))
     url = await start_proxy([NOBODY, alive], make_router("round-robin", 2))
     status, headers, _ = await ask(http, url)
@@ -121,7 +121,7 @@ async def test_a_backend_that_is_not_there_is_tried_again_elsewhere(
 async def test_when_all_cool_down_the_refusal_is_the_routers_own(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
 ) -> None:
-    """A backend's 429 has its id; the next request is refused by the router, without one."""
+    """A backend's 429 has its id; while all backends cool down, the router's own refusal has none."""
     router = make_router("round-robin", 1)
     url = await start_proxy(pair[:1], router, Faults(share=1.0, status=429))
     status, headers, _ = await ask(http, url)
@@ -135,7 +135,7 @@ async def test_when_all_cool_down_the_refusal_is_the_routers_own(
 async def test_a_stream_taken_for_a_loop_ends_with_an_error(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
 ) -> None:
-    """After so many events an error event stands where [DONE] would, and the backend is blamed for it."""
+    """A stream taken for a loop ends with an error event instead of [DONE]; its backend cools down."""
     router = make_router("round-robin", 2)
     url = await start_proxy(pair, router, Faults(share=1.0, status=500, after_tokens=2))
     for _ in range(4):
@@ -150,7 +150,7 @@ async def test_a_stream_taken_for_a_loop_ends_with_an_error(
 async def test_a_client_that_hangs_up_is_counted_out(
     http: aiohttp.ClientSession, start_proxy: StartProxy, start_server: StartServer
 ) -> None:
-    """The engine aborts, the count falls, and nobody is blamed."""
+    """If a client disconnects, the engine aborts, the count in flight falls, and nothing cools down."""
     slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
     live = live_engine(time.monotonic, slow)
     ended = asyncio.Event()
@@ -170,7 +170,7 @@ async def test_a_client_that_hangs_up_is_counted_out(
 async def test_a_backend_that_dies_cuts_the_answer(
     http: aiohttp.ClientSession, start_proxy: StartProxy, start_server: StartServer
 ) -> None:
-    """The client sees a broken connection, and the count falls."""
+    """If a backend dies, the client's connection is cut and the count in flight falls."""
     slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
     live = live_engine(time.monotonic, slow)
     router = make_router("least-busy", 1)
@@ -188,7 +188,7 @@ async def test_a_backend_that_dies_cuts_the_answer(
 async def test_what_tells_of_the_proxy_wants_the_key(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str], path: str, key: str | None
 ) -> None:
-    """Without the bearer token the answer is 401, whatever else is sent."""
+    """Routes about the proxy answer 401 without the bearer token."""
     url = await start_proxy(pair, make_router("round-robin", 2))
     async with http.get(url + path, headers={} if key is None else {"Authorization": key}) as response:
         assert response.status == 401
@@ -199,7 +199,7 @@ async def test_what_tells_of_the_proxy_wants_the_key(
 async def test_sparktops_own_router_source_reads_it_as_litellm(
     start_proxy: StartProxy, pair: list[str]
 ) -> None:
-    """Strategy, version and deployments come out as they went in."""
+    """The router source of sparktop reads strategy, version and deployments of the proxy."""
     url = await start_proxy(pair, make_router("least-busy", 2))
     source = RouterSource(RouterTarget("proxy", url, api_key=KEY))
     try:
@@ -218,7 +218,7 @@ async def test_sparktops_own_router_source_reads_it_as_litellm(
 async def test_its_failures_are_counted_as_litellm_counts_them(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
 ) -> None:
-    """None at first, then one for each failed answer: whoever watches knows that none is none."""
+    """Failures are counted from 0 on, one for each failed answer, so that 0 is known to be none."""
     url = await start_proxy(pair[:1], make_router("round-robin", 1), Faults(share=1.0, status=500))
     source = RouterSource(RouterTarget("proxy", url, api_key=KEY))
     try:

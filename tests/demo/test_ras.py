@@ -1,4 +1,4 @@
-"""The simulated RAS thread of an engine over two machines: what its faults make it report."""
+"""The simulated RAS thread of an engine over two machines: its reports under each fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.simulation.engine import Engine
 
 
 class Cluster:
-    """One engine on two machines, with a clock that stands still until a test moves it."""
+    """An engine on two machines, whose clock only the test advances."""
 
     def __init__(self) -> None:
         self.at = 1000.0
@@ -35,12 +35,12 @@ class Cluster:
         self.job = SimulatedJob(self.readers, seed="0", clock=lambda: self.at)
 
     def show(self, symptoms: tuple[Symptoms, ...]) -> None:
-        """Let each machine show its symptom."""
+        """Set the symptoms of the machines."""
         for place, reader in enumerate(self.readers):
             reader.symptoms = symptoms[min(place, len(symptoms) - 1)]
 
     def verdict(self) -> RanksVerdict:
-        """Ask three times in 10 s while the engine stands still."""
+        """Return the verdict on three reports within 10 s while the engine stands still."""
         since, readings = self.at, []
         for _ in range(3):
             readings.append(RanksReading(self.at, "spark-a", self.job.report()))
@@ -49,7 +49,7 @@ class Cluster:
 
 
 def test_diverged_ranks_of_hang_a() -> None:
-    """The second machine's rank has launched one AllReduce fewer."""
+    """In hang A, the rank on the second machine lags by one AllReduce."""
     cluster = Cluster()
     cluster.show(HANG_A.symptoms)
     found = cluster.verdict()
@@ -57,14 +57,14 @@ def test_diverged_ranks_of_hang_a() -> None:
 
 
 def test_equal_ranks_of_hang_b() -> None:
-    """A kernel that never ends leaves all counts equal: no verdict."""
+    """In hang B, a kernel never ends, all counts are equal, and there is no verdict."""
     cluster = Cluster()
     cluster.show(HANG_B.symptoms)
     assert cluster.verdict().word is RanksWord.NO_VERDICT
 
 
 def test_a_dead_rank_is_held_to_be_dead_after_a_minute() -> None:
-    """Before, it is missing, and gathering takes five seconds."""
+    """A dead rank is missing at first, with a timeout, and reported as dead after a minute."""
     cluster = Cluster()
     cluster.show(DEAD_RANK.symptoms)
     first = cluster.job.report()
@@ -76,7 +76,7 @@ def test_a_dead_rank_is_held_to_be_dead_after_a_minute() -> None:
 
 
 def test_a_fault_that_ends_leaves_nothing_behind() -> None:
-    """All ranks answer again with equal counts."""
+    """After a fault, all ranks answer with equal counts."""
     cluster = Cluster()
     cluster.show(DEAD_RANK.symptoms)
     cluster.job.report()
@@ -87,7 +87,7 @@ def test_a_fault_that_ends_leaves_nothing_behind() -> None:
 
 
 def test_jobs_have_hashes_of_their_own() -> None:
-    """Two engines of a scenario are distinguished."""
+    """Two engines of a scenario have different job hashes."""
     cluster = Cluster()
     other = SimulatedJob(cluster.readers, seed="1")
     assert other.report().job.isdisjoint(cluster.job.report().job)

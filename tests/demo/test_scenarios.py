@@ -24,16 +24,16 @@ Loads = tuple[float, ...]
 
 
 class Played:
-    """A scenario played once, as far as any test looks: its load and its picture second by second."""
+    """A scenario that is played once, as far as any test needs: loads and snapshot of each second."""
 
     def __init__(self, name: str) -> None:
-        """Begin at its start."""
+        """Prepare the scenario, without playing it."""
         self._rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS[name])
         self._loads: list[Loads] = []
         self._pictures: list[Snapshot] = []
 
     def until(self, seconds: int) -> tuple[tuple[Loads, ...], Snapshot]:
-        """Return the loads until then, and the picture of that second."""
+        """Return the loads of each second up to `seconds`, and the last snapshot."""
         while len(self._loads) < seconds:
             snapshot = self._rehearsal.play(1.0).snapshot()
             self._loads.append(tuple((one.running or 0) + (one.waiting or 0) for one in snapshot.backends))
@@ -45,12 +45,12 @@ played = cache(Played)
 
 
 def watched(name: str, seconds: int = 90) -> tuple[tuple[Loads, ...], Snapshot]:
-    """Return the loads of both servers second by second, and the last picture."""
+    """Return the loads of both servers for each second, and the last snapshot."""
     return played(name).until(seconds)
 
 
 def leads(loads: tuple[Loads, ...]) -> list[int]:
-    """Return which server holds nearly all requests, at each change."""
+    """Return which server holds over 90 % of the requests, one entry for each change."""
     told: list[int] = []
     for load in loads:
         for backend in range(2):
@@ -60,7 +60,7 @@ def leads(loads: tuple[Loads, ...]) -> list[int]:
 
 
 def test_the_default_swings_within_twenty_seconds() -> None:
-    """Under least-busy all requests go to one server, then to the other, three times in the first 20 s."""
+    """In the default scenario all requests move to the other server three times in the first 20 s."""
     assert next(iter(SCENARIOS)) == DEFAULT_SCENARIO == "oscillation"
     loads, snapshot = watched("oscillation")
     assert leads(loads[:20])[:4] == [0, 1, 0, 1]
@@ -69,14 +69,14 @@ def test_the_default_swings_within_twenty_seconds() -> None:
 
 
 def test_a_request_of_the_default_lives_five_seconds() -> None:
-    """The servers' own mean is about 5 s: a dozen changes fit into a minute."""
+    """In the default scenario a request takes about 5 s by the servers' own mean."""
     _, snapshot = watched("oscillation")
     means = [backend.e2e.mean_s for backend in snapshot.backends]
     assert all(mean_s is not None and 3.0 <= mean_s <= 5.5 for mean_s in means)
 
 
 def test_a_cooldown_swings_from_none_to_all() -> None:
-    """A server that is left alone runs dry while the other one holds all 64, and they change places."""
+    """In "cooldown" each server in turn is empty while the other has at least 60 requests."""
     loads, _ = watched("cooldown", 120)
     assert len(leads(loads)) >= 4
     assert any(load[0] == 0 and load[1] >= 60 for load in loads)
@@ -85,18 +85,18 @@ def test_a_cooldown_swings_from_none_to_all() -> None:
 
 @pytest.mark.parametrize("name", ["steady", "memory", "hot"])
 def test_the_others_do_not_swing(name: str) -> None:
-    """Neither server ever holds nearly everything."""
+    """In the other scenarios no server ever holds nearly all requests."""
     assert leads(watched(name)[0][5:]) == []
 
 
 def test_steady_is_even() -> None:
-    """Both servers hold about half all the time."""
+    """In "steady" both servers always hold about half of the requests."""
     loads, _ = watched("steady")
     assert all(8 <= load[0] <= 24 for load in loads[5:])
 
 
 def test_hot_machines_are_throttled() -> None:
-    """After four minutes in warm air both are above 80 degrees and lose time to heat."""
+    """In "hot" both machines are above 80 °C after four minutes and throttled by heat."""
     _, snapshot = watched("hot", 240)
     for node in snapshot.nodes:
         assert node.sample is not None
@@ -107,7 +107,7 @@ def test_hot_machines_are_throttled() -> None:
 
 
 def test_memory_falls_to_the_limit_on_one_machine() -> None:
-    """In four minutes the first machine goes below 8 GiB of headroom, an alert; the second one does not."""
+    """In "memory" the first machine falls below 8 GiB of headroom in four minutes, the second does not."""
     _, snapshot = watched("memory", 240)
     headroom = [node.sample.memory.headroom_bytes or 0 for node in snapshot.nodes if node.sample]
     assert headroom[0] < 8 * 2**30 < 20 * 2**30 < headroom[1]
@@ -115,7 +115,7 @@ def test_memory_falls_to_the_limit_on_one_machine() -> None:
 
 
 def test_the_faulty_clock_is_seen() -> None:
-    """The second machine is named slow, the first one is not."""
+    """In "pd-fault", only the second machine has a slow clock."""
     _, snapshot = watched("pd-fault")
     words = [node.speed.word if node.speed else None for node in snapshot.nodes]
     assert words[1] == "slow clock"
@@ -123,7 +123,7 @@ def test_the_faulty_clock_is_seen() -> None:
 
 
 def test_a_dripping_server_makes_tokens_slowly() -> None:
-    """In the faulty scenario the second server's steps take many times as long."""
+    """In "faulty", steps of the second server take over five times as long, and the first one restarts."""
     scenario = SCENARIOS["faulty"]
     costs = [scenario.profile_of(backend).cost.step_s(16, 1000, 0.0, 2405) for backend in range(2)]
     assert costs[1] > 5 * costs[0]
@@ -133,14 +133,14 @@ def test_a_dripping_server_makes_tokens_slowly() -> None:
 
 
 def test_the_words_of_the_command_line_are_the_simulations() -> None:
-    """Scenarios and strategies that the help names are all that there are, the default first."""
+    """Scenarios and strategies of the command line are those of the simulation, the default first."""
     told = {name: scenario.about for name, scenario in SCENARIOS.items()}
     assert list(told.items()) == list(demo_command.SCENARIOS.items())
     assert tuple(STRATEGIES) == demo_command.STRATEGIES
 
 
 def test_a_plan_survives_its_way_to_a_child() -> None:
-    """What a child reads is what was written, and what was asked for stands before the scenario's own."""
+    """A plan is read back as it was written; its arguments override those of the scenario."""
     plan = Plan("cooldown", 3, 7, "round-robin", 5, ("http://127.0.0.1:1",))
     assert Plan.read(plan.line()) == plan
     assert (plan.chosen().strategy, plan.chosen().load) == ("round-robin", 5)
@@ -149,7 +149,7 @@ def test_a_plan_survives_its_way_to_a_child() -> None:
 
 
 def test_the_swing_has_one_period() -> None:
-    """Changes of the lead are equally far apart, about one request's life."""
+    """Changes of the lead follow each other after 4 to 7 s, about the duration of a request."""
     loads, _ = watched("oscillation")
     changes = [
         second
@@ -165,7 +165,7 @@ def test_the_swing_has_one_period() -> None:
     ("name", "word"), [("oscillation", "oscillating"), ("cooldown", "oscillating"), ("steady", "balanced")]
 )
 def test_the_judge_of_balance_has_the_word_within_75_seconds(name: str, word: str) -> None:
-    """From what a viewer saw each second the right word comes out."""
+    """The judge reaches the expected verdict from samples of 75 s."""
     loads, snapshot = watched(name, 75)
     times = [float(second) for second in range(1, 76)]
     tracks = [
@@ -176,7 +176,7 @@ def test_the_judge_of_balance_has_the_word_within_75_seconds(name: str, word: st
 
 
 def test_the_topologies_are_those_of_the_table() -> None:
-    """Two solo engines behind two routers, and beside them one over two machines, all as calibrated."""
+    """In "topologies" two engines are behind two routers, and beside them is one over two machines."""
     scenario = SCENARIOS["topologies"]
     servers = scenario.servers(2)
     assert [one.name for one in servers] == ["spark-a", "spark-b", "cluster-tp2"]
@@ -186,7 +186,7 @@ def test_the_topologies_are_those_of_the_table() -> None:
 
 
 def test_the_recipes_differ_in_the_captured_sizes_alone() -> None:
-    """The second server has no graph for 5 and 10; whoever asks for more servers gets the first recipe."""
+    """The recipes differ in the captured graph sizes only: the second one has none for 5 and 10."""
     servers = SCENARIOS["recipes"].servers(3)
     assert [one.profile for one in servers] == [GX10_PATCHED, GX10_VANILLA, GX10_PATCHED]
     alike = replace(GX10_PATCHED, name=GX10_VANILLA.name, capture_sizes=GX10_VANILLA.capture_sizes)
@@ -196,7 +196,7 @@ def test_the_recipes_differ_in_the_captured_sizes_alone() -> None:
 
 
 def test_the_contexts_are_long_and_short() -> None:
-    """One server takes 131,072 tokens, the other 20,480; the scenario's own load fits into both."""
+    """One server has a context of 131,072 tokens, the other of 20,480; the scenario's load fits both."""
     scenario = SCENARIOS["long-context"]
     lengths = [one.profile.max_model_len for one in scenario.servers(2)]
     assert lengths == [131_072, 20_480]

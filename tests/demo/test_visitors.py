@@ -1,4 +1,4 @@
-"""The demo's load makes way for others' requests."""
+"""The demo's own load makes way for requests of others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLOW = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """A pipe as the demo's processes have it: read end, write end."""
+    """Yield a pipe as between the demo's processes: (read end, write end)."""
     heard, told = os.pipe()
     os.set_blocking(heard, False)
     yield heard, told
@@ -68,9 +68,9 @@ async def loaded(url: str, way: GivingWay) -> AsyncIterator[Driver]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let the loop go on until something holds."""
+    """Run the loop until a condition holds."""
     async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 - counters of the demo are no events
+        while not holds():  # noqa: ASYNC110 - counters of the demo have no events
             await asyncio.sleep(0)
 
 
@@ -84,7 +84,7 @@ def written(heard: int) -> bytes:
 async def test_the_load_pauses_for_a_stranger_and_comes_back(
     http: aiohttp.ClientSession, pipe: tuple[int, int]
 ) -> None:
-    """While somebody else's answer streams the load has nothing in flight; afterwards it goes on."""
+    """While another client's answer streams, the load has nothing in flight; afterwards it continues."""
     heard, told = pipe
     live = live_engine(time.monotonic)
     way = GivingWay(quiet_s=0.0, patience_s=LONG_S)
@@ -104,7 +104,7 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(
 async def test_it_stays_away_for_a_while_after_the_last_one(
     http: aiohttp.ClientSession, pipe: tuple[int, int]
 ) -> None:
-    """A stranger's request that has ended still keeps the load away until the quiet time is over."""
+    """After another client's last request the load stays away for the quiet time."""
     heard, told = pipe
     live = live_engine(time.monotonic)
     way = GivingWay(quiet_s=LONG_S, patience_s=LONG_S)
@@ -118,7 +118,7 @@ async def test_it_stays_away_for_a_while_after_the_last_one(
 
 
 async def test_it_hangs_up_on_what_takes_too_long(http: aiohttp.ClientSession, pipe: tuple[int, int]) -> None:
-    """Own requests that last beyond the patience are aborted, and count as no failures."""
+    """The load's own requests that exceed the patience are aborted and do not count as failures."""
     heard, told = pipe
     live = live_engine(time.monotonic, SLOW)
     way = GivingWay(quiet_s=LONG_S, patience_s=0.0)
@@ -142,7 +142,7 @@ async def test_it_hangs_up_on_what_takes_too_long(http: aiohttp.ClientSession, p
 async def test_the_proxy_tells_own_requests_from_others(
     http: aiohttp.ClientSession, pipe: tuple[int, int]
 ) -> None:
-    """A marked request stays marked on its way to the server; one without is told by both, twice each."""
+    """A marked request stays marked through the proxy; an unmarked one is reported by proxy and server."""
     heard, told = pipe
     visitors = Visitors(told)
     async with AsyncExitStack() as stack:
@@ -175,7 +175,7 @@ async def test_the_proxy_tells_own_requests_from_others(
 async def test_a_refused_request_is_a_visit_that_ends(
     http: aiohttp.ClientSession, pipe: tuple[int, int]
 ) -> None:
-    """What is wrong in itself comes and goes like any other."""
+    """A refused request is reported as begun and ended, like any other."""
     heard, told = pipe
     async with (
         served(live_engine(time.monotonic), Visitors(told)) as url,
@@ -186,7 +186,7 @@ async def test_a_refused_request_is_a_visit_that_ends(
 
 
 async def test_servers_that_are_gone_keep_nobody_away(pipe: tuple[int, int]) -> None:
-    """When every server has closed the pipe the load goes on, whatever was told before."""
+    """If every server has closed its pipe, the load continues whatever was reported."""
     heard, told = pipe
     way = GivingWay(quiet_s=LONG_S, patience_s=LONG_S)
     way.listen(heard)
@@ -198,7 +198,7 @@ async def test_servers_that_are_gone_keep_nobody_away(pipe: tuple[int, int]) -> 
 
 
 async def test_a_load_that_does_not_read_holds_up_no_server(pipe: tuple[int, int]) -> None:
-    """A full pipe loses words instead of blocking."""
+    """A full pipe loses reports instead of blocking the server."""
     _, told = pipe
     visitors = Visitors(told)
     for _ in range(100_000):
@@ -207,7 +207,7 @@ async def test_a_load_that_does_not_read_holds_up_no_server(pipe: tuple[int, int
 
 
 async def test_departures_without_arrivals_are_no_debt() -> None:
-    """A server that restarted may tell of an end only: the next arrival still pauses the load."""
+    """Reported ends without beginnings, as after a restart, do not cancel out the next beginning."""
     way = GivingWay(quiet_s=0.0, patience_s=LONG_S)
     way.hear(b"--")
     await way.wait()

@@ -1,4 +1,4 @@
-"""A network that answers what a test says, and real servers on loopback that answer raw bytes."""
+"""A fake network that answers as the test says, and real servers on loopback that answer raw bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable["Listener"]]
 
 
 def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
-    """One well-formed HTTP answer."""
+    """Return a well-formed HTTP response."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
@@ -33,7 +33,7 @@ VLLM: dict[str, bytes] = {
 
 
 class FakeNetwork:
-    """Names, ports and answers out of tables; what is not in them does not exist."""
+    """A network whose names, ports and responses come from tables; anything else does not exist."""
 
     def __init__(
         self,
@@ -49,19 +49,19 @@ class FakeNetwork:
         self.asked: list[tuple[str, str | None]] = []
 
     async def resolve(self, host: str) -> Resolved:
-        """Return the addresses of a name from the table."""
+        """Return the addresses of a name from the table; raise OSError if it has none."""
         self.resolved.append(host)
         if host not in self.names:
             raise OSError(host)
         return self.names[host]
 
     async def connect(self, place: Place) -> None:
-        """Refuse the ports that are closed."""
+        """Raise if the port is one of the closed ones."""
         if place.port in self.closed:
             raise AnswerError(FailureKind.REFUSED, f"nothing listens on {place.shown} (connection refused)")
 
     async def get(self, url: str, *, api_key: str | None = None) -> Reply:
-        """Return the answer for a URL from the table."""
+        """Return the response for a URL from the table, else 404; raise it if it is an error."""
         self.asked.append((url, api_key))
         found = self.pages.get(url, Reply(404))
         if isinstance(found, AnswerError):
@@ -70,7 +70,7 @@ class FakeNetwork:
 
 
 class Listener:
-    """A server on loopback that answers each path with raw bytes, and remembers what was asked."""
+    """A server on loopback that answers each path with raw bytes and records the requests."""
 
     def __init__(self, replies: Mapping[str, bytes] | bytes) -> None:
         self._replies = replies
@@ -80,7 +80,7 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL on which it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -90,11 +90,11 @@ class Listener:
 
     @property
     def methods(self) -> set[bytes]:
-        """The methods that were used."""
+        """The methods of all requests."""
         return {head.split(b" ")[0] for head in self.heads}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request; b"" is silence until the client goes."""
+        """Answer one request; for b"", send nothing until the client disconnects."""
         self._writers.add(writer)
         try:
             self.heads.append(await reader.readuntil(b"\r\n\r\n"))
@@ -106,12 +106,12 @@ class Listener:
             if reply == b"":
                 await reader.read()
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # a check of the port alone says nothing
+            pass  # a check of the port alone sends nothing
         finally:
             writer.close()
 
     def drop(self) -> None:
-        """Drop every connection."""
+        """Abort every connection."""
         for writer in self._writers:
             writer.transport.abort()
 
@@ -148,7 +148,7 @@ def fake() -> type[FakeNetwork]:
 
 @pytest.fixture
 def vllm() -> dict[str, bytes]:
-    """Return the answers of a small vLLM server, by path."""
+    """Return the responses of a small vLLM server by path."""
     return dict(VLLM)
 
 
@@ -158,5 +158,5 @@ def http_answer() -> Callable[..., bytes]:
 
 
 def _holds_protocol(one: FakeNetwork) -> Network:
-    """Let the type checker hold that the fake is a `Network`."""
+    """Make the type checker verify that `FakeNetwork` implements `Network`."""
     return one

@@ -1,4 +1,4 @@
-"""The last line of the doctor: what to run next."""
+"""The last line of the doctor: the next command to run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GOOD, BAD = Check("port", Status.OK, "open"), Check("port", Status.FAIL, "closed
 def test_the_next_step_follows_from_what_was_found(
     checks: list[Check], targets: list[str], known: tuple[bool, bool], line: str
 ) -> None:
-    """It is a command that can be run as it stands, the last line of the text."""
+    """The last line names a suitable next command that can be run as printed."""
     then = next_step(checks, targets=targets, has_file=known[0], found=known[1])
     assert then == line
     assert to_text({"": checks}, then).splitlines()[-1] == f"next: {line}"

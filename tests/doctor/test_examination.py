@@ -1,4 +1,4 @@
-"""Everything that is watched is checked once, and said in one line each."""
+"""Everything that is watched is checked once, with one line for each check."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
 
 class Search:
-    """A search that finds what a test says."""
+    """A search with a given result."""
 
     def __init__(self, found: Found) -> None:
         self.found = found
         self.hosts: list[str] = []
 
     async def __call__(self, hosts: Iterable[str]) -> Found:
-        """Note the hosts."""
+        """Record the hosts; return the result."""
         self.hosts += hosts
         return self.found
 
 
 async def test_all_that_is_watched_is_checked(fake: Any) -> None:  # noqa: ANN401 - the class of the fixture
-    """Names once, then nodes, backends and routers, in the order of the configuration."""
+    """Names are checked first, then nodes, backends and routers in the configuration's order."""
     watch = Watch(
         nodes=(NodeTarget("here"), NodeTarget("n", "agent", "http://spark-a:9750")),
         backends=(BackendTarget("b", "http://spark-a:8000"), BackendTarget("c", "http://spark-b:8000")),
@@ -53,7 +53,7 @@ async def test_all_that_is_watched_is_checked(fake: Any) -> None:  # noqa: ANN40
 
 
 async def test_what_is_found_is_checked_too(fake: Any) -> None:  # noqa: ANN401 - as above
-    """Servers that the search finds are checked unless they are known; dead names are not searched."""
+    """Found servers are checked unless they are configured; hosts that do not resolve are not searched."""
     found = Found(
         backends=(BackendTarget("new", "http://10.0.0.1:1"), BackendTarget("again", "http://10.0.0.1:2")),
         routers=(RouterTarget("r", "http://10.0.0.1:3"),),
@@ -67,7 +67,7 @@ async def test_what_is_found_is_checked_too(fake: Any) -> None:  # noqa: ANN401 
 
 
 async def test_nothing_found_fails_only_where_it_was_named(fake: Any) -> None:  # noqa: ANN401 - as above
-    """A host that the user named must have something to watch; this machine need not."""
+    """Finding nothing fails for a host that the user named; for this machine it is skipped."""
     search = Search(Found(notes=("10.0.0.1: nothing listens there",)))
     watch = Watch(discover=("10.0.0.1",))
     named = await examine_network(watch, fake(), wanted=True, search=search)
@@ -76,7 +76,7 @@ async def test_nothing_found_fails_only_where_it_was_named(fake: Any) -> None:  
 
 
 def test_a_check_is_one_line() -> None:
-    """Status, name, what was seen, what to do; FAIL stands out."""
+    """A line has status, name, result and advice; FAIL is in capitals."""
     checks = [
         Check("port", Status.OK, "open"),
         Check("clock", Status.WARN, "5 s ahead", "set it"),
@@ -95,7 +95,7 @@ ADVISED = Check("port", Status.FAIL, "nothing listens on 10.0.0.1:8000 (connecti
 
 
 def test_groups_have_headings_and_the_last_line_sums_up() -> None:
-    """Empty groups are left out; the counts are of all groups, in words that fit the numbers."""
+    """Empty groups are left out; the last line counts the statuses of all groups."""
     well = Check("memory", Status.OK, "122 GiB")
     lines = to_text({"sparktop": [well], "this machine": [], "servers": [ADVISED, well]}).splitlines()
     assert [line for line in lines if line and line[:4] not in {"ok  ", "FAIL"}] == [
@@ -109,7 +109,7 @@ def test_groups_have_headings_and_the_last_line_sums_up() -> None:
 
 
 def test_on_a_terminal_lines_are_wrapped_and_statuses_coloured() -> None:
-    """No line is wider than the terminal, further lines are indented, and each colour ends at once."""
+    """Lines are wrapped to the terminal with an indent, and each colour is reset after its status."""
     text = to_text({"servers": [ADVISED]}, width=60, color=True)
     assert "\x1b[1;31mFAIL\x1b[0m  port: nothing listens" in text
     plain = re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
@@ -121,7 +121,7 @@ def test_on_a_terminal_lines_are_wrapped_and_statuses_coloured() -> None:
 @settings(max_examples=60)
 @given(st.text(max_size=500), st.text(max_size=500), st.text(max_size=500))
 def test_any_text_stays_on_its_line(name: str, message: str, advice: str) -> None:
-    """Whatever a server put into a check, it is one printable line, and JSON holds the same words."""
+    """A check with any text is one printable line, and JSON has the same text."""
     check = Check(name, Status.WARN, message, advice)
     text = to_text({"": [check]}).splitlines()[1]
     assert text.isprintable()
@@ -130,7 +130,7 @@ def test_any_text_stays_on_its_line(name: str, message: str, advice: str) -> Non
 
 
 def test_json_has_its_schema() -> None:
-    """Schema, time, count of failures; no advice is null."""
+    """JSON has schema, time and number of failures; missing advice is null."""
     body = to_json([Check("port", Status.FAIL, "closed")], NOW)
     assert (body["schema"], body["taken_at"], body["failed"]) == (
         "sparktop.doctor/1",

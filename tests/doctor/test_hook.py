@@ -9,7 +9,7 @@ from sparktop.doctor.hook import check_hook
 
 
 def test_a_program_that_can_be_run_is_fine(tmp_path: Path) -> None:
-    """By its path, and by its name on the PATH."""
+    """A program is found by its path, or by its name on the PATH."""
     path = tmp_path / "on-event"
     path.write_text("#!/bin/sh\n", encoding="utf-8")
     path.chmod(0o755)
@@ -19,7 +19,7 @@ def test_a_program_that_can_be_run_is_fine(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_run_is_said_with_its_remedy(tmp_path: Path) -> None:
-    """Missing, a folder, without the right to execute, not on the PATH, not allowed."""
+    """A program that cannot be run is reported with the remedy for each reason."""
     path = tmp_path / "on-event"
     missing = check_hook([str(path)], {})
     assert (missing.status, missing.message) == (Status.FAIL, f"{path} does not exist")

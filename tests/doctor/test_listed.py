@@ -25,7 +25,7 @@ async def test_listed_servers_and_unusable_files_are_named(tmp_path: Path) -> No
 
 
 async def test_many_are_bounded(tmp_path: Path) -> None:
-    """Five hundred servers are not five hundred checks."""
+    """Of many listed servers only some are checked."""
     (tmp_path / "a.json").write_text(json.dumps([{"targets": [f"h:{port}" for port in range(1, 101)]}]))
     read = await read_listed(Watch(target_files=(str(tmp_path / "a.json"),)))
     assert len(read.backends) == MOST
@@ -33,7 +33,7 @@ async def test_many_are_bounded(tmp_path: Path) -> None:
 
 
 async def test_jobs_and_the_default_cluster_of_sparkrun(tmp_path: Path) -> None:
-    """The servers of its jobs, and the machines of the cluster."""
+    """The servers of sparkrun's jobs and the machines of its default cluster are found."""
     pytest.importorskip("yaml")
     jobs, clusters = tmp_path / ".cache/sparkrun/jobs", tmp_path / ".config/sparkrun/clusters"
     jobs.mkdir(parents=True)
@@ -47,13 +47,13 @@ async def test_jobs_and_the_default_cluster_of_sparkrun(tmp_path: Path) -> None:
 
 
 async def test_nothing_listed_is_a_warning(tmp_path: Path) -> None:
-    """And nothing is read where nothing is configured."""
+    """If nothing is listed there is a warning; without configured files there is no check."""
     read = await read_listed(Watch(sparkrun=True), tmp_path)
     assert read.checks == [Check("sparkrun", Status.WARN, "0 servers listed")]
     assert (await read_listed(Watch())).checks == []
 
 
 def test_a_listed_server_that_is_gone_is_no_failure() -> None:
-    """Its file may be older than its end."""
+    """If a listed server is gone, this is a warning only: the file may be outdated."""
     fine, gone = Check("a port", Status.OK, "answers"), Check("b port", Status.FAIL, "refused", "start it")
     assert [one.status for one in softened([fine, gone])] == [Status.OK, Status.WARN]

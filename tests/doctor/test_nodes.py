@@ -1,4 +1,4 @@
-"""Nodes elsewhere: the doctor reads each once, through the way that the monitor would take."""
+"""Remote nodes: the doctor reads each once, by the same source as the monitor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 
 
 class OneReading:
-    """A way in that gives one reading and counts how it is used."""
+    """A source with one fixed reading, which counts its calls."""
 
     def __init__(self, reading: NodeSample | Failure, identity: NodeIdentity | None = None) -> None:
         self.name = "n"
@@ -30,12 +30,12 @@ class OneReading:
         self._reading = reading
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
-        """Return the reading; the deadline must leave time for a connection."""
+        """Return the reading; check that the deadline leaves time to connect."""
         assert deadline_s > 1
         return self._reading
 
     async def close(self) -> None:
-        """Count."""
+        """Count the call."""
         self.closed += 1
 
 
@@ -47,12 +47,12 @@ def answer(body: bytes) -> bytes:
 
 
 async def test_this_machine_needs_no_way_in(network: RealNetwork) -> None:
-    """A local node is examined elsewhere."""
+    """A local node has no check here."""
     assert await check_node(NodeTarget("n"), network) == []
 
 
 async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
-    """Port and what the machine is are told; a machine without a GPU is a warning."""
+    """An agent is read, with its port and operating system; a machine without a GPU is a warning."""
     identity = NodeIdentity("Ubuntu 24.04", "580.95", "NVIDIA DGX Spark")
     sample = NodeSample(at=4.0, gpu_note="the NVIDIA driver is not loaded")
     server = await serve({"/v1/sample": answer(encode(make_reply(identity, (sample,), 5.0)))})
@@ -66,7 +66,7 @@ async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
 
 
 async def test_what_ssh_says_is_told(network: RealNetwork) -> None:
-    """A failure is a line without the next attempt, which never comes; the connection is given back."""
+    """A failure over ssh is one line without the time of the next attempt; the source is closed."""
     message = "u@h has no sparktop: install it there · reconnecting in 1 s"
     source = OneReading(Failure(FailureKind.COMMAND_NOT_FOUND, message, 1.0))
     (node,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network, source=lambda _: source)
@@ -76,7 +76,7 @@ async def test_what_ssh_says_is_told(network: RealNetwork) -> None:
 
 @pytest.mark.parametrize("kind", [FailureKind.REFUSED, FailureKind.TIMEOUT, FailureKind.UNAUTHORIZED])
 async def test_ssh_gets_no_advice_about_an_agent(network: RealNetwork, kind: FailureKind) -> None:
-    """Its message says what to do; to start an agent or name a token would lead astray."""
+    """A failure over ssh gets no advice about agents or tokens: its message says what to do."""
     source = OneReading(Failure(kind, "no ssh server answers at u@h", 1.0))
     (node,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network, source=lambda _: source)
     assert (node.status, node.advice) == (Status.FAIL, "")
@@ -87,7 +87,7 @@ async def test_ssh_gets_no_advice_about_an_agent(network: RealNetwork, kind: Fai
     [("0123456789abcdef" * 4, "Ubuntu 24.04; reader 0123456789ab was sent there"), (None, "Ubuntu 24.04")],
 )
 async def test_a_reader_that_was_sent_is_named(network: RealNetwork, digest: str | None, words: str) -> None:
-    """Over ssh the line says what was sent there, by its digest; an installed sparktop is not mentioned."""
+    """Over ssh the line names the digest of the reader that was sent, if one was."""
     sample = NodeSample(at=4.0, gpus=(GpuReading(0),))
     source = OneReading(sample, NodeIdentity("Ubuntu 24.04", reader_sha256=digest))
     (node,) = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network, source=lambda _: source)
@@ -95,7 +95,7 @@ async def test_a_reader_that_was_sent_is_named(network: RealNetwork, digest: str
 
 
 async def test_a_refused_token_has_advice(serve: Serve, network: RealNetwork) -> None:
-    """401 says which keys of the configuration name a token."""
+    """401 gets advice about the configuration keys of the token."""
     server = await serve({"/v1/sample": b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"})
     _, node = await check_node(NodeTarget("n", "agent", server.url), network)
     assert node.status is Status.FAIL
@@ -103,14 +103,14 @@ async def test_a_refused_token_has_advice(serve: Serve, network: RealNetwork) ->
 
 
 async def test_a_token_in_clear_text_is_warned_of() -> None:
-    """A token over http to another machine can be read on the way; over https, or here, it cannot."""
+    """A token over http to another machine is a warning; over https, or to this machine, it is not."""
     source = OneReading(NodeSample(at=1.0, gpus=(GpuReading(0),)))
 
     class Open:
         """A network in which every port is open."""
 
         async def connect(self, place: object) -> None:
-            """Connect."""
+            """Accept any port."""
 
     async def names(url: str, token: str | None) -> list[str]:
         target = NodeTarget("n", "agent", url, token=token)
@@ -124,7 +124,7 @@ async def test_a_token_in_clear_text_is_warned_of() -> None:
 
 
 async def test_the_ways_are_the_monitors() -> None:
-    """An agent is read over HTTP, and ssh through ssh."""
+    """An agent is read over HTTP, and an ssh node through ssh."""
     agent = way_in(NodeTarget("n", "agent", "http://127.0.0.1:9750"))
     ssh = way_in(NodeTarget("n", "ssh", ssh="u@h"))
     assert isinstance(agent, AgentSource)

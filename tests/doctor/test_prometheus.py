@@ -28,7 +28,7 @@ pytestmark = pytest.mark.outside
 async def test_what_it_scrapes_is_counted(
     servers: int, ahead_s: float, status: Status, wanted: str, network: RealNetwork
 ) -> None:
-    """Servers and groups, or that there are none."""
+    """The number of servers and groups is reported; none is a failure."""
 
     def answering(query: str) -> web.Response:
         if query == "time()":
@@ -46,7 +46,7 @@ async def test_what_it_scrapes_is_counted(
 async def test_a_label_that_no_server_has_groups_nothing(
     group_by: str, fault: str | None, network: RealNetwork
 ) -> None:
-    """All servers would be one group without a word."""
+    """A label in `group_by` that no server has is a warning: all servers would be one group."""
 
     def answering(query: str) -> web.Response:
         if query == "time()":
@@ -64,7 +64,7 @@ async def test_a_label_that_no_server_has_groups_nothing(
 
 
 async def test_a_refusal_is_a_failed_check(network: RealNetwork) -> None:
-    """With its message."""
+    """A refusal is a failed check with Prometheus's message."""
     async with api(lambda _: refused(503, "busy")) as (url, _):
         checks = await check_prometheus(PrometheusTarget("main", url), network)
     assert checks[-1].status is Status.FAIL
@@ -72,7 +72,7 @@ async def test_a_refusal_is_a_failed_check(network: RealNetwork) -> None:
 
 
 async def test_where_nothing_listens_the_advice_is_that_for_a_prometheus(network: RealNetwork) -> None:
-    """`--host` belongs to vLLM; this one has another option."""
+    """If nothing listens, the advice is for Prometheus: `--host` is an option of vLLM."""
     async with api(lambda _: refused(503, "busy")) as (url, _):
         pass
     (check,) = await check_prometheus(PrometheusTarget("main", url), network)
@@ -82,7 +82,7 @@ async def test_where_nothing_listens_the_advice_is_that_for_a_prometheus(network
 
 
 async def test_the_advice_on_a_refusal_names_no_key_of_servers(network: RealNetwork) -> None:
-    """`api_key_env` belongs to servers and routers."""
+    """The advice on a refusal does not name `api_key_env`, which is for servers and routers."""
     async with api(lambda _: web.Response(status=401)) as (url, _):
         checks = await check_prometheus(PrometheusTarget("main", url), network)
     assert "bearer_env" in checks[-1].message

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.outside
 
 
 def test_the_folder_is_named_with_what_it_keeps(tmp_path: Path) -> None:
-    """Nothing yet, then size, hours and incidents."""
+    """The folder is reported with what it holds: nothing, or size, hours and incidents."""
     env = {"XDG_STATE_HOME": str(tmp_path)}
     (check,) = check_recorder(Watch(), env)
     folder = tmp_path / "sparktop/flight"
@@ -31,7 +31,7 @@ def test_the_folder_is_named_with_what_it_keeps(tmp_path: Path) -> None:
 
 
 def test_what_records_nothing_is_said_with_its_remedy(tmp_path: Path) -> None:
-    """Switched off; a file where the folder should be."""
+    """A recorder that is off, or whose folder is a file, is reported with its remedy."""
     (check,) = check_recorder(Watch(flight=False), {})
     assert check.status is Status.SKIP
     (tmp_path / "sparktop").write_text("")
@@ -41,13 +41,13 @@ def test_what_records_nothing_is_said_with_its_remedy(tmp_path: Path) -> None:
 
 
 def test_a_network_file_system_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There each second of recording would wait for the network."""
+    """A network file system is a warning: each second of the recording would wait for the network."""
     monkeypatch.setattr("sparktop.doctor.recordings.is_network", lambda _: True)
     (check,) = check_recorder(Watch(), {"XDG_STATE_HOME": str(tmp_path)})
     assert (check.status, check.message.endswith("on a network file system")) == (Status.WARN, True)
 
 
 def test_a_machine_that_records_itself_needs_another(tmp_path: Path) -> None:
-    """Its own last seconds are not written if it hangs."""
+    """A recorder on the watched machine is a warning: if it hangs, its last seconds are lost."""
     checks = check_recorder(Watch(nodes=(NodeTarget("here"),)), {"XDG_STATE_HOME": str(tmp_path)})
     assert "another machine" in checks[1].advice

@@ -1,4 +1,4 @@
-"""Servers, over real sockets: healthy ones, dead ones and hostile ones."""
+"""Checks of servers over real sockets: healthy, dead and hostile ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def by_name(checks: list[Check]) -> dict[str, Check]:
 
 
 async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm: dict[str, bytes]) -> None:
-    """Port, page, version, model and configured slots are told, with nothing to do."""
+    """A healthy server passes with port, page, version, model and configured slots, without advice."""
     server = await serve(vllm)
     checks = by_name(await check_backend(BackendTarget("b", server.url, slots=8), network))
     assert {name: check.message for name, check in checks.items() if name not in {"metrics", "clock"}} == {
@@ -58,7 +58,7 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm:
 
 @pytest.mark.outside
 async def test_a_port_that_nobody_listens_on_fails(network: RealNetwork) -> None:
-    """One failed line with what to do; nothing more is asked."""
+    """If nothing listens on the port, there is one failed line with advice, and no further request."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -71,7 +71,7 @@ async def test_a_port_that_nobody_listens_on_fails(network: RealNetwork) -> None
 async def test_metrics_that_are_off_are_named(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
 ) -> None:
-    """A page without a name of the engine's is "metrics disabled", not "down"."""
+    """A page without the engine's names is reported as "metrics disabled", not as down."""
     server = await serve({**vllm, "/metrics": http_answer(b"# HELP python_info x\npython_info 1\n")})
     checks = by_name(await check_backend(BackendTarget("b", server.url, engine="vllm"), network))
     assert checks["metrics"].status is Status.FAIL
@@ -82,7 +82,7 @@ async def test_metrics_that_are_off_are_named(
 async def test_a_server_that_only_lists_models_is_a_warning(
     serve: Serve, network: RealNetwork, vllm: dict[str, bytes]
 ) -> None:
-    """Any OpenAI server is seen, with what is missing; only routes that read were asked."""
+    """A server that only lists models is a warning, and only routes without side effects are requested."""
     server = await serve({"/v1/models": vllm["/v1/models"]})
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert checks["metrics"].status is Status.WARN
@@ -96,7 +96,7 @@ async def test_a_server_that_only_lists_models_is_a_warning(
 async def test_a_clock_that_is_off_is_told(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
 ) -> None:
-    """The Date header of any answer is enough, also of a refusal."""
+    """The clock is checked by the Date header of any response, also of a refusal."""
     date = f"Date: {formatdate(time.time() - 100, usegmt=True)}"
     server = await serve({path: http_answer(b"no", "401 Unauthorized", date) for path in vllm})
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
@@ -109,7 +109,7 @@ async def test_a_clock_that_is_off_is_told(
 async def test_loading_is_no_failure(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
 ) -> None:
-    """503 is a server that is not ready yet."""
+    """503 is a warning: the server is not ready yet."""
     server = await serve({"/metrics": http_answer(b"", "503 Service Unavailable")})
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert checks["metrics"].status is Status.WARN
@@ -119,7 +119,7 @@ async def test_loading_is_no_failure(
 async def test_a_router_given_as_a_server_is_called_a_router(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
 ) -> None:
-    """No advice to turn its metrics on: what it is, and what a key would add."""
+    """A router that is configured as a server is called a router, and gets no advice about metrics."""
     alive = http_answer(b'"I\'m alive!"')
     server = await serve({"/health/liveliness": alive, "/v1/models": http_answer(b'{"data": []}')})
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
@@ -131,7 +131,7 @@ async def test_a_router_given_as_a_server_is_called_a_router(
 async def test_a_dead_engine_is_a_failure(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
 ) -> None:
-    """A vLLM whose page still answers, yet whose /health is 503, has lost its engine."""
+    """If /health of a vLLM is 503 while its page still answers, its engine is dead."""
     server = await serve({**vllm, "/health": http_answer(b"", "503 Service Unavailable")})
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert checks["engine"].status is Status.FAIL
@@ -160,7 +160,7 @@ async def test_a_dead_engine_is_a_failure(
 async def test_hostile_answers_are_one_clean_line(
     serve: Serve, network: RealNetwork, raw: bytes, words: str
 ) -> None:
-    """Whatever listens there, the check is a line that says what it is not, without a control character."""
+    """A hostile response is one line without control characters that says what is wrong."""
     server = await serve(raw)
     checks = await check_backend(BackendTarget("b", server.url, engine="vllm"), network)
     text = to_text({"": checks})
@@ -174,7 +174,7 @@ async def test_hostile_answers_are_one_clean_line(
 async def test_hostile_facts_are_cleaned(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes], vllm: dict[str, bytes]
 ) -> None:
-    """Versions and names of a server are data: no escapes, no megabyte."""
+    """Versions and names are cleaned and cut."""
     server = await serve(
         {
             **vllm,
@@ -192,7 +192,7 @@ async def test_hostile_facts_are_cleaned(
 async def test_the_key_goes_to_its_own_server_only(
     serve: Serve, network: RealNetwork, vllm: dict[str, bytes]
 ) -> None:
-    """A key travels in the Authorization header and is never shown, also when the server repeats it."""
+    """A key is sent in the Authorization header and never shown, also if the server repeats it."""
     server = await serve({**vllm, "/metrics": b"HTTP/1.1 400 Bad\r\nContent-Length: 6\r\n\r\ns3cret"})
     checks = await check_backend(BackendTarget("b", server.url, engine="vllm", api_key="s3cret"), network)
     assert all(b"authorization: bearer s3cret" in head.lower() for head in server.heads)
@@ -210,7 +210,7 @@ async def test_a_key_no_header_may_hold_is_told(
 
 
 async def test_a_slow_page_is_asked_twice(fake: Any) -> None:  # noqa: ANN401 - the class of the fixture
-    """Only a page that is slow twice is called slow."""
+    """A page is called slow only if it is slow twice."""
     page = b"vllm:num_requests_running 1\n"
     slow = fake(pages={"http://b:1/metrics": Reply(200, page, took_ms=900.0)})
     check = by_name(await check_backend(BackendTarget("b", "http://b:1"), slow))["metrics"]
@@ -221,7 +221,7 @@ async def test_a_slow_page_is_asked_twice(fake: Any) -> None:  # noqa: ANN401 - 
 async def test_a_router_is_asked_whether_it_lives(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
 ) -> None:
-    """A router gets one GET on its liveliness route, never on the one that sends completions."""
+    """A router gets one GET on its liveliness route and no other request."""
     server = await serve({"/health/liveliness": http_answer(b'"I\'m alive!"')})
     checks = by_name(await check_router(RouterTarget("b", server.url), network))
     assert [checks[name].status for name in ("port", "router")] == [Status.OK, Status.OK]
@@ -229,7 +229,7 @@ async def test_a_router_is_asked_whether_it_lives(
 
 
 async def test_another_router_is_a_warning(serve: Serve, network: RealNetwork) -> None:
-    """A router that knows no such route is said to be no LiteLLM."""
+    """A router without this route is a warning with the status."""
     server = await serve({})
     checks = by_name(await check_router(RouterTarget("b", server.url), network))
     assert checks["router"].status is Status.WARN
@@ -239,7 +239,7 @@ async def test_another_router_is_a_warning(serve: Serve, network: RealNetwork) -
 async def test_the_health_of_a_sglang_is_never_asked(
     serve: Serve, network: RealNetwork, http_answer: Callable[..., bytes]
 ) -> None:
-    """It would generate a token."""
+    """/health of SGLang is never requested, as it generates a token."""
     server = await serve({"/metrics": http_answer(b'sglang:num_running_reqs{tp_rank="0"} 2.0\n')})
     for engine in ("sglang", "auto"):
         await check_backend(BackendTarget("b", server.url, engine=engine), network)
@@ -247,7 +247,7 @@ async def test_the_health_of_a_sglang_is_never_asked(
 
 
 async def test_a_router_known_by_its_page_is_alive(serve: Serve, network: RealNetwork) -> None:
-    """It is named, as a router and where it was given as a server."""
+    """A router that is recognised by its metrics page is alive, also if configured as a server."""
     page = (Path(__file__).parents[1] / "data" / "families" / "router-dynamo.prom").read_bytes()
     server = await serve({"/metrics": answer(page)})
     checks = by_name(await check_router(RouterTarget("b", server.url), network))

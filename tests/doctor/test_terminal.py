@@ -1,4 +1,4 @@
-"""Terminals: judged from values, and asked through a pty of our own."""
+"""Terminals, judged from their properties, and queried through a pty of the test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def by_name(terminal: Terminal) -> dict[str, Check]:
 
 
 def test_a_good_terminal_passes() -> None:
-    """With true colour, room, UTF-8 and narrow braille there is nothing to do."""
+    """A terminal with true colour, enough room, UTF-8 and narrow braille needs no advice."""
     checks = by_name(GOOD)
     assert list(checks) == ["terminal", "colours", "size", "encoding", "braille"]
     assert {check.status for check in checks.values()} == {Status.OK}
@@ -40,7 +40,7 @@ def test_a_good_terminal_passes() -> None:
 
 
 def test_no_terminal_is_skipped() -> None:
-    """Piped, one line says that nothing was checked."""
+    """If output is piped, one line says that nothing was checked."""
     assert check_terminal(Terminal(is_tty=False)) == [
         Check("terminal", Status.SKIP, "not a terminal: not checked")
     ]
@@ -67,7 +67,7 @@ def test_no_terminal_is_skipped() -> None:
     ],
 )
 def test_each_lack_has_its_line(terminal: Terminal, name: str, status: Status) -> None:
-    """One thing that is not as it should be changes one line, and a bad one says what to do."""
+    """Each property has its own line, with advice exactly for warnings and failures."""
     check = by_name(terminal)[name]
     assert check.status is status
     assert bool(check.advice) is (status in {Status.WARN, Status.FAIL})
@@ -75,20 +75,20 @@ def test_each_lack_has_its_line(terminal: Terminal, name: str, status: Status) -
 
 @given(st.binary(max_size=80))
 def test_any_answer_of_a_terminal_is_read(answer: bytes) -> None:
-    """Whatever a terminal sends, the column is a number or unknown."""
+    """Any answer of a terminal gives a column or None."""
     column = cursor_column(answer)
     assert column is None or 0 <= column <= 99999
 
 
 def test_the_column_stands_in_the_report() -> None:
-    """What was typed ahead does not hide the position."""
+    """The column is found behind typed input; an incomplete answer gives None."""
     assert cursor_column(b"typed\x1b[12;2R") == 2
     assert cursor_column(b"\x1b[12;2") is None
 
 
 @pytest.fixture
 def pty() -> Iterator[tuple[int, int]]:
-    """Return both ends of a terminal: ours (the terminal's), then the program's."""
+    """Yield both ends of a pty: the test's (terminal), then the program's."""
     ours, theirs = os.openpty()
     yield ours, theirs
     os.close(ours)
@@ -96,7 +96,7 @@ def pty() -> Iterator[tuple[int, int]]:
 
 
 def answering(ours: int, reply: bytes) -> tuple[threading.Thread, list[bytes]]:
-    """Be a terminal: read the question, send `reply`."""
+    """Start a thread that acts as the terminal: it reads the query and sends `reply`."""
     seen: list[bytes] = []
 
     def talk() -> None:
@@ -114,7 +114,7 @@ def answering(ours: int, reply: bytes) -> tuple[threading.Thread, list[bytes]]:
 @pytest.mark.outside
 @pytest.mark.parametrize(("reply", "column"), [(b"\x1b[1;2R", 2), (b"q\x1b[40;3R", 3)])
 def test_a_terminal_is_asked_for_its_cursor(pty: tuple[int, int], reply: bytes, column: int) -> None:
-    """One braille cell is printed from the left edge, its end is asked for, and it is erased again."""
+    """A braille cell is printed at the left edge, the cursor position is queried, and the cell is erased."""
     ours, theirs = pty
     thread, seen = answering(ours, reply)
     answer = ask_cursor(theirs, theirs, timeout_s=20.0)
@@ -126,14 +126,14 @@ def test_a_terminal_is_asked_for_its_cursor(pty: tuple[int, int], reply: bytes, 
 
 @pytest.mark.outside
 def test_a_terminal_that_does_not_answer_is_not_waited_for(pty: tuple[int, int]) -> None:
-    """Silence ends at the timeout, and the terminal is as it was."""
+    """A terminal that does not answer is given up after the timeout, with its settings restored."""
     before = termios.tcgetattr(pty[1])
     assert ask_cursor(pty[1], pty[1], timeout_s=0.0) == b""
     assert termios.tcgetattr(pty[1]) == before
 
 
 def test_a_pipe_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    """Piped, nothing is printed and nothing is asked."""
+    """On a pipe nothing is printed or queried."""
     read_end, write_end = os.pipe()
     assert ask_cursor(read_end, write_end) == b""
     os.close(read_end)

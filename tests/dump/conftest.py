@@ -1,4 +1,4 @@
-"""Recordings of a rehearsal and recordings made by hand, to be dumped."""
+"""Recordings of a rehearsal, and handmade ones, to be dumped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OUTAGE_S = 40.0
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One minute of two backends and two nodes; the first backend is gone after 40 seconds."""
+    """Record one minute of two backends and two nodes; the first backend is gone after 40 seconds."""
     path = tmp_path_factory.mktemp("dump") / "minute.rec.zst"
     outage = Outage(0, OUTAGE_S)
     recorder = Recorder(Rehearsal(nodes=2, outage=outage).watch, next_path=lambda _: path)

@@ -1,4 +1,4 @@
-"""A recording as OpenMetrics: what is written, how it is grouped, and what promtool says of it."""
+"""A recording as OpenMetrics: contents, grouping, and a check by promtool."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def dumped(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def backfilled(text: str, folder: Path) -> int:
-    """Return the number of samples that promtool makes blocks of."""
+    """Return the number of samples that promtool imports into blocks."""
     promtool = installed("promtool", "prometheus")
     (folder / "a.om").write_text(text)
     command = [
@@ -74,7 +74,7 @@ def backfilled(text: str, folder: Path) -> int:
 def test_promtool_takes_every_sample(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All pages of both backends and all node samples; the blocks hold as many samples as there are lines."""
+    """Debian's promtool imports each line as a sample: all pages of backends and all node samples."""
     text = dumped(capsys, str(recording))
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert backfilled(text, tmp_path) == len(lines)
@@ -85,7 +85,7 @@ def test_promtool_takes_every_sample(
 
 
 def test_a_strict_parser_accepts_it(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Types, suffixes, buckets and escapes fit; the parser drops later points of histograms: one page."""
+    """A strict parser accepts a page with its types, suffixes, buckets and escapes."""
     text = dumped(capsys, str(recording), "--every", "3600")
     families = {one.name: one for one in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]  # it has no types
     assert families["vllm:prompt_tokens"].type == "counter"
@@ -96,14 +96,14 @@ def test_a_strict_parser_accepts_it(recording: Path, capsys: pytest.CaptureFixtu
 def test_more_than_fits_in_memory_is_the_same_text(
     recording: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With 2 kB of memory, pieces of each metric are chained in the temporary file."""
+    """With a memory limit of 2 kB, and so a temporary file, the text is the same."""
     whole = dumped(capsys, str(recording))
     monkeypatch.setattr(series, "MAX_WAITING_BYTES", 2000)
     assert dumped(capsys, str(recording)) == whole
 
 
 def test_a_page_of_the_older_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Suffixes, exemplars, own timestamps, repeated samples and a label of our name."""
+    """A page in the older format is converted, with suffixes, exemplars and a label named `backend`."""
     file = written(tmp_path / "a", [page(float(at), PAGE.format(at)) for at in (5, 6)])
     assert (
         dumped(capsys, str(file))
@@ -134,7 +134,7 @@ vllm:untyped{backend="a",exported_backend="own",le="x"} NaN 1768467606.000
 
 
 def test_a_hostile_page_cannot_break_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No control character, no false end, no second name; promtool takes what is left."""
+    """A hostile page yields no control characters, false EOF or further name; promtool accepts the rest."""
     file = written(
         tmp_path / "a", [page(5.0, HOSTILE), page(4.0, HOSTILE), page(6.0, HOSTILE, 'backend:"}\n x')]
     )
@@ -146,7 +146,7 @@ def test_a_hostile_page_cannot_break_the_text(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_families_and_intervals_can_be_chosen(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Named families alone, and a page each 15 seconds."""
+    """Metric families and the interval between pages can be selected."""
     words = ("--fields", "vllm:num_requests_running", "--every", "15")
     lines = dumped(capsys, str(recording), *words).splitlines()
     assert len([line for line in lines if 'backend="spark-b"' in line]) == 4
@@ -171,5 +171,5 @@ def test_families_and_intervals_can_be_chosen(recording: Path, capsys: pytest.Ca
     ],
 )
 def test_the_family_of_a_sample(name: str, types: dict[str, str], family: tuple[str, str]) -> None:
-    """By the types of the page, of either format."""
+    """The family of a sample follows from the types of the page, in either format."""
     assert family_of(name, types) == family

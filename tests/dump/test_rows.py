@@ -1,4 +1,4 @@
-"""A recording as CSV and JSON lines: rows, fields, spans, gaps, and what a hostile one holds."""
+"""A recording as CSV and JSON lines: rows, fields, time spans, gaps, and hostile contents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, obje
 def test_each_row_has_the_figures_of_the_snapshot(
     recording: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Names and values are those of the JSON of a replayed snapshot, to the last digit."""
+    """The names and values of a row are those of the JSON snapshot of the same moment, to the last digit."""
     found = rows(capsys, str(recording), "--from", "2026-01-15T09:00:35Z", "--to", "2026-01-15T09:00:35Z")
     assert [(row["source"], row["name"]) for row in found[:2]] == [
         ("backend", "spark-a"),
@@ -56,17 +56,17 @@ def test_each_row_has_the_figures_of_the_snapshot(
 
 
 def test_a_row_each_second_and_source(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two backends, two nodes and their group; no second is missing and none is twice."""
+    """Each backend has exactly one row for each second, also with the field of one source only."""
     found = rows(capsys, str(recording), "--fields", "running")
     for name in ("spark-a", "spark-b"):
         times = [row["time"] for row in found if row["name"] == name and row["source"] == "backend"]
-        # From the head at 0 s until the end, which is after 60.35 s.
+        # From the head at 0 s to the end at 60.35 s.
         assert times == [json_time(instant(float(at)).wall) for at in range(62)]
     assert len(rows(capsys, str(recording), "--every", "20")) < len(found) / 15
 
 
 def test_a_dead_backend_has_empty_cells(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """After the outage its figures are empty, never 0, and the error stands in its column."""
+    """After the outage the figures of a backend are empty, never 0, and its error has a column."""
     text = dumped(capsys, str(recording), "--format", "csv", "--fields", "error,running")
     found = [row for row in csv.DictReader(io.StringIO(text)) if row["name"] == "spark-a" and row["error"]]
     assert found
@@ -77,7 +77,7 @@ def test_a_dead_backend_has_empty_cells(recording: Path, capsys: pytest.CaptureF
 def test_columns_stand_in_the_order_of_the_fields(
     recording: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A name stands for all fields below it; a name that is no field is reported."""
+    """Columns have the order of --fields; a group stands for its fields; an unknown field is reported."""
     words = (str(recording), "--format", "csv", "--fields", "waiting,ttft_ms,running,wating", "--every", "10")
     assert main(["dump", *words]) == 0
     out, err = capsys.readouterr()
@@ -88,7 +88,7 @@ def test_columns_stand_in_the_order_of_the_fields(
 
 
 def test_the_suffix_of_the_file_names_the_format(recording: Path, tmp_path: Path) -> None:
-    """A .csv is CSV; the file is whole, and no temporary file remains beside it."""
+    """The suffix .csv selects CSV; the file is complete, and no temporary file remains."""
     file = tmp_path / "a.csv"
     assert main(["dump", str(recording), "-o", str(file), "--every", "20"]) == 0
     assert file.read_text().startswith("time,source,name,")
@@ -96,14 +96,14 @@ def test_the_suffix_of_the_file_names_the_format(recording: Path, tmp_path: Path
 
 
 def test_the_list_holds_fields_of_every_source(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each name once; --fields accepts each."""
+    """--list prints the fields of all sources, each once."""
     names = dumped(capsys, str(recording), "--list").splitlines()
     assert {"running", "ttft_ms.p95", "memory.headroom_bytes", "gpus.0.power_w", "verdict"} <= set(names)
     assert len(names) == len(set(names))
 
 
 def test_nothing_is_made_up_for_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ten years without a record have no rows, and take no time."""
+    """A gap of ten years has no rows and takes no time."""
     later = 10 * 365 * 86_400.0
     file = written(tmp_path / "gap", [page(float(at), LOAD) for at in (1, 2, 3, later, later + 1)])
     found = rows(capsys, str(file), "--fields", "running")
@@ -114,7 +114,7 @@ def test_nothing_is_made_up_for_a_gap(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_text_that_a_spreadsheet_would_run_is_quoted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Names that begin as a formula; control characters are gone in all formats."""
+    """Names that begin like a formula are quoted, and control characters are removed in all formats."""
     name = "=cmd|'/c calc'!A1\x1b[2J"
     file = written(tmp_path / "evil", [page(1.0, LOAD, f"backend:{name}")], names=[name])
     text = dumped(capsys, str(file), "--format", "csv", "--fields", "running")
@@ -137,7 +137,7 @@ def test_text_that_a_spreadsheet_would_run_is_quoted(
 def test_arguments_that_cannot_be_used(
     recording: Path, words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line that names the reason, and no output."""
+    """Wrong arguments give one line with the reason, and no output."""
     assert main(["dump", str(recording), *words]) in {1, 2}
     out, err = capsys.readouterr()
     assert out == ""
@@ -145,7 +145,7 @@ def test_arguments_that_cannot_be_used(
 
 
 def test_unix_seconds_are_a_time(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same rows as with an ISO time; a span without records has none and says so."""
+    """A time may be Unix seconds or ISO; a span without records gives a message and no rows."""
     start = START.timestamp() + 50
     by_seconds = dumped(capsys, str(recording), "--from", str(start), "--fields", "running")
     assert by_seconds == dumped(
@@ -161,7 +161,7 @@ def test_unix_seconds_are_a_time(recording: Path, capsys: pytest.CaptureFixture[
 def test_a_damaged_recording_gives_what_it_holds(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Bytes overwritten in the middle cost the rest of a frame; the damage is reported on standard error."""
+    """Of a recording with damage in the middle, the rest of a frame is lost, which is reported."""
     data = bytearray(recording.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 40] = bytes(range(200, 240))
     file = tmp_path / "damaged"
@@ -174,7 +174,7 @@ def test_a_damaged_recording_gives_what_it_holds(
 
 @pytest.mark.parametrize("form", ["csv", "openmetrics"])
 def test_a_pipe_as_output_file(recording: Path, form: str) -> None:
-    """As /dev/stdout is one: written to directly, with the temporary file elsewhere."""
+    """A pipe as output file is written directly, with the temporary file elsewhere."""
     reading, writing = os.pipe()
     words = ("--format", form, "--every", "30", "--fields", "running,vllm:num_requests_running")
     assert main(["dump", str(recording), *words, "-o", f"/dev/fd/{writing}"]) == 0
@@ -189,7 +189,7 @@ def test_a_pipe_as_output_file(recording: Path, form: str) -> None:
 def test_a_changed_file_gives_rows_or_a_reason(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
 ) -> None:
-    """Flipped, lost and added bytes: whatever is left is written, or one line says why there is nothing."""
+    """A randomly damaged file gives rows, or one line with the reason why not."""
     rng = random.Random(seed)  # noqa: S311 - dice of a test
     data = bytearray(recording.read_bytes())
     for _ in range(rng.choice((1, 5))):

@@ -1,4 +1,4 @@
-"""Pages to read, and a second reader to hold ours against."""
+"""Metrics pages, and a second parser to compare with."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _DATA = Path(__file__).parent.parent / "data"
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """Where the pages are.
+    """Return the folder of the pages.
 
-    `vllm-0.32` are pages of a real server as they came. `vllm-0.32-modes` are pages of real servers with two
-    engines or two API servers, cut down to the lines of interest. `vllm-names` are written by hand: one for
-    each generation of names, with numbers that differ wherever two names could be mistaken for each other.
-    The pages of other engines are written by hand too; their first lines say after what.
+    `vllm-0.32` has pages of a real server, unchanged. `vllm-0.32-modes` has pages of real servers with two
+    engines or two API servers, cut down to the lines of interest. `vllm-names` has handwritten pages: one for
+    each generation of names, with different numbers wherever two names could be confused. Pages of other
+    engines are handwritten too; their first lines name the source.
     """
     return _DATA
 
 
 @pytest.fixture(scope="session")
 def page(data: Path) -> Callable[[str], bytes]:
-    """The bytes of a page by its path below the data."""
+    """Return a function that reads a page by its path below the data."""
     return lambda path: (data / path).read_bytes()
 
 
 @pytest.fixture(scope="session")
 def oracle() -> Callable[[bytes], Samples]:
-    """Every sample of a page as prometheus_client reads it; of a repeated one the last."""
+    """Return a function that parses a page with prometheus_client; of a repeated sample it keeps the last."""
 
     def read(body: bytes) -> Samples:
         return {

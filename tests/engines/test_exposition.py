@@ -1,4 +1,4 @@
-"""The text format reader, held against prometheus_client's on pages full of traps."""
+"""The reader of the text format, compared with prometheus_client on pages with many special cases."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ shapes = st.tuples(
 
 
 def sample_line(name: str, labels: list[tuple[str, str]], value: str, shape: tuple[str, str, str]) -> str:
-    """A well-formed sample, as odd as the format allows."""
+    """Return a well-formed sample, as unusual as the format allows."""
     gap, comma, time = shape
     pairs = [f'{gap}{label}{gap}={gap}"{raw}"{gap}' for label, raw in labels]
     block = gap + "{" + ",".join(pairs) + comma + "}" if labels else ""
@@ -87,7 +87,7 @@ def same(left: Samples, right: Samples) -> bool:
 def test_every_page_is_read_as_prometheus_client_reads_it(
     oracle: Callable[[bytes], Samples], body: bytes
 ) -> None:
-    """On well-formed pages both readers see the same samples with the same labels and values."""
+    """On well-formed pages both readers find the same samples, labels and values."""
     expected = {key: value for key, value in oracle(body).items() if key[0] in WANTED}
     assert same(flat(Reader(WANTED).read(body)), expected)
 
@@ -96,26 +96,26 @@ def test_every_page_is_read_as_prometheus_client_reads_it(
 def test_captured_pages_lose_no_sample(
     page: Callable[[str], bytes], oracle: Callable[[bytes], Samples], name: str
 ) -> None:
-    """Asked for all names of a captured page, the reader gives every one of its samples."""
+    """If all names are requested, the reader finds every sample of a captured page."""
     body = page(f"vllm-0.32/{name}.prom")
     expected = oracle(body)
     assert same(flat(Reader({key[0] for key in expected}).read(body)), expected)
 
 
 def test_the_last_of_repeated_samples_counts() -> None:
-    """A sample that comes twice, even with its labels in another order, has the later value."""
+    """Of a repeated sample, also with its labels in another order, the last value counts."""
     body = b'vllm:a{x="1",y="2"} 5\nvllm:a{y="2",x="1"} 7\n'
     assert Reader(WANTED).read(body) == {"vllm:a": {(("x", "1"), ("y", "2")): 7.0}}
 
 
 def test_a_name_is_not_found_inside_another() -> None:
-    """Longer and shorter names, comments and label values do not count as the wanted name."""
+    """Longer and shorter names, comments and label values do not match the requested name."""
     body = b'vllm:ab 1\nvllm:a_created 2\n#vllm:a 3\nvllm:b{x="\\nvllm:a 4"} 4\nxvllm:a 5\n'
     assert Reader(["vllm:a"]).read(body) == {}
 
 
 def test_names_that_begin_alike_are_told_apart() -> None:
-    """A name that is the beginning of another is found, and so is the other."""
+    """A name and a longer one that begins with it are both found."""
     body = b"vllm:a 1\nvllm:a_total 2\nvllm:a_to 3\n"
     assert Reader(["vllm:a", "vllm:a_total"]).read(body) == {"vllm:a": {(): 1.0}, "vllm:a_total": {(): 2.0}}
 
@@ -138,7 +138,7 @@ def test_names_that_begin_alike_are_told_apart() -> None:
     ],
 )
 def test_a_malformed_line_leaves_its_name_without_samples(line: bytes) -> None:
-    """A name with one unreadable line stands there empty: a sum without that line would be wrong."""
+    """A name with an unreadable line has no samples: a sum without that line would be wrong."""
     assert Reader(WANTED).read(b"vllm:a 1\n" + line + b"\nvllm:a_total 2\n") == {
         "vllm:a": {},
         "vllm:a_total": {(): 2.0},
@@ -147,13 +147,13 @@ def test_a_malformed_line_leaves_its_name_without_samples(line: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["", "five", "1_000", "0x10", "1,5", "--1", "1e", "\u0661"])
 def test_what_is_no_number_is_nan(text: str) -> None:
-    """Words, digit groups, hexadecimal and digits of other scripts are no numbers of the format."""
+    """Words, digit groups, hexadecimal and digits of other scripts are not numbers and give NaN."""
     assert math.isnan(number(text))
     assert math.isnan(Reader(WANTED).read(f"vllm:a {text or '-'}".encode())["vllm:a"][()])
 
 
 def test_broken_utf8_in_labels_keeps_two_names_apart() -> None:
-    """Bytes that are no UTF-8 neither stop the reader nor make two names one."""
+    """Invalid UTF-8 in labels does not stop the reader, and different bytes stay different."""
     (family,) = Reader(WANTED).read(b'vllm:a{x="\xff"} 1\nvllm:a{x="\xfe"} 2\n').values()
     assert sorted(family.values()) == [1.0, 2.0]
 
@@ -165,7 +165,7 @@ def test_broken_utf8_in_labels_keeps_two_names_apart() -> None:
 def test_a_page_that_follows_another_is_read_as_if_it_were_alone(
     body: bytes, changes: list[tuple[int, str]]
 ) -> None:
-    """Whatever line has another value: what is kept of the page before changes nothing."""
+    """With the memory of the page before, a changed page gives the same samples as without."""
     known, memory = Reader(WANTED), PageMemory()
     known.read(body, memory)
     page_lines = body.split(b"\n")
@@ -179,7 +179,7 @@ def test_a_page_that_follows_another_is_read_as_if_it_were_alone(
 
 
 def test_a_page_of_endless_samples_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the limit of samples the page is refused instead of filling the memory."""
+    """A page with more samples than the limit is refused."""
     monkeypatch.setattr(reader, "MAX_SAMPLES", 1000)
     lines = [b'vllm:a{x="%d"} 1\n' % number for number in range(1001)]
     assert len(Reader(WANTED).read(b"".join(lines[:1000]))["vllm:a"]) == 1000
@@ -190,13 +190,13 @@ def test_a_page_of_endless_samples_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("junk", [b"{", b"}", b'"', b"\\", b'{a="', b'"}', b" ", b",", b'a="b",', b"} 1 "])
 def test_long_malformed_lines_are_walked_once(junk: bytes) -> None:
-    """A line of 400 kB made to lead a reader astray is done with: looking back would take hours here."""
+    """A malformed line of 400 kB is read in linear time; backtracking would take hours."""
     body = b"vllm:a{" + junk * (400_000 // len(junk)) + b"\nvllm:a_total 2\n"
     assert Reader(WANTED).read(body)["vllm:a_total"] == {(): 2.0}
 
 
 def test_huge_label_blocks_are_read_and_not_remembered() -> None:
-    """A label of a megabyte is read; blocks beyond the limit do not stay in memory."""
+    """A label of a megabyte is read, but label blocks beyond the limit are not cached."""
     body = b'vllm:a{x="' + b"y" * 1_000_000 + b'"} 3\n'
     families = Reader(WANTED).read(body)
     (labels,) = families["vllm:a"]
@@ -204,14 +204,14 @@ def test_huge_label_blocks_are_read_and_not_remembered() -> None:
 
 
 def test_endless_labels_are_malformed() -> None:
-    """A sample with more labels than anyone needs is given up after the first few hundred."""
+    """A sample with hundreds of labels is malformed."""
     pairs = [b'a%d="1"' % number for number in range(257)]
     assert parse_labels(b"{" + b",".join(pairs) + b"}") is None
     assert len(parse_labels(b"{" + b",".join(pairs[:256]) + b"}") or ()) == 256
 
 
 def test_labels_come_sorted_whatever_their_order() -> None:
-    """Labels are a set: two orders of one set are equal."""
+    """Labels are sorted, so that two orders of the same labels are equal."""
     orders = [b'{b="2",a="1",c="3"}', b'{c="3",b="2",a="1"}', b'{ a = "1" , c="3",b="2",}']
     assert all(parse_labels(left) == parse_labels(right) for left, right in pairwise(orders))
 
@@ -226,7 +226,7 @@ vllm:a 3 # {trace_id="z"} 1
 
 
 def test_openmetrics_exemplars_are_passed_over() -> None:
-    """A bucket, a counter and a bare sample keep their own labels and values, whatever the exemplar holds."""
+    """Exemplars change neither labels nor values, on a bucket, a counter and a gauge."""
     families = Reader(WANTED).read(EXEMPLARS)
     model = ("model_name", "m # {x")
     assert families == {
@@ -238,7 +238,7 @@ def test_openmetrics_exemplars_are_passed_over() -> None:
 
 @pytest.mark.parametrize("junk", [b'vllm:a{x="# {', b'vllm:a{x="1"} 5 # {', b"vllm:a 5 # { " + b"{" * 50_000])
 def test_a_broken_exemplar_costs_its_sample_at_most(junk: bytes) -> None:
-    """What stands on other lines is read, and the sample is its own value or none."""
+    """A broken exemplar affects at most its own sample: its value is right or missing."""
     families = Reader(WANTED).read(b"vllm:a_total 1\n" + junk + b"\nvllm:b_bucket 2")
     assert families["vllm:a_total"] == {(): 1.0}
     assert families["vllm:b_bucket"] == {(): 2.0}

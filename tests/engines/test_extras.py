@@ -1,4 +1,4 @@
-"""What only some servers report: moved KV caches, LoRA adapters, refusals, HTTP errors, draft positions."""
+"""Figures that only some servers report: KV transfers, LoRA, refusals, HTTP errors, draft positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RUNNING = b'vllm:num_requests_running{engine="%d"} 1\n'
 
 
 def test_every_extra_of_a_vllm_page_is_read(page: Page) -> None:
-    """Each count and gauge has the value of its names, and LMCache's model name is not a served one."""
+    """Each extra count and gauge of a vLLM page is read; LMCache's model name is not a served model."""
     sample = read_page(page("vllm-extras/spec-lora-offload.prom"), at=1.0)
     (lane,) = sample.lanes
     assert sample.models == ("m",)
@@ -57,14 +57,14 @@ def test_every_extra_of_a_vllm_page_is_read(page: Page) -> None:
 
 
 def test_without_the_features_nothing_is_known(page: Page) -> None:
-    """A page of a plain server has only the refusals and HTTP answers that each of them counts."""
+    """A plain server has only the counts of refusals and HTTP responses, and one gauge."""
     (lane,) = read_page(page("vllm-0.32/t010.prom"), at=1.0).lanes
     assert set(lane.counts) <= {"refused", "http_answers", "http_4xx", "http_5xx", "http_errors"}
     assert set(lane.gauges) == {"deferred"}
 
 
 def test_what_has_no_engine_label_belongs_to_the_first_lane() -> None:
-    """A server whose only core is number 1 does not get a core 0 without requests."""
+    """Counts without an engine label belong to the first existing lane, which need not be 0."""
     body = RUNNING % 1 + RUNNING % 2 + b'vllm:admission_rejections_total{reason="max_num_queued_reqs"} 5\n'
     lanes = read_page(body + b'http_requests_total{method="POST",status="503"} 2\n', at=1.0).lanes
     assert [lane.lane for lane in lanes] == ["1", "2"]
@@ -80,7 +80,7 @@ def test_what_has_no_engine_label_belongs_to_the_first_lane() -> None:
 
 @pytest.mark.parametrize("value", ["-1", "NaN", "+Inf", "x"])
 def test_an_invalid_count_is_unknown(value: str) -> None:
-    """No figure is made from a counter that is negative, infinite or not a number."""
+    """A count that is negative, infinite or not a number is unknown."""
     refused, answered = "vllm:admission_rejections_total", 'http_requests_total{method="POST",status="2xx"}'
     bad = f"{refused} {value}\n{answered} {value}\n".encode()
     (lane,) = read_page(RUNNING % 0 + bad, at=1.0).lanes
@@ -89,7 +89,7 @@ def test_an_invalid_count_is_unknown(value: str) -> None:
 
 @pytest.mark.parametrize(("newer", "loaded"), [(b"", 40.0), (b"vllm:kv_offload_load_bytes_total 7\n", 7.0)])
 def test_the_older_counters_of_offloading_count_where_they_are_alone(newer: bytes, loaded: float) -> None:
-    """Versions that report both count the same bytes twice."""
+    """Older offloading counters are used only without the newer ones, which count the same bytes."""
     older = b"""vllm:kv_offload_total_bytes_total{transfer_type="CPU_to_GPU"} 40
 vllm:kv_offload_total_bytes_total{transfer_type="GPU_to_CPU"} 50
 """

@@ -1,4 +1,4 @@
-"""Pages of servers around and beside the engines: Ray Serve, NIM, Dynamo, LMCache, Triton, SGLang."""
+"""Pages of servers around the engines: Ray Serve, NIM, Dynamo, LMCache, Triton, SGLang."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read(page: Callable[[str], bytes]) -> Read:
 
 
 def test_replicas_on_a_page_of_ray_are_lanes(read: Read) -> None:
-    """Both have the label engine="0"; a counter that stands twice counts once, and not before it moves."""
+    """On a page of Ray, replicas are lanes; a repeated counter counts once, and only after it increased."""
     sample = read("ray-two-replicas")
     assert (sample.engine, sample.models) == ("ray", ("m",))
     first, second = sample.lanes
@@ -33,7 +33,7 @@ def test_replicas_on_a_page_of_ray_are_lanes(read: Read) -> None:
 
 
 def test_older_names_of_ray_are_read_too(read: Read) -> None:
-    """With one replica its engine cores are the lanes."""
+    """Older names of Ray are read; with one replica, its engine cores are the lanes."""
     lanes = read("ray-old").lanes
     assert [(lane.lane, lane.running, lane.generation_tokens) for lane in lanes] == [
         ("0", 2.0, 100.0),
@@ -42,7 +42,7 @@ def test_older_names_of_ray_are_read_too(read: Read) -> None:
 
 
 def test_nim_has_the_names_without_prefix(read: Read) -> None:
-    """Finished requests are those with a reason, counted once; its limit of requests is the slots."""
+    """NIM's names without prefix are read; finished requests count by reason, and its limit is the slots."""
     sample = read("nim")
     (lane,) = sample.lanes
     assert (sample.engine, sample.slots) == ("nim", 2048)
@@ -55,12 +55,12 @@ def test_nim_has_the_names_without_prefix(read: Read) -> None:
 
 
 def test_a_newer_nim_may_write_the_prefix(page: Callable[[str], bytes]) -> None:
-    """At the route of NIM, a page with vLLM's names is one of vLLM."""
+    """A page with vLLM's names on the route of NIM is read as vLLM."""
     assert read_page(page("vllm-0.32/t010.prom"), at=1.0, engine="nim").engine == "vllm"
 
 
 def test_a_worker_of_dynamo_is_its_engine_with_a_role(read: Read) -> None:
-    """Only requests to generate count as in flight."""
+    """A worker of Dynamo is its engine with a role; only generate requests count as in flight."""
     sample = read("dynamo-worker")
     (lane,) = sample.lanes
     assert (sample.engine, sample.role, lane.running) == ("vllm", "prefill", 2.0)
@@ -68,7 +68,7 @@ def test_a_worker_of_dynamo_is_its_engine_with_a_role(read: Read) -> None:
 
 
 def test_a_worker_of_dynamo_alone_has_no_running_requests(read: Read) -> None:
-    """In flight is running and waiting together, so neither is known; one endpoint generates."""
+    """Without its engine's metrics, a Dynamo worker has requests in flight; how many run is unknown."""
     sample = read("dynamo-worker-alone")
     assert (sample.engine, sample.role, sample.models) == ("dynamo", "backend", ("openai/gpt-oss-120b",))
     assert sample.lanes == (
@@ -83,7 +83,7 @@ def test_a_worker_of_dynamo_alone_has_no_running_requests(read: Read) -> None:
 
 
 def test_an_lmcache_server_runs_no_requests(read: Read) -> None:
-    """The older name of a counter is read; what it never counted is unknown."""
+    """An LMCache server has no running requests; older counter names are read, missing counts are unknown."""
     sample = read("lmcache-server")
     assert (sample.engine, sample.start_time) == ("lmcache", 1788750000.0)
     (lane,) = sample.lanes
@@ -93,7 +93,7 @@ def test_an_lmcache_server_runs_no_requests(read: Read) -> None:
 
 
 def test_triton_counts_each_request_once(read: Read) -> None:
-    """Of an ensemble only the engine's model is read; scheduled requests run, times are in microseconds."""
+    """Of a Triton ensemble only the engine's model is counted; times in microseconds become seconds."""
     sample = read("triton")
     (lane,) = sample.lanes
     assert (sample.engine, sample.models, sample.slots) == ("triton", ("tensorrt_llm",), 64)
@@ -105,7 +105,7 @@ def test_triton_counts_each_request_once(read: Read) -> None:
 
 
 def test_triton_without_a_language_model_counts_nothing() -> None:
-    """Several models are steps of a pipeline, or not: their requests are not added up."""
+    """Triton with several models that are not language models has no counts, but a note."""
     body = b'nv_inference_request_success{model="a"} 4\nnv_inference_request_success{model="b"} 4\n'
     sample = read_page(body, at=1.0)
     assert (sample.lanes[0].finished, sample.lanes[0].running) == ({}, None)
@@ -113,7 +113,7 @@ def test_triton_without_a_language_model_counts_nothing() -> None:
 
 
 def test_sglang_in_a_role_has_queues_of_its_own(read: Read) -> None:
-    """Priorities and ranks are counted once, milliseconds and megabytes become seconds and bytes."""
+    """Queues of an SGLang worker with a role are read in base units; priorities and ranks count once."""
     sample = read("sglang-decode")
     (lane,) = sample.lanes
     assert (sample.role, lane.running, lane.waiting) == ("decode", 6.0, 0.0)
@@ -127,7 +127,7 @@ def test_sglang_in_a_role_has_queues_of_its_own(read: Read) -> None:
 
 
 def test_a_unified_sglang_has_no_role(page: Callable[[str], bytes]) -> None:
-    """Only the two phases are roles."""
+    """SGLang in mode "unified" has no role."""
     body = page("families/sglang-decode.prom").replace(b'"decode"', b'"unified"')
     assert read_page(body, at=1.0).role is None
 
@@ -144,7 +144,7 @@ def test_a_unified_sglang_has_no_role(page: Callable[[str], bytes]) -> None:
 def test_the_page_of_a_router_is_not_one_of_an_engine(
     name: str, title: str, page: Callable[[str], bytes]
 ) -> None:
-    """Its prefix or label shows it, whatever engine was configured."""
+    """A router's page is not that of an engine, as its prefix or label shows, whatever is configured."""
     body = page(f"families/{name}.prom")
     for engine in ("auto", "vllm"):
         with pytest.raises(PageError, match=title) as caught:
@@ -155,7 +155,7 @@ def test_the_page_of_a_router_is_not_one_of_an_engine(
 
 
 def test_the_queue_of_dynamo_is_before_its_workers(page: Callable[[str], bytes]) -> None:
-    """Older versions count a request as queued until its first token, which the note says."""
+    """Dynamo's queue is read; older versions count requests in prefill as queued, as a note says."""
     old = read_router_page(page("families/router-dynamo.prom"))
     new = read_router_page(page("families/router-dynamo-stages.prom"))
     assert old is not None
@@ -167,7 +167,7 @@ def test_the_queue_of_dynamo_is_before_its_workers(page: Callable[[str], bytes])
 
 
 def test_the_servers_of_production_stack_are_its_deployments(page: Callable[[str], bytes]) -> None:
-    """One that is not healthy is still a deployment; waiting is never set, so it is unknown."""
+    """Servers of production-stack are its deployments, healthy or not; the queue is unknown."""
     found = read_router_page(page("families/router-stack.prom"))
     assert found is not None
     assert found.deployments is not None
@@ -177,7 +177,7 @@ def test_the_servers_of_production_stack_are_its_deployments(page: Callable[[str
 
 
 def test_one_prefix_of_the_endpoint_picker_is_read(page: Callable[[str], bytes]) -> None:
-    """Its twins would count everything twice; what is no address has none."""
+    """Of the endpoint picker's duplicate prefixes one is read; an id need not be an address."""
     found = read_router_page(page("families/router-epp.prom"))
     assert found is not None
     assert found.deployments is not None
@@ -189,7 +189,7 @@ def test_one_prefix_of_the_endpoint_picker_is_read(page: Callable[[str], bytes])
 
 
 def test_a_page_of_an_engine_is_no_router(page: Callable[[str], bytes]) -> None:
-    """Also not one that has a label `server` beside others."""
+    """A page of an engine is not a router's, also with a label `server`."""
     assert read_router_page(page("vllm-0.32/t010.prom")) is None
     body = b'vllm:num_requests_running{engine="0",model_name="m",server="x"} 1\n'
     assert read_page(body, at=1.0).engine == "vllm"
@@ -197,7 +197,7 @@ def test_a_page_of_an_engine_is_no_router(page: Callable[[str], bytes]) -> None:
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1"])
 def test_a_router_with_an_invalid_gauge_does_not_count(value: str) -> None:
-    """Its deployments stay, its numbers are unknown."""
+    """Of a router with an invalid gauge the deployments are kept and the numbers are unknown."""
     server = '{server="http://a:1"}'
     stack = f"vllm:num_requests_running{server} {value}\nvllm:healthy_pods_total{server} 1\n"
     found = read_router_page(stack.encode())

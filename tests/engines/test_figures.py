@@ -1,4 +1,4 @@
-"""Functions that reduce the samples of a metric to one value, bound to their places on a page."""
+"""Functions that reduce the samples of a metric to one value, also bound to their positions on a page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VALUES = (0.0, -0.0, 0.3, 1.00005, 7.0, 1e17, -0.00005, -1.0, math.inf, math.nan
 
 @pytest.mark.parametrize("name", READINGS)
 def test_bound_to_places_a_function_returns_the_same(name: str) -> None:
-    """For families of none to four samples, with values that are invalid among them."""
+    """For up to four samples, also with invalid values, the bound function gives the same result."""
     rng, combine = random.Random(name), READINGS[name]  # noqa: S311 - not a secret
     for _ in range(2000):
         reasons = rng.sample(("stop", "length", "abort", "a\x1bb", "ab"), rng.randrange(5))

@@ -1,4 +1,4 @@
-"""Histograms from buckets: right, or none."""
+"""Histograms from buckets are right or None."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INF = math.inf
 
 
 def read_histogram(buckets: Family, sums: Family, counts: Family) -> Histogram | None:
-    """The histogram of a page with these samples alone."""
+    """Return the histogram of a page with these samples only."""
     page = Page.of({"buckets": buckets, "sums": sums, "counts": counts})
     return HistogramReader(*page.places.values()).read(page.values_read)
 
@@ -29,7 +29,7 @@ def buckets(*pairs: tuple[str, float], **labels: str) -> Family:
 
 
 def test_buckets_are_put_in_order() -> None:
-    """Bounds are sorted as numbers, wherever and however they stand on the page."""
+    """Buckets are sorted by their bounds as numbers, whatever their order and spelling."""
     family = buckets(("+Inf", 9), ("10.0", 7), ("2.5", 3), ("1e1", 7), ("1", 1))
     del family[(("le", "1e1"),)]
     expected = Histogram(bounds=(1.0, 2.5, 10.0, INF), cumulative=(1, 3, 7, 9), sum=4.5)
@@ -37,13 +37,13 @@ def test_buckets_are_put_in_order() -> None:
 
 
 def test_a_missing_inf_bucket_is_filled_from_the_count() -> None:
-    """Without `+Inf` the count stands in for it."""
+    """A missing `+Inf` bucket is taken from the count."""
     found = read_histogram(buckets(("1", 2), ("5", 6)), {(): 3.0}, {(): 8.0})
     assert found == Histogram(bounds=(1.0, 5.0, INF), cumulative=(2, 6, 8), sum=3.0)
 
 
 def test_series_with_the_same_bounds_are_added_up() -> None:
-    """Two models of one lane make one histogram."""
+    """Series with the same bounds, as of two models of a lane, are added up."""
     family = buckets(("1", 2), ("+Inf", 5), model="a") | buckets(("1", 1), ("+Inf", 3), model="b")
     sums: Family = {(("model", "a"),): 4.0, (("model", "b"),): 2.5}
     assert read_histogram(family, sums, {}) == Histogram((1.0, INF), (3, 8), 6.5)
@@ -76,5 +76,5 @@ def test_series_with_the_same_bounds_are_added_up() -> None:
     ],
 )
 def test_a_doubtful_histogram_is_none(family: Family, sums: Family, counts: Family) -> None:
-    """Where buckets, sum or count contradict each other or are missing there is no histogram."""
+    """If buckets, sum or count are missing or contradict each other, there is no histogram."""
     assert read_histogram(family, sums, counts) is None

@@ -1,4 +1,4 @@
-"""What JSON answers become: Ollama's and OpenAI's lists, and the identities of all engines."""
+"""JSON responses: the model lists of Ollama and OpenAI servers, and the identities of all engines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def page(found: object, engine: str) -> EngineSample:
 
 
 def test_ollama_tells_what_is_loaded_and_no_figure() -> None:
-    """The loaded models are its models; load, tokens and latencies are unknown, and a note says so."""
+    """Ollama's loaded models are read; load, tokens and latencies are unknown, as a note says."""
     sample = page(LOADED, "ollama")
     assert sample.models == ("gemma3:4b", "mistral:latest")
     assert sample.lanes == (LaneSample("0"),)
@@ -54,14 +54,14 @@ def test_ollama_tells_what_is_loaded_and_no_figure() -> None:
 
 @pytest.mark.parametrize("empty", [{"models": []}, {"models": None}])
 def test_ollama_with_nothing_loaded_is_there(empty: object) -> None:
-    """No loaded model is a good answer: it says so, and still knows no figure."""
+    """Ollama without a loaded model is available, with a note and no figures."""
     sample = page(empty, "ollama")
     assert (sample.models, sample.lanes) == ((), (LaneSample("0"),))
     assert sample.note == "no model is loaded; Ollama does not report how many requests run"
 
 
 def test_an_openai_server_tells_its_models() -> None:
-    """The listed models are its models; everything else is unknown."""
+    """The listed models of an OpenAI server are read; all figures are unknown, as a note says."""
     sample = page(LISTED, "openai")
     assert (sample.engine, sample.models, sample.lanes) == ("openai", ("a", "b"), (LaneSample("0"),))
     assert sample.note is not None
@@ -86,7 +86,7 @@ def test_an_openai_server_tells_its_models() -> None:
     ],
 )
 def test_what_is_no_list_is_malformed(body: bytes, engine: str) -> None:
-    """Anything but the list is refused in one clean line."""
+    """Anything but a model list is refused in one clean line."""
     with pytest.raises(PageError) as caught:
         read_page(body, at=0, engine=engine)
     assert caught.value.kind is FailureKind.MALFORMED
@@ -94,7 +94,7 @@ def test_what_is_no_list_is_malformed(body: bytes, engine: str) -> None:
 
 
 def test_names_are_cleaned_and_few() -> None:
-    """Control characters vanish, what is no name is left out, and of hundreds of models 64 are taken."""
+    """Model names are cleaned and cut, invalid ones left out, and at most 64 are kept."""
     odd: list[Any] = [{"id": "\x1b[31mx\u202e"}, {"id": 5}, {"id": ""}, {}, "text", None, {"id": "y" * 5000}]
     assert [len(name) for name in page({"data": odd}, "openai").models] == [5, 200]
     assert len(page({"data": [{"id": str(n)} for n in range(500)]}, "openai").models) == 64
@@ -169,7 +169,7 @@ MODELS = {"data": [{"id": "tiny", "max_model_len": 4096}]}
 def test_the_identity_of_each_engine(
     engine: str, answers: dict[str, object], expected: tuple[object, ...]
 ) -> None:
-    """Version, model, context and slots come from the routes that the engine has for them."""
+    """Version, model, context and slots are read from each engine's own routes."""
     identity = ENGINES[engine].identify(answers)
     assert (identity.version, identity.model, identity.max_model_len, identity.slots) == expected
     assert set(answers) <= set(ENGINES[engine].facts)
@@ -194,7 +194,7 @@ anything = st.recursive(
 @settings(max_examples=80, deadline=None)
 @given(found=anything, engine=st.sampled_from(sorted(ENGINES)))
 def test_any_json_gives_clean_values(found: object, engine: str) -> None:
-    """Whatever the routes answer, an identity holds clean text, numbers above 0, or None."""
+    """Any JSON gives an identity with clean text, positive numbers, or None."""
     identity = ENGINES[engine].identify(dict.fromkeys(ENGINES[engine].facts, found))
     for text in (identity.version, identity.model):
         assert text is None or (text and text == clean(text))

@@ -1,4 +1,4 @@
-"""Pages that are followed from poll to poll: the same samples as those of pages that are read whole."""
+"""Pages that are followed from poll to poll give the same samples as pages that are read in full."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Change = Callable[[random.Random, bytes], bytes]
 
 
 def reading(body: bytes, memory: PageMemory | None = None) -> EngineSample | str:
-    """The sample of a page without its text, or why there is none."""
+    """Return the sample of a page without its text, or the error message."""
     try:
         return replace(read_page(body, at=1.0, memory=memory), page=b"")
     except PageError as error:
@@ -29,7 +29,7 @@ def reading(body: bytes, memory: PageMemory | None = None) -> EngineSample | str
 
 
 def numbers(rng: random.Random, body: bytes, share: float = 0.3) -> bytes:
-    """The page with other plain numbers in some of its lines."""
+    """Return the page with other numbers in some of its lines."""
 
     def other(match: re.Match[bytes]) -> bytes:
         value = rng.choice((b"0", b"7", b"1.5e+03", b"%.3f" % rng.uniform(0, 99), b"-1", b"1e400", b"12-3"))
@@ -39,7 +39,7 @@ def numbers(rng: random.Random, body: bytes, share: float = 0.3) -> bytes:
 
 
 def in_a_line(change: Callable[[random.Random, bytes], bytes]) -> Change:
-    """A change of one line that holds a sample."""
+    """Return a change that applies `change` to one random line with a sample."""
 
     def changed(rng: random.Random, body: bytes) -> bytes:
         lines = body.split(b"\n")
@@ -51,7 +51,7 @@ def in_a_line(change: Callable[[random.Random, bytes], bytes]) -> Change:
 
 
 def word(text: bytes) -> Change:
-    """A change of the value of a line to `text`."""
+    """Return a change of a line's value to `text`."""
     return in_a_line(lambda _, line: line.rpartition(b" ")[0] + b" " + text)
 
 
@@ -76,7 +76,7 @@ CHANGES: dict[str, Change] = {
 
 
 def following(rng: random.Random, body: bytes) -> Iterator[bytes]:
-    """A page and pages after it, each with another change."""
+    """Yield a page and pages that may follow it, each with another change."""
     yield body
     for change in rng.sample(list(CHANGES.values()), len(CHANGES)):
         yield numbers(rng, body)
@@ -86,7 +86,7 @@ def following(rng: random.Random, body: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_followed_page_has_the_samples_of_a_page_read_whole(path: str) -> None:
-    """Whatever changes from one page to the next: values, lines, labels, names or marks."""
+    """After any change of values, lines, labels, names or marks, a followed page gives the right sample."""
     memory, rng = PageMemory(), random.Random(path)  # noqa: S311 - not a secret
     for body in following(rng, (DATA / path).read_bytes()):
         assert reading(body, memory) == reading(body)
@@ -94,7 +94,7 @@ def test_a_followed_page_has_the_samples_of_a_page_read_whole(path: str) -> None
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_only_numbers_are_followed(change: str) -> None:
-    """A page in which anything else changed in a line that is read is left to the reader."""
+    """Only changed numbers are followed; a page with any other change in a needed line is read in full."""
     lines = (DATA / VLLM).read_bytes().split(b"\n")
     body = b"\n".join(line for line in lines if line.startswith(b"vllm:generation_tokens_total"))
     memory, rng = PageMemory(), random.Random(change)  # noqa: S311 - not a secret
@@ -105,7 +105,7 @@ def test_only_numbers_are_followed(change: str) -> None:
 
 
 def test_the_values_of_lines_that_nothing_reads_do_not_matter() -> None:
-    """Such as the Python process's own; but no line that is read may take their place."""
+    """Values of unused lines may change freely, but no needed line may replace them."""
     body, memory = (DATA / VLLM).read_bytes(), PageMemory()
     line = next(line for line in body.split(b"\n") if line.startswith(b"python_gc_objects"))
     reading(body, memory)
@@ -119,7 +119,7 @@ def test_the_values_of_lines_that_nothing_reads_do_not_matter() -> None:
 
 
 def test_a_page_of_another_engine_is_recognised() -> None:
-    """Another server may answer at the same address."""
+    """Another engine's page at the same address is recognised."""
     memory = PageMemory()
     for path in (VLLM, "tgi/metrics.prom", VLLM, "families/router-stack.prom", "sglang/dp-ranks.prom"):
         body = (DATA / path).read_bytes()
@@ -127,7 +127,7 @@ def test_a_page_of_another_engine_is_recognised() -> None:
 
 
 def test_replicas_share_their_layout_but_not_their_values() -> None:
-    """Two servers whose pages have the same text keep it once."""
+    """Two servers whose pages have the same text share the layout, but not the values."""
     body = (DATA / VLLM).read_bytes()
     first, second = PageMemory(), PageMemory()
     other = re.sub(rb"(num_requests_running\S+) \S+", rb"\1 5.0", body)
@@ -138,7 +138,7 @@ def test_replicas_share_their_layout_but_not_their_values() -> None:
 
 
 def test_values_that_stay_keep_their_objects() -> None:
-    """A histogram that has not changed is the same object: comparing it costs nothing."""
+    """Unchanged histograms stay the same object, so that comparing them is cheap."""
     memory, body = PageMemory(), (DATA / VLLM).read_bytes()
     first = ENGINES["vllm"].read(body, at=1.0, memory=memory)
     moved = re.sub(rb"(num_requests_running\S+) \S+", rb"\1 5.0", body)

@@ -32,7 +32,7 @@ def read(page: Page) -> Callable[[str], EngineSample]:
 
 
 def figures(lane: LaneSample) -> dict[str, Any]:
-    """Everything that a lane tells; histograms as (count, sum, count in the fullest bucket, its bound)."""
+    """Return all known fields of a lane; a histogram is (count, sum, largest bucket's count, its bound)."""
     told: dict[str, Any] = {}
     for part in fields(lane):
         value = getattr(lane, part.name)
@@ -51,7 +51,7 @@ def figures(lane: LaneSample) -> dict[str, Any]:
 @pytest.mark.parametrize(("path", "engine"), PAGES.items())
 @pytest.mark.parametrize("named", [True, False])
 def test_a_page_is_known_by_its_names(path: str, engine: str, named: bool, page: Page) -> None:  # noqa: FBT001 - a case
-    """Each page is read by its own mapping, whether the engine was configured or found out."""
+    """Each page is read as its engine's, whether the engine is configured or detected."""
     sample = read_page(page(path), at=12.5, answer_ms=3.25, engine=engine if named else "auto")
     assert (sample.engine, sample.at, sample.answer_ms) == (engine, 12.5, 3.25)
     assert sample.page_bytes == len(page(path))
@@ -59,7 +59,7 @@ def test_a_page_is_known_by_its_names(path: str, engine: str, named: bool, page:
 
 
 def test_sglang_with_old_names(read: Callable[[str], EngineSample]) -> None:
-    """Tokens move with finished requests; without speculation and capacity on the page these are unknown."""
+    """With SGLang's old names, tokens count per finished request; speculation and capacity are unknown."""
     sample = read("sglang/old-names.prom")
     assert sample.models == ("org/tiny",)
     assert sample.start_time is None
@@ -85,9 +85,9 @@ def test_sglang_with_old_names(read: Callable[[str], EngineSample]) -> None:
 
 
 def test_sglang_with_ranks(read: Callable[[str], EngineSample]) -> None:
-    """Each data-parallel rank is a lane of its lowest tensor rank; priorities are not counted again.
+    """Each data-parallel rank is a lane, read from its lowest tensor rank; priorities are not added.
 
-    Realtime counters, where there are any, give the tokens; what is counted without a rank is in lane 0.
+    Tokens come from realtime counters where these exist; counts without a rank are in lane 0.
     """
     sample = read("sglang/dp-ranks.prom")
     first, second = (figures(lane) for lane in sample.lanes)
@@ -135,7 +135,7 @@ def test_sglang_with_ranks(read: Callable[[str], EngineSample]) -> None:
 
 
 def test_sglang_ranks_are_compared_as_numbers() -> None:
-    """The lowest tensor rank of a lane is 8, not 10; what is no number counts as 0."""
+    """Tensor ranks are compared as numbers, so 8 is below 10; an invalid rank counts as 0."""
     gauge = b'sglang:num_running_reqs{dp_rank="1",tp_rank="%s"} %d\n'
     body = gauge % (b"10", 10) + gauge % (b"8", 8)
     assert read_page(body, at=0).lanes[0].running == 8.0
@@ -144,7 +144,7 @@ def test_sglang_ranks_are_compared_as_numbers() -> None:
 
 
 def test_llamacpp_of_old_builds(read: Callable[[str], EngineSample]) -> None:
-    """Builds until 2025 tell how full the cache is; time per token is a mean without buckets."""
+    """llama.cpp's builds until 2025 report the KV cache; time per token is a mean without buckets."""
     sample = read("llamacpp/old-builds.prom")
     assert sample.models == ()
     assert figures(sample.lanes[0]) == {
@@ -161,7 +161,7 @@ def test_llamacpp_of_old_builds(read: Callable[[str], EngineSample]) -> None:
 
 
 def test_llamacpp_of_new_builds(read: Callable[[str], EngineSample]) -> None:
-    """Newer builds say nothing of the cache: unknown, not 0."""
+    """Newer builds do not report the KV cache: it is unknown, not 0."""
     assert figures(read("llamacpp/builds-without-kv.prom").lanes[0]) == {
         "lane": "0",
         "running": 4.0,
@@ -175,13 +175,13 @@ def test_llamacpp_of_new_builds(read: Callable[[str], EngineSample]) -> None:
 
 
 def test_llamacpp_with_a_model_label() -> None:
-    """Some builds name the model on every sample: it is read, and makes no second lane."""
+    """A model label on all samples, as of some builds, is read and makes no second lane."""
     sample = read_page(b'llamacpp:requests_processing{model="a.gguf"} 3\n', at=0)
     assert (sample.models, len(sample.lanes), sample.lanes[0].running) == (("a.gguf",), 1, 3.0)
 
 
 def test_trtllm(read: Callable[[str], EngineSample]) -> None:
-    """Time per token is per request; the capacity is blocks times tokens per block; paused is no counter."""
+    """TensorRT-LLM: time per token is per request, the capacity is blocks times block size."""
     sample = read("trtllm/prometheus.prom")
     assert sample.models == ("tiny",)
     assert figures(sample.lanes[0]) == {
@@ -209,7 +209,7 @@ def test_trtllm(read: Callable[[str], EngineSample]) -> None:
 
 
 def test_tgi(read: Callable[[str], EngineSample]) -> None:
-    """Counters without `_total` are read; failures are one number; there is no KV cache to be seen."""
+    """TGI: counters without `_total` are read, failures are one number, and the KV cache is unknown."""
     assert figures(read("tgi/metrics.prom").lanes[0]) == {
         "lane": "0",
         "running": 4.0,
@@ -237,7 +237,7 @@ def test_tgi(read: Callable[[str], EngineSample]) -> None:
 )
 @pytest.mark.parametrize("value", [b"NaN", b"-1", b"+Inf", b"1_0"])
 def test_a_senseless_value_is_unknown(line: bytes, value: bytes) -> None:
-    """No number, a negative or an infinite one is unknown, and so is everything else on that page."""
+    """A value that is not a number, negative or infinite is unknown."""
     (lane,) = read_page(line % value + b"\n", at=0).lanes
     assert {**figures(lane), "per_finished_request": True} == {"lane": "0", "per_finished_request": True}
 
@@ -250,7 +250,7 @@ cuts = st.tuples(st.integers(0, 20_000), st.integers(0, 60), st.binary(max_size=
 def test_a_damaged_page_gives_sane_numbers_or_a_page_error(
     path: str, damage: list[tuple[int, int, bytes]], page: Page
 ) -> None:
-    """With bytes lost, added or changed, shares stay shares, counters counters, buckets cumulative."""
+    """A damaged page gives valid shares, counters and buckets, or a `PageError`."""
     body = page(path)
     for start, length, junk in damage:
         body = body[:start] + junk + body[start + length :]

@@ -1,4 +1,4 @@
-"""What is no page of ours is named in one line; nothing but `PageError` ever comes out."""
+"""A page that is not a metrics page is named in one line; no other error than `PageError` occurs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def error_of(body: bytes, engine: str = "auto") -> PageError:
     ],
 )
 def test_what_is_no_metrics_page_is_named(body: bytes, looks_like: str) -> None:
-    """The one line says what the answer looks like."""
+    """The error says in one line what the response looks like."""
     error = error_of(body)
     assert (error.kind, error.message) == (FailureKind.MALFORMED, f"{looks_like}, not metrics")
     assert error.message == clean(error.message) == str(error)
@@ -48,14 +48,14 @@ def test_what_is_no_metrics_page_is_named(body: bytes, looks_like: str) -> None:
 def test_a_server_without_statistics_is_up_with_metrics_disabled(
     page: Callable[[str], bytes], engine: str
 ) -> None:
-    """Started with --disable-log-stats, vLLM answers a page without one name of its own: it is not down."""
+    """The page of vLLM with --disable-log-stats means "metrics disabled", not that the server is down."""
     error = error_of(page("vllm-names/disable-log-stats.prom"), engine)
     assert error.kind is FailureKind.METRICS_DISABLED
     assert "--disable-log-stats" in error.message
 
 
 def test_comments_alone_are_no_samples() -> None:
-    """TYPE and HELP lines of vLLM's names without one sample are a page with metrics disabled."""
+    """TYPE and HELP lines of vLLM's names without samples mean "metrics disabled"."""
     assert error_of(b"# TYPE vllm:prompt_tokens counter\n").kind is FailureKind.METRICS_DISABLED
 
 
@@ -69,7 +69,7 @@ def test_comments_alone_are_no_samples() -> None:
     ],
 )
 def test_each_engine_is_recognised_by_its_names(line: bytes, title: str) -> None:
-    """One sample is enough to know whose page it is, and that it is not that of another engine."""
+    """One sample suffices to recognise an engine, and none is taken for that of another engine."""
     body = b"# HELP python_info x\npython_info 1\n" + line + b"\n"
     sample = read_page(body, at=0)
     assert ENGINES[sample.engine].title == title
@@ -81,7 +81,7 @@ def test_each_engine_is_recognised_by_its_names(line: bytes, title: str) -> None
 
 @pytest.mark.parametrize("engine", ["sglang", "llamacpp", "trtllm", "tgi"])
 def test_a_configured_engine_without_its_names_says_why(engine: str) -> None:
-    """A metrics page without a name of the configured engine has metrics disabled, and says why."""
+    """A metrics page without a name of the configured engine means "metrics disabled", with the reason."""
     error = error_of(b"# TYPE python_info gauge\npython_info 1.0\n", engine)
     assert error.kind is FailureKind.METRICS_DISABLED
     assert f"no {ENGINES[engine].prefix} name" in error.message
@@ -89,18 +89,18 @@ def test_a_configured_engine_without_its_names_says_why(engine: str) -> None:
 
 
 def test_an_unknown_engine_is_refused_in_one_clean_line() -> None:
-    """A name from outside is cleaned before it is shown."""
+    """An unknown engine is refused in one line, with its name cleaned."""
     error = error_of(b"vllm:num_requests_running 1\n", "v\x1b[2Jllm")
     assert (error.kind, error.message) == (FailureKind.UNSUPPORTED, "unknown engine 'v [2Jllm'")
 
 
 def test_metric_lines_in_an_html_page_are_not_believed_as_vllm() -> None:
-    """A page that only mentions the names within its lines is no metrics page."""
+    """An HTML page that mentions a metric's name within a line is not a metrics page."""
     assert error_of(b"<html><pre>see vllm:num_requests_running 1</pre>").kind is FailureKind.MALFORMED
 
 
 def test_the_configured_engine_reads_as_auto_does(page: Callable[[str], bytes]) -> None:
-    """Naming the engine changes nothing about its page."""
+    """A configured engine gives the same result as a detected one."""
     body = page("vllm-names/0.22.prom")
     assert read_page(body, at=1, engine="vllm") == read_page(body, at=1)
 
@@ -108,7 +108,7 @@ def test_the_configured_engine_reads_as_auto_does(page: Callable[[str], bytes]) 
 @settings(max_examples=100, deadline=None)
 @given(body=st.binary(max_size=200) | st.binary(max_size=60).map(b"vllm:num_requests_running".__add__))
 def test_random_bytes_raise_nothing_but_page_errors(body: bytes) -> None:
-    """Whatever comes, there is a sample with at least one lane, or a `PageError` of one clean line."""
+    """Any bytes give a sample with at least one lane, or a `PageError` of one clean line."""
     try:
         sample = read_page(body, at=0)
     except PageError as error:
@@ -125,7 +125,7 @@ cuts = st.tuples(st.integers(0, 8000), st.integers(0, 40), st.binary(max_size=12
 def test_a_damaged_page_raises_nothing_but_page_errors(
     page: Callable[[str], bytes], damage: list[tuple[int, int, bytes]]
 ) -> None:
-    """A good page with bytes lost, added or changed gives sane numbers, or a `PageError`."""
+    """A damaged page gives valid numbers or a `PageError`."""
     body = page("vllm-names/0.22.prom")
     for start, length, junk in damage:
         body = body[:start] + junk + body[start + length :]

@@ -1,4 +1,4 @@
-"""What SGLang's page says about the server's own start."""
+"""The server's start-up phases on SGLang's page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ sglang:startup_cuda_graph_time_seconds{model_name="m"} 8.25
 
 
 def test_phases_of_the_start_are_read() -> None:
-    """The slowest rank's; a page without them has none."""
+    """The phases of the slowest rank are read; a page may have none."""
     sample = read_page(PAGE, at=1.0, engine="sglang")
     assert sample.startup == {"load_weight": 43.0, "weights": 40.0, "CUDA graphs": 8.25}
     assert read_page(PAGE[:90], at=1.0, engine="sglang").startup == {}

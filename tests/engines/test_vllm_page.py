@@ -1,4 +1,4 @@
-"""vLLM's pages: real ones held against prometheus_client, and each generation of names."""
+"""vLLM's pages: real ones compared with prometheus_client, and each generation of names."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def histogram_of(samples: Samples, name: str, lane: str) -> Histogram:
 def test_every_field_of_a_real_page_is_what_prometheus_client_reads(
     path: str, read: Read, page: Callable[[str], bytes], oracle: Callable[[bytes], Samples]
 ) -> None:
-    """Lane by lane and field by field the sample equals an independent reading of the same page."""
+    """Every field of every lane equals that of an independent reading of the same page."""
     samples, sample = oracle(page(path)), read(path)
     assert [lane.lane for lane in sample.lanes] == (["0", "1"] if "engines" in path else ["0"])
     for lane in sample.lanes:
@@ -110,7 +110,7 @@ def test_every_field_of_a_real_page_is_what_prometheus_client_reads(
 def test_a_page_says_whose_it_is(
     path: str, read: Read, page: Callable[[str], bytes], oracle: Callable[[bytes], Samples]
 ) -> None:
-    """Model, start, size and the stamps that the caller gave are on the sample."""
+    """The sample has model, start time, page size, and the times that the caller passed."""
     sample, body = read(path), page(path)
     assert (sample.engine, sample.models) == ("vllm", ("openai/gpt-oss-120b",))
     assert sample.start_time == oracle(body)["process_start_time_seconds", ()]
@@ -118,7 +118,7 @@ def test_a_page_says_whose_it_is(
 
 
 def test_captured_pages_tell_queueing_and_preemption(read: Read) -> None:
-    """The captured run shows a full pool: 8 run, 8 wait, the cache fills and requests are preempted."""
+    """The captured run has 8 running and 8 waiting requests, a full KV cache and preemptions."""
     lane = read("vllm-0.32/t009.prom").lanes[0]
     assert (lane.running, lane.waiting, lane.waiting_for_capacity, lane.preemptions) == (8, 8, 8, 5)
     assert lane.kv_cache_percent == pytest.approx(97.436, abs=0.001)
@@ -176,14 +176,14 @@ GENERATIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("version", GENERATIONS)
 def test_each_generation_of_names_is_read(version: str, read: Read) -> None:
-    """Old names, new names and both side by side give one model; what a version does not tell is None."""
+    """Old names, new names and both together give the same sample; missing values are None."""
     sample = read(f"vllm-names/{version}.prom")
     assert sample.lanes == (LaneSample("0", **(BASE | GENERATIONS[version])),)
     assert (sample.models, sample.start_time) == (("org/tiny",), 1.75e9)
 
 
 def test_counters_are_found_without_their_suffix(page: Callable[[str], bytes]) -> None:
-    """A page that shows counters without `_total` gives the same sample."""
+    """Counters without `_total` give the same sample."""
     body = page("vllm-names/0.22.prom")
     stripped = body.replace(b"_total{", b"{")
     stripped = stripped.replace(b"iteration_tokens{", b"iteration_tokens_total{")
@@ -192,7 +192,7 @@ def test_counters_are_found_without_their_suffix(page: Callable[[str], bytes]) -
 
 
 def test_two_engines_share_the_blocks_that_both_lines_show(read: Read) -> None:
-    """With two engines of 40 blocks vLLM shows 80 blocks in each line: the lanes have 40 each."""
+    """With two engines of 40 blocks, vLLM reports 80 in each line; each lane gets 40."""
     sample = read("vllm-0.32-modes/two-engines.prom")
     assert [lane.kv_capacity_tokens for lane in sample.lanes] == [5120, 5120]
     lines = [
@@ -205,7 +205,7 @@ def test_two_engines_share_the_blocks_that_both_lines_show(read: Read) -> None:
 
 
 def test_two_api_servers_show_no_gauge_before_it_is_set(read: Read) -> None:
-    """Nobody asked yet: running and waiting are 0, the cache is unknown, and there is no start time."""
+    """Before the first request, two API servers show no gauges: requests are 0, the KV cache is unknown."""
     sample = read("vllm-0.32-modes/two-api-servers-idle.prom")
     (lane,) = sample.lanes
     assert (lane.running, lane.waiting, lane.waiting_for_capacity, lane.kv_cache_percent) == (
@@ -218,7 +218,7 @@ def test_two_api_servers_show_no_gauge_before_it_is_set(read: Read) -> None:
 
 
 def test_two_api_servers_count_every_step_twice(read: Read) -> None:
-    """Each server counts the other's steps too, so tokens per step are not to be had; latencies are."""
+    """Of two API servers each counts all steps, so tokens per step are unknown; latencies are known."""
     (lane,) = read("vllm-0.32-modes/two-api-servers.prom").lanes
     assert lane.step_tokens is None
     assert lane.ttft is not None

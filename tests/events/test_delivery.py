@@ -44,7 +44,7 @@ def got(folder: Path) -> list[dict[str, Any]]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what a process does, at most half a minute."""
+    """Wait until a condition on another process holds, for at most half a minute."""
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 - another process has no event to wait for
             await asyncio.sleep(0.01)
@@ -57,7 +57,7 @@ def outage(store: Store, at: float) -> None:
 
 
 async def delivered(settings: EventSettings, store: Store) -> None:
-    """Deliver what the store announces in two outages, and end as a program does."""
+    """Deliver the events of two outages, then end as the program does."""
     delivery = Delivery(settings, store)
     task = asyncio.create_task(delivery.run())
     await asyncio.sleep(0)
@@ -70,7 +70,7 @@ async def delivered(settings: EventSettings, store: Store) -> None:
 
 @pytest.mark.outside
 async def test_a_hook_gets_every_announced_event_and_its_end(tmp_path: Path) -> None:
-    """The end of a critical alert passes a filter for critical ones; what is less severe does not."""
+    """The end of a critical alert passes a filter for critical ones; less severe events do not."""
     store = Store(Watch(backends=(BackendTarget("b", "http://b"),)))
     settings = EventSettings(severity=Severity.CRITICAL, hook=hook(tmp_path))
     store.note("sweep", "began", Severity.WARNING)
@@ -83,7 +83,7 @@ async def test_a_hook_gets_every_announced_event_and_its_end(tmp_path: Path) -> 
 
 @pytest.mark.outside
 async def test_a_hook_that_fails_is_one_event_and_no_loop(tmp_path: Path) -> None:
-    """The event about the failure is not given to the hook again."""
+    """A failing hook is reported as one event, which is not sent to the hook."""
     store = Store(Watch(backends=(BackendTarget("b", "http://b"),)))
     settings = EventSettings(severity=Severity.INFO, hook=hook(tmp_path, f"{APPEND}sys.exit(7)"))
     await delivered(settings, store)
@@ -95,7 +95,7 @@ async def test_a_hook_that_fails_is_one_event_and_no_loop(tmp_path: Path) -> Non
 
 @pytest.mark.outside
 async def test_a_hook_that_hangs_delays_the_end_for_a_second_and_is_killed(tmp_path: Path) -> None:
-    """Ending the program does not wait for the hook's ten seconds, and leaves nothing behind."""
+    """Ending the program waits a second for a hanging hook, not its full limit, and kills it."""
     text = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
     store = Store(Watch(backends=(BackendTarget("b", "http://b"),)))
     task = asyncio.create_task(Delivery(EventSettings(hook=hook(tmp_path, text)), store).run())
@@ -111,7 +111,7 @@ async def test_a_hook_that_hangs_delays_the_end_for_a_second_and_is_killed(tmp_p
 
 @pytest.mark.outside
 async def test_every_monitor_delivers_without_a_screen(tmp_path: Path) -> None:
-    """The monitor that headless commands run starts the delivery, and stops it with itself."""
+    """The monitor of headless commands starts the delivery, and stops it at its end."""
     settings = EventSettings(hook=hook(tmp_path))
     watch = Watch(backends=(BackendTarget("b", "http://b"),), events=settings)
     store = Store(watch)
@@ -125,7 +125,7 @@ async def test_every_monitor_delivers_without_a_screen(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_listened_to_where_nothing_is_configured() -> None:
-    """Both ways are off by default."""
+    """Hook and webhook are off by default, and then nothing listens for events."""
     assert (EventSettings().hook, EventSettings().webhook) == ((), None)
     watch = Watch()
     store = Store(watch)
@@ -137,7 +137,7 @@ async def test_nothing_is_listened_to_where_nothing_is_configured() -> None:
 
 
 def test_an_event_below_the_severity_is_left_out() -> None:
-    """Info passes only where info is asked for."""
+    """By default events of severity "info" are not delivered."""
     store = Store(Watch())
     delivery = Delivery(EventSettings(hook=("x",)), store)
     for severity in Severity:

@@ -1,4 +1,4 @@
-"""An event as JSON: every key, clean text, whatever the event says."""
+"""An event as JSON: all keys, and clean text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(event: Event, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - argumen
 
 
 def test_a_flapping_source_has_its_count_and_its_rate() -> None:
-    """Seven outages in four minutes are one and a half a minute."""
+    """Seven outages in four minutes have the count 7 and a rate of 1.5 per minute."""
     event = Event(
         NOON,
         Severity.CRITICAL,
@@ -55,7 +55,7 @@ def test_a_flapping_source_has_its_count_and_its_rate() -> None:
 
 
 def test_a_plain_event_has_every_key() -> None:
-    """What is not known is null, and a single event has no rate."""
+    """A single event has all keys; unknown values and its rate are null."""
     seen = read(Event(NOON, Severity.INFO, "discovery", "found nothing"))
     assert seen.keys() == KEYS
     assert [seen[key] for key in ("id", "kind", "phase", "worst", "duration_s", "span_s", "per_minute")] == [
@@ -65,7 +65,7 @@ def test_a_plain_event_has_every_key() -> None:
 
 @given(st.text(max_size=2000), st.text(max_size=2000))
 def test_hostile_text_is_one_clean_line(subject: str, message: str) -> None:
-    """Control characters, escape sequences, markup and bidi marks: the document stays one line of JSON."""
+    """With control characters, escape sequences, markup and bidi marks, the document stays one line."""
     hostile = f"\x1b]52;c;aGk=\a\x1b[31m[red]{message}\u202e\n\x00"
     seen = read(
         Event(NOON, Severity.INFO, subject, hostile, {hostile: hostile}, about=f"backend:{subject}:x")

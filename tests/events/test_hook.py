@@ -1,4 +1,4 @@
-"""The hook as a real process: what it gets, when it is killed, what its failures say."""
+"""The hook as a real process: its input, its time limit, and the messages about its failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def program(folder: Path, text: str) -> tuple[str, ...]:
 
 
 def state_of(pid: int) -> str:
-    """Return the kernel's letter for a process, "gone" without one."""
+    """Return the kernel's state letter of a process, "gone" if there is none."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     return "gone"
@@ -40,7 +40,7 @@ async def run(folder: Path, text: str, limit_s: float = 20.0) -> str | None:
 
 
 async def test_it_gets_the_document_its_arguments_and_no_secret(tmp_path: Path) -> None:
-    """One JSON object on standard input; of the environment what a program needs, and no key or token."""
+    """It gets one JSON object on standard input and an environment without keys or tokens."""
     text = """
 import json, os, sys
 seen = {"stdin": json.load(sys.stdin), "arguments": sys.argv[2:], "env": dict(os.environ)}
@@ -56,7 +56,7 @@ open(sys.argv[1] + "/seen", "w").write(json.dumps(seen))
 
 
 def test_only_harmless_variables_are_passed_on() -> None:
-    """A list of names that are known to be harmless, not a list of those that are known to be secret."""
+    """Only variables on a list of harmless names are passed on."""
     env = {"PATH": "/bin", "LC_ALL": "C", "HOME": "/", "DISPLAY": ":0", "ANYTHING": "x"} | SECRETS
     assert hook_environment(env) == {"PATH": "/bin", "LC_ALL": "C", "HOME": "/", "DISPLAY": ":0"}
 
@@ -71,7 +71,7 @@ def test_only_harmless_variables_are_passed_on() -> None:
     ],
 )
 async def test_a_failure_is_one_clean_line(tmp_path: Path, text: str, problem: str | None) -> None:
-    """The exit code or signal, and the end of what it wrote to standard error."""
+    """A failure is one clean line with the exit code or signal and the end of standard error."""
     said = await run(tmp_path, text)
     assert said is not None
     assert said.isprintable()
@@ -80,21 +80,21 @@ async def test_a_failure_is_one_clean_line(tmp_path: Path, text: str, problem: s
 
 
 async def test_a_program_need_not_read_its_input(tmp_path: Path) -> None:
-    """Closing standard input, or ending at once, is no failure."""
+    """Closing standard input, or ending at once, is not a failure."""
     assert await run(tmp_path, "import sys; sys.stdin.close()") is None
     assert await run(tmp_path, "") is None
 
 
 @pytest.mark.parametrize("command", [("/no/such/program",), ("",), ("no-such-program-anywhere",)])
 async def test_a_program_that_is_not_there_is_a_failure(command: tuple[str, ...]) -> None:
-    """It is no crash of the viewer."""
+    """A missing program is a failure, without an exception."""
     said = await Hook(command, os.environ).send(DOCUMENT)
     assert said is not None
     assert said.startswith("it cannot be started: ")
 
 
 async def test_a_file_that_is_not_executable_is_a_failure(tmp_path: Path) -> None:
-    """The system's words say why."""
+    """A file that is not executable is a failure with the system's message."""
     (tmp_path / "plain").write_text("echo", encoding="utf-8")
     assert await Hook((str(tmp_path / "plain"),), os.environ).send(DOCUMENT) == (
         "it cannot be started: Permission denied"
@@ -102,7 +102,7 @@ async def test_a_file_that_is_not_executable_is_a_failure(tmp_path: Path) -> Non
 
 
 async def test_one_that_runs_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
-    """Its child of the same group ends too."""
+    """A hook that exceeds its time limit is killed together with the children in its process group."""
     script = 'sleep 600 & echo $! > "$1/child"; wait'
     hook = Hook(("/bin/sh", "-c", script, "sh", str(tmp_path)), os.environ, limit_s=3.0)
     assert await hook.send(DOCUMENT) == "it ran longer than 3 s and was killed"
@@ -113,7 +113,7 @@ async def test_one_that_runs_too_long_is_killed_with_all_that_it_started(tmp_pat
 
 
 async def test_what_it_leaves_in_the_background_does_not_hold_it(tmp_path: Path) -> None:
-    """A notification that stays on the screen is no reason to wait: what the program left runs on."""
+    """A child that the hook leaves behind is not waited for, and continues to run."""
     text = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

@@ -1,4 +1,4 @@
-"""Events that wait: one at a time, at most a hundred, trouble reported once."""
+"""The queue of events: sent one at a time, at most a hundred, failures reported once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def event(number: int) -> Event:
 
 
 class Receiver:
-    """A receiver that sends when a test lets it, and what it was sent and what was reported."""
+    """A receiver whose sending the test controls, with records of what it sent and reported."""
 
     def __init__(self) -> None:
-        """Fail with nothing."""
+        """Start without a failure."""
         self.sent: list[tuple[str, int]] = []
         self.reports: list[tuple[str, bool]] = []
         self.problem: str | None = None
@@ -37,14 +37,14 @@ class Receiver:
         return self.problem
 
     async def put(self, *numbers: int) -> None:
-        """Let events wait until all of them are sent."""
+        """Put events into the queue and wait until all are sent."""
         for number in numbers:
             self.outbox.put(event(number))
         await self.outbox.drained()
 
 
 async def test_events_are_sent_in_order_and_one_at_a_time() -> None:
-    """A second one waits for the first."""
+    """Events are sent in order, one at a time."""
     receiver = Receiver()
     task = asyncio.create_task(receiver.outbox.run())
     await receiver.put(1, 2, 3)
@@ -56,7 +56,7 @@ async def test_events_are_sent_in_order_and_one_at_a_time() -> None:
 
 
 async def test_of_too_many_the_oldest_are_dropped_and_counted() -> None:
-    """While one is being sent a hundred wait; the next one says how many are missing before it."""
+    """If more than a hundred events wait, the oldest are dropped, and the next one sent has their number."""
     receiver = Receiver()
     receiver.free.clear()
     task = asyncio.create_task(receiver.outbox.run())
@@ -78,7 +78,7 @@ async def test_of_too_many_the_oldest_are_dropped_and_counted() -> None:
 
 
 async def test_trouble_is_reported_once_and_its_end_once() -> None:
-    """Five failures in a row are one line; the success after them is another one."""
+    """A series of failures is reported once, and the success after it once."""
     receiver = Receiver()
     task = asyncio.create_task(receiver.outbox.run())
     receiver.problem = "it ended with exit code 1"

@@ -1,4 +1,4 @@
-"""The webhook against a real server: what is sent, when it is tried again, when it is given up."""
+"""The webhook against a real server: requests, retries, and when it gives up."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ DOCUMENT = b'{"schema": "sparktop.event/1"}\n'
 
 
 class Answers:
-    """A server that answers with one status after the other, the last one for ever; 0 is silence."""
+    """A server that answers with a list of statuses, then always with the last one; 0 means no answer."""
 
     def __init__(self) -> None:
-        """Answer 200."""
+        """Start with status 200."""
         self.statuses = [200]
         self.requests: list[bytes] = []
         self.paused: list[float] = []
@@ -53,7 +53,7 @@ class Answers:
             self._server.close()
 
     async def pause(self, seconds: float) -> None:
-        """Note a pause."""
+        """Record a pause."""
         self.paused.append(seconds)
 
 
@@ -76,7 +76,7 @@ async def send(answers: Answers, token: str | None = None, deadline_s: float = 5
 
 
 async def test_one_post_with_the_document_and_the_token(answers: Answers) -> None:
-    """Path and query as configured, a bearer token, JSON."""
+    """An event is one POST of JSON to the configured path and query, with a bearer token."""
     assert await send(answers, "canary") is None
     (request,) = answers.requests
     head, _, body = request.partition(b"\r\n\r\n")
@@ -87,7 +87,7 @@ async def test_one_post_with_the_document_and_the_token(answers: Answers) -> Non
 
 
 async def test_trouble_of_the_server_is_tried_again(answers: Answers) -> None:
-    """Two failures, then success: nothing is reported, and the pauses grow."""
+    """Server errors are retried with growing pauses; after a success nothing is reported."""
     answers.statuses = [500, 429, 204]
     assert await send(answers) is None
     assert answers.paused == [*PAUSES_S[:2]]
@@ -95,7 +95,7 @@ async def test_trouble_of_the_server_is_tried_again(answers: Answers) -> None:
 
 
 async def test_after_three_more_tries_it_is_given_up(answers: Answers) -> None:
-    """The message names host and port, neither the path nor the token."""
+    """After three retries it gives up; the message has host and port, but neither path nor token."""
     answers.statuses = [503]
     assert await send(answers, "canary") == "127.0.0.1:PORT answered with HTTP status 503"
     assert (answers.paused, len(answers.requests)) == ([*PAUSES_S], 4)
@@ -104,14 +104,14 @@ async def test_after_three_more_tries_it_is_given_up(answers: Answers) -> None:
 
 @pytest.mark.parametrize("status", [301, 400, 401, 404])
 async def test_what_will_not_change_is_not_tried_again(answers: Answers, status: int) -> None:
-    """A wrong address or token stays wrong, and a redirect is not followed with the token."""
+    """Other statuses are not retried, and a redirect, which would get the token, is not followed."""
     answers.statuses = [status]
     assert await send(answers, "canary") == f"127.0.0.1:PORT answered with HTTP status {status}"
     assert (answers.paused, len(answers.requests)) == ([], 1)
 
 
 async def test_a_server_that_is_silent_is_given_up_in_time(answers: Answers) -> None:
-    """Each try has its own time."""
+    """Each try has its own time limit, so a silent server is given up in time."""
     answers.statuses = [0]
     said = await send(answers, deadline_s=0.2)
     assert said is not None
@@ -120,7 +120,7 @@ async def test_a_server_that_is_silent_is_given_up_in_time(answers: Answers) -> 
 
 
 async def test_nothing_listens(answers: Answers) -> None:
-    """A refused connection is tried again too."""
+    """A refused connection is retried too."""
     port = await answers.start()
     answers.stop()
     webhook = Webhook(f"http://127.0.0.1:{port}/x", None, sleep=answers.pause)
@@ -131,7 +131,7 @@ async def test_nothing_listens(answers: Answers) -> None:
 
 
 async def test_a_token_that_no_header_may_hold_is_not_sent(answers: Answers) -> None:
-    """The message does not quote it."""
+    """A token that is invalid in a header is not sent, and the message does not show it."""
     said = await send(answers, "ké\n")
     assert said is not None
     assert "webhook_token_env" in said

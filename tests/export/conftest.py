@@ -20,7 +20,7 @@ from tests.agent import conftest as agent
 
 @dataclass(frozen=True)
 class Served:
-    """A server, its port and its store."""
+    """A running server, its port and its store."""
 
     port: int
     server: ExportServer

@@ -1,4 +1,4 @@
-"""`sparktop export` as a process of its own, for as long as a test lasts."""
+"""`sparktop export` as a process of its own, for the duration of a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "sparktop", "export"]
 
 @dataclass(frozen=True)
 class ExportProcess:
-    """A running export and the URL that it named at its start."""
+    """A running export and the URL that it printed at its start."""
 
     process: subprocess.Popen[str]
     url: str
@@ -30,7 +30,7 @@ class ExportProcess:
         return content.decode()
 
     def end(self, signum: int) -> tuple[int, str]:
-        """Send a signal; return the exit code and what it wrote since its start."""
+        """Send a signal; return the exit code and the output since the start."""
         self.process.send_signal(signum)
         _, err = self.process.communicate(timeout=END_S)
         return self.process.returncode, err
@@ -38,6 +38,6 @@ class ExportProcess:
 
 @contextmanager
 def exporting(home: Path, *words: str, **more: str) -> Iterator[ExportProcess]:
-    """Start it on a free port of loopback; it is ended with the block at the latest."""
+    """Start an export on a free port of loopback; kill it at the latest when the context ends."""
     with listening(COMMAND, home, *words, **more) as (process, said):
         yield ExportProcess(process, said[-1].split(" on ")[1].split(": ")[0])

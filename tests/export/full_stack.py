@@ -1,4 +1,4 @@
-"""Simulated servers and agents, `sparktop export` on them, and a Prometheus with our rules."""
+"""Simulated servers and agents, `sparktop export` that watches them, and a Prometheus with our rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES = ROOT / "docs" / "prometheus" / "sparktop.rules.yml"
 
 @contextmanager
 def demo_servers(home: Path) -> Iterator[Path]:
-    """Run `sparktop demo --serve`; give the file with its configuration."""
+    """Run `sparktop demo --serve`; yield the path of its configuration."""
     config = home / "sparktop.toml"
     command = [sys.executable, "-m", "sparktop", "demo", "--serve", "--load", "8"]
     with config.open("wb") as out:
@@ -52,7 +52,7 @@ def demo_servers(home: Path) -> Iterator[Path]:
 
 @contextmanager
 def full_page() -> Iterator[str]:
-    """Yield the URL of a page of `sparktop export` that has every metric, with verdicts that take minutes."""
+    """Yield the URL of an export page with every metric, also those of verdicts that take minutes."""
     from sparktop.export.sweeps import Level
 
     fetches = count(1)
@@ -67,7 +67,7 @@ def full_page() -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Stay silent."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -80,7 +80,7 @@ def full_page() -> Iterator[str]:
 
 
 def configuration(jobs: Mapping[str, list[str]], rules: Path) -> str:
-    """Return a configuration of Prometheus: URLs by job, scraped every second. JSON is YAML."""
+    """Return a configuration of Prometheus as JSON, a subset of YAML: URLs by job, scraped every second."""
     scrapes = [
         {"job_name": job, "static_configs": [{"targets": [url.removeprefix("http://") for url in urls]}]}
         for job, urls in jobs.items()
@@ -105,7 +105,7 @@ def full_stack(home: Path) -> Iterator[str]:
 
 
 def asked(url: str, path: str, **query: str) -> dict[str, Any]:
-    """Ask Prometheus; return the data of its answer."""
+    """Query Prometheus; return the data of its answer."""
     whole = f"{url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
     with urllib.request.urlopen(whole, timeout=END_S) as answer:  # noqa: S310 - a Prometheus of this test
         found = json.loads(answer.read())

@@ -1,4 +1,4 @@
-"""Snapshots with everything known, with nothing known, and with more than fits."""
+"""Snapshots with everything known, with nothing known, and with more than the limits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def backend(name: str, group: str = MODEL) -> BackendView:
 
 
 def silent(name: str) -> BackendView:
-    """Return a server that does not answer any more; its last values are still in the view."""
+    """Return a server that no longer answers; the view still has its last values."""
     failure = Failure(FailureKind.REFUSED, "nothing listens there", 1.0)
     return replace(backend(name), failure=failure, state=BackendState.UNREACHABLE)
 
@@ -129,13 +129,13 @@ def snapshot(**more: object) -> Snapshot:
 
 
 def text(found: Snapshot, levels: tuple[Level, ...] = (), accept: str | None = None, stuck: int = 3) -> str:
-    """Return the page; `stuck` is the number of events of this kind."""
+    """Return the page; `stuck` is the number of events of the kind "stuck"."""
     families = page_families(found, [("stuck", stuck)], levels)
     return encoded(lambda: families, accept)[0].decode()
 
 
 def values(page: str) -> dict[Series, float]:
-    """Return every sample by its name and labels; fail on a repeated one."""
+    """Return every value by the name and labels of its series; fail on a repeated series."""
     found: dict[Series, float] = {}
     for family in families_of(page):
         for one in family.samples:

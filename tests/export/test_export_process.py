@@ -1,4 +1,4 @@
-"""`sparktop export` as a whole program: its start, its refusals and its end."""
+"""`sparktop export` as a process: its start, its refusals and its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODE = '[[nodes]]\nname = "here"\n'
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_it_serves_until_a_signal(tmp_path: Path, signum: int, code: int) -> None:
-    """The page is there as soon as the URL is, and a signal ends it with nothing left to say."""
+    """The page is available as soon as the URL is printed; a signal ends the process without output."""
     config = tmp_path / "sparktop.toml"
     config.write_text(NODE)
     with exporting(tmp_path, "--config", str(config)) as export:
@@ -26,7 +26,7 @@ def test_it_serves_until_a_signal(tmp_path: Path, signum: int, code: int) -> Non
 
 
 def test_it_ends_while_clients_hold_connections(tmp_path: Path) -> None:
-    """Idle and half connections of clients, and a watched server that never answers, delay nothing."""
+    """Idle and incomplete connections, and a watched server that never answers, do not delay the end."""
     config = tmp_path / "sparktop.toml"
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
@@ -45,7 +45,7 @@ def test_it_ends_while_clients_hold_connections(tmp_path: Path) -> None:
 def test_it_says_in_a_line_what_it_cannot_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An address for others wants a token; a port in use, a bad address and half a certificate are errors."""
+    """A missing or short token, an invalid address, half a certificate and a port in use are errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SPARKTOP_EXPORT_TOKEN", raising=False)

@@ -1,4 +1,4 @@
-"""The server of `sparktop export`: who gets the page, in which format, and what a client cannot do."""
+"""The server of `sparktop export`: who gets the page, in which format, and what clients cannot do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOKEN = "0123456789abcdef"  # noqa: S105 - a token of a test
 
 
 async def status(port: int, *lines: str) -> int:
-    """Send a request for the page with these header lines and return the status."""
+    """Send a request for the page with these header lines; return the status."""
     client = await connect(port)
     try:
         await client.send("\r\n".join(("GET /metrics HTTP/1.1", *lines, "", "")).encode())
@@ -29,7 +29,7 @@ async def status(port: int, *lines: str) -> int:
 
 
 async def test_the_page_comes_as_text_and_as_openmetrics(start_server: StartServer) -> None:
-    """GET /metrics is the page; other paths and methods are refused in a line."""
+    """GET /metrics returns the page; other paths get 404 and other methods 405."""
     served = await start_server()
     answer = await ask(served.port, "/metrics")
     assert (answer.status, answer.headers["content-type"]) == (
@@ -45,14 +45,14 @@ async def test_the_page_comes_as_text_and_as_openmetrics(start_server: StartServ
 
 
 async def test_events_are_counted_from_the_start(start_server: StartServer) -> None:
-    """An event that the store announces is in the next page."""
+    """An event that the store announces is counted in the next page."""
     served = await start_server()
     served.store.note("b", "something", Severity.WARNING)
     assert b'sparktop_events_total{kind="note"} 1.0' in (await ask(served.port, "/metrics")).body
 
 
 async def test_a_page_is_made_at_most_twice_a_second(start_server: StartServer) -> None:
-    """Many clients at once get the same page."""
+    """Within half a second all clients get the same page."""
     served = await start_server()
     clock, at = served.server._clock, served.server._clock()
     served.server._clock = lambda: at
@@ -67,7 +67,7 @@ async def test_a_page_is_made_at_most_twice_a_second(start_server: StartServer) 
 
 
 async def test_with_a_token_only_those_who_know_it_get_the_page(start_server: StartServer) -> None:
-    """Without the token: 401; /healthz needs none."""
+    """Without the token the page answers 401; /healthz needs none."""
     served = await start_server(TOKEN)
     assert (await ask(served.port, "/metrics")).status == 401
     assert (await ask(served.port, "/metrics", token=TOKEN)).status == 200
@@ -75,7 +75,7 @@ async def test_with_a_token_only_those_who_know_it_get_the_page(start_server: St
 
 
 async def test_a_web_page_of_another_name_gets_nothing(start_server: StartServer) -> None:
-    """Only exact names of the server are answered: a name that a page points to this machine is not."""
+    """Only exact names of the server are accepted as Host, which prevents DNS rebinding."""
     served = await start_server(hosts={"127.0.0.1", "localhost", "[::1]"})
     for host in ("127.0.0.1", "127.0.0.1:9751", "localhost:80", "LOCALHOST", "[::1]:9751", "[::1]"):
         assert await status(served.port, f"Host: {host}") == 200, host
@@ -85,7 +85,7 @@ async def test_a_web_page_of_another_name_gets_nothing(start_server: StartServer
 
 @pytest.mark.outside
 def test_names_are_checked_on_loopback_without_a_token() -> None:
-    """With a token, or from outside, clients may use any name."""
+    """The Host header is checked on loopback without a token; otherwise clients may use any name."""
     listeners = bind("localhost", 0)
     try:
         named = allowed_hosts(Service(listeners, None, None), "Spark-A")

@@ -1,4 +1,4 @@
-"""Units of `sparktop export` and `sparktop serve`: systemd takes them, and they start what was asked for."""
+"""systemd units of `sparktop export` and `sparktop serve` are valid and start the requested command."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PROGRAM = Path("/bin/true")
 
 
 def starts(text: str) -> str:
-    """Return the command line of a unit."""
+    """Return the ExecStart line of a unit."""
     return next(line for line in text.splitlines() if line.startswith("ExecStart="))
 
 
 def test_the_unit_watches_targets_or_a_file() -> None:
-    """Without both it is the usual file; a token and a certificate come as credentials."""
+    """The unit watches targets or a configuration file, by default the usual one; secrets are credentials."""
     plain = UnitFlags(PROGRAM, command="export")
     assert starts(unit(plain, None, ())) == "ExecStart=/bin/true export --config /etc/sparktop/sparktop.toml"
     assert starts(unit(plain, "/a b.toml", ())) == 'ExecStart=/bin/true export --config "/a b.toml"'
@@ -36,7 +36,7 @@ def test_the_unit_watches_targets_or_a_file() -> None:
 
 @pytest.mark.parametrize("command", ["export", "serve"])
 def test_the_command_prints_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is bound and nothing is watched."""
+    """`--systemd-unit` prints the unit, without listening or watching."""
     assert main([command, "--systemd-unit", "spark-a"]) == 0
     text = capsys.readouterr().out
     assert starts(text).endswith(f" {command} spark-a")
@@ -44,7 +44,7 @@ def test_the_command_prints_it(command: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_unit_for_browsers_has_the_names_of_its_proxies(capsys: pytest.CaptureFixture[str]) -> None:
-    """They are options, also where the usual file has the targets."""
+    """Names of proxies are options of the unit for browsers, also if the usual file has the targets."""
     assert main(["serve", "--systemd-unit", "--name", "board.lan"]) == 0
     assert starts(capsys.readouterr().out).endswith(
         " serve --name board.lan --config /etc/sparktop/sparktop.toml"
@@ -53,7 +53,7 @@ def test_a_unit_for_browsers_has_the_names_of_its_proxies(capsys: pytest.Capture
 
 @pytest.mark.parametrize("command", ["export", "serve"])
 def test_systemd_has_no_complaint(tmp_path: Path, command: str) -> None:
-    """`systemd-analyze verify` has nothing to say."""
+    """`systemd-analyze verify` reports nothing."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze on PATH")
     path = tmp_path / f"sparktop-{command}.service"

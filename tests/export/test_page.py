@@ -1,4 +1,4 @@
-"""The page of `sparktop export`: values, units, labels, what is unknown, and the limits of its size."""
+"""The page of `sparktop export`: values, units, labels, unknown values, and limits of its size."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ SERVERS = {"group": "spark-a", "scope": "servers"}
 
 
 def about(found: dict[tuple[str, frozenset[tuple[str, str]]], float], prefix: str, **labels: str) -> set[str]:
-    """Return the names of the series that begin with `prefix` and have these labels, counted once each."""
+    """Return the names of the series that begin with `prefix` and have these labels."""
     wanted = set(labels.items())
     return {name for name, own in found if name.startswith(prefix) and wanted <= own}
 
 
 def test_values_are_those_of_the_snapshot_in_base_units() -> None:
-    """Milliseconds become seconds, percent ratios, GB bytes; a word is a label of a series with 1."""
+    """Values are in base units (seconds, ratios, bytes); a word is a label of a series with the value 1."""
     found = values(text(snapshot()))
     expected = {
         series("backend_state", backend="spark-a", state="stuck"): 1,
@@ -96,7 +96,7 @@ def test_values_are_those_of_the_snapshot_in_base_units() -> None:
 
 
 def test_what_is_unknown_has_no_series() -> None:
-    """A server without an answer, a group without a verdict and a machine without a sample: no 0, no NaN."""
+    """An unknown value has no series: no 0 and no NaN."""
     nothing = snapshot(
         backends=(
             BackendView("a", "http://a", MODEL),
@@ -119,7 +119,7 @@ def test_what_is_unknown_has_no_series() -> None:
 
 
 def test_a_server_that_does_not_answer_has_its_state_and_age_only() -> None:
-    """Last values of a dead server are not current values."""
+    """A server that does not answer has only its state and age, no last values."""
     found = values(text(snapshot(backends=(silent("a"),))))
     assert about(found, "backend_", backend="a") == {
         "backend_state",
@@ -130,14 +130,14 @@ def test_a_server_that_does_not_answer_has_its_state_and_age_only() -> None:
 
 
 def test_labels_hold_no_url_no_model_and_no_message() -> None:
-    """A group without a router is named by its first server; a server's failure is not on the page."""
+    """Labels have no URL, model or error message; a group without a router is named by its first server."""
     page = text(snapshot(backends=(backend("spark-a"), silent("spark-b"))))
     for word in (MODEL, "gpt-oss", "http", "secret", "message", "nothing listens"):
         assert word not in "\n".join(line for line in page.splitlines() if not line.startswith("#"))
 
 
 def test_a_name_that_is_a_url_is_its_host_and_port() -> None:
-    """A server may be named by its URL where every shorter name is taken: no scheme, user or query."""
+    """Of a name that is a URL, scheme, user and query are left out."""
     assert label_of("http://user:secret@10.0.0.1:8000/v1?key=secret") == "10.0.0.1:8000/v1"
     assert label_of("https://[::1]:8000/") == "[::1]:8000"
     assert label_of("backend:http://10.0.0.1:8000") == "10.0.0.1:8000"
@@ -151,7 +151,7 @@ def test_a_name_that_is_a_url_is_its_host_and_port() -> None:
 
 
 def test_groups_are_named_by_what_the_configuration_names() -> None:
-    """By the router, the server whose cores are judged, else the first server; by role; never twice alike."""
+    """A group is named by its router, the server of its cores, or its first server, with role or number."""
     backends = (backend("a"), backend("b"), backend("c", "proxy"))
     groups = [
         group("proxy", router="proxy"),
@@ -169,7 +169,7 @@ def test_groups_are_named_by_what_the_configuration_names() -> None:
 
 
 def test_each_part_has_a_bounded_number_of_series() -> None:
-    """At most 25 series a server, 10 a machine, and 15 and two for each member of a group."""
+    """A server has at most 25 series, a machine 10, and a group 15 plus two for each member."""
     members = tuple(f"server/{index}" for index in range(100))
     full = snapshot(
         balance=(group(), group("server lanes", members, lanes_of="server", router="server")),
@@ -188,7 +188,7 @@ def test_each_part_has_a_bounded_number_of_series() -> None:
 
 
 def test_no_more_than_512_servers_groups_and_machines_have_series() -> None:
-    """What is beyond the limit is counted, and nothing else changes."""
+    """Servers, groups and machines beyond 512 have no series, but are counted."""
     servers = tuple(backend(f"s{index}") for index in range(600))
     crowd = snapshot(backends=servers, self_cost=SelfView(poll_ms={f"backend:{i}": 1.0 for i in range(900)}))
     found = values(text(crowd))
@@ -201,7 +201,7 @@ def test_no_more_than_512_servers_groups_and_machines_have_series() -> None:
 
 
 def test_alerts_and_kinds_of_events_are_bounded() -> None:
-    """512 alerts, the gravest first, of names that are watched; 64 kinds of events, then "other"."""
+    """512 alerts are exported, most severe first, by watched names; 64 kinds of events, then "other"."""
     many = (
         *(alert(f"kind-{index}", "spark-a") for index in range(600)),
         alert("x", "spark-b", Severity.CRITICAL),
@@ -228,7 +228,7 @@ def test_alerts_and_kinds_of_events_are_bounded() -> None:
 
 
 def test_machines_without_an_agent_have_the_agents_metrics() -> None:
-    """A machine read over ssh or directly has them with its name; one with an agent is scraped there."""
+    """A machine without an agent has the metrics of an agent, with its name as label."""
     both = snapshot(nodes=(node("a", "ssh"), node("b", "local"), node("c", "agent")))
     found = values(text(both))
     assert {dict(labels)["node"] for name, labels in found if name == "node_memory_total_bytes"} == {"a", "b"}
@@ -245,7 +245,7 @@ def test_machines_without_an_agent_have_the_agents_metrics() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_hostile_names_stay_labels(first: str, second: str) -> None:
-    """Names cannot break out of their label in either format, and none makes a series twice."""
+    """Hostile names cannot break out of their label in either format, and no series is repeated."""
     found = snapshot(
         backends=(backend(first), backend(second)),
         balance=(group(members=(first, second)),),
@@ -256,7 +256,7 @@ def test_hostile_names_stay_labels(first: str, second: str) -> None:
 
 
 def test_openmetrics_states_units_and_the_same_values() -> None:
-    """Each name that ends with a base unit declares it."""
+    """OpenMetrics names that end with a base unit declare it; the values are those of the text format."""
     page = text(snapshot(), accept=OPENMETRICS)
     assert "# UNIT sparktop_backend_step_seconds seconds\n" in page
     assert "# UNIT sparktop_backend_read_bytes_per_second bytes_per_second\n" in page
@@ -272,13 +272,13 @@ def test_openmetrics_states_units_and_the_same_values() -> None:
 
 
 def test_the_table_has_each_metric_once_with_its_help() -> None:
-    """Names are unique and every help text is a sentence; counters alone end in _total."""
+    """Names in the table are unique, help texts are sentences, and only counters end in _total."""
     metrics: list[Metric[Any]] = [one for _, _, part in metric_tables() for one in part]
     assert max(Counter(one.full_name for one in metrics).values()) == 1
     assert [one.name for one in metrics if not one.text.endswith(".")] == []
     on_the_page = {
         name for name, _ in values(text(snapshot(nodes=())))
-    }  # machines have metrics of the agent, too
+    }  # machines also have metrics of the agent
     assert {f"sparktop_{name}" for name in on_the_page} <= {one.full_name for one in metrics}
     for family in families_of(text(snapshot())):
         assert family.documentation
@@ -288,7 +288,7 @@ def test_the_table_has_each_metric_once_with_its_help() -> None:
 
 @pytest.mark.outside
 def test_promtool_has_no_complaint() -> None:
-    """Debian's promtool finds nothing in the page of a full, an empty and a balanced snapshot."""
+    """Debian's promtool reports no problem on the page of a full, an empty and a balanced snapshot."""
     promtool = installed("promtool", "prometheus")
     empty = Snapshot(NOW, 100.0, 1.0, 2.0)
     balanced = snapshot(

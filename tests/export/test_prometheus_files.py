@@ -1,4 +1,4 @@
-"""The rules and the dashboard in docs/: promtool's tests, names that exist, and a real Prometheus."""
+"""The rules and the dashboard in docs/: promtool's tests, existing names, and a real Prometheus."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_every_alert_has_a_test() -> None:
 
 @pytest.mark.outside
 def test_promtool_accepts_the_rules_and_their_tests_pass(tmp_path: Path) -> None:
-    """`promtool check rules` has no complaint, and each alert fires where it should and not beside it."""
+    """`promtool check rules` reports nothing, and each alert fires exactly where its test expects it."""
     promtool = installed("promtool", "prometheus")
     for path in (RULES, RULE_TESTS):
         shutil.copy(path, tmp_path)
@@ -105,7 +105,7 @@ def test_promtool_accepts_the_rules_and_their_tests_pass(tmp_path: Path) -> None
 
 
 def test_the_dashboard_is_one_that_grafana_can_draw() -> None:
-    """Ids are unique, panels do not overlap, every query has a datasource, and every variable is defined."""
+    """Ids are unique, panels do not overlap, each query has a datasource, and each variable is defined."""
     found = board()
     panels = found["panels"]
     assert len({one["id"] for one in panels}) == len(panels)
@@ -126,7 +126,7 @@ def test_the_dashboard_is_one_that_grafana_can_draw() -> None:
 
 
 def answered(url: str, query: str) -> bool:
-    """Return whether a query has a value that is a number."""
+    """Return whether the query returns a number."""
     found = asked(url, "query", query=query)
     return any(not math.isnan(float(one["value"][1])) for one in found["result"])
 
@@ -134,7 +134,7 @@ def answered(url: str, query: str) -> bool:
 @pytest.mark.process
 @pytest.mark.timeout(2 * PATIENCE_S)
 def test_a_real_prometheus_answers_every_query(tmp_path: Path) -> None:
-    """It scrapes simulated servers, agents and export, evaluates the rules, and no panel stays empty."""
+    """A real Prometheus scrapes all parts, evaluates the rules, and has a value for every query."""
     installed("prometheus", "prometheus")
     waiting = list(queries())
     assert len(waiting) > 40

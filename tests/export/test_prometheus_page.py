@@ -1,4 +1,4 @@
-"""docs/prometheus.md: each of its commands runs, and its configuration is one that Prometheus takes."""
+"""docs/prometheus.md: each of its commands runs, and Prometheus accepts its configuration."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def free_port() -> int:
 
 
 def here(command: str, port: int) -> str:
-    """Return a command with addresses of this machine and a free port; the page's own are those of others."""
+    """Return a command with addresses of this machine and a free port instead of those on the page."""
     command = command.replace("10.0.0.", "127.0.0.").replace("9751", str(port))
     return command if "--listen" in command else f"{command} --listen 127.0.0.1:{port}"
 
 
 def serve(command: str, folder: Path, env: dict[str, str]) -> str:
-    """Start an export, wait until it serves, end it; return the line that named its URL."""
+    """Start an export, end it once it serves, and return the line that names its URL."""
     words = [sys.executable, "-m", *shlex.split(command)]
     process = subprocess.Popen(words, cwd=folder, env=env, stderr=subprocess.PIPE, text=True)  # noqa: S603 - the page's
     with process:
@@ -68,7 +68,7 @@ def serve(command: str, folder: Path, env: dict[str, str]) -> str:
 
 @pytest.mark.process
 def test_every_command_of_the_page_runs(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    """In order, in one folder: exports serve and end, the others exit 0."""
+    """All commands run in order in one folder: exports serve and end, the others exit with 0."""
     installed("promtool", "prometheus")
     installed("openssl", "openssl")
     (tmp_path / "sparktop.toml").write_text(NODE)
@@ -100,7 +100,7 @@ def test_every_command_of_the_page_runs(tmp_path: Path, certificate: tuple[Path,
 
 
 def test_links_of_the_page_lead_to_files() -> None:
-    """The rules and the dashboard are where the page says."""
+    """Linked files, as the rules and the dashboard, exist."""
     links = re.findall(r"\]\(([^)#]+)\)", PAGE.read_text(encoding="utf-8"))
     assert sorted(links) == ["grafana/sparktop.json", "prometheus/sparktop.rules.yml"]
     assert all((PAGE.parent / link).exists() for link in links)

@@ -19,7 +19,7 @@ LABELS = {"target": "spark-a", "load": "c8", "prompt_tokens": "512", "depth": "0
 
 
 def level(concurrency: int, *, limit: str = "slots", error: str | None = None) -> LevelResult:
-    """Return a level with what is exported of it."""
+    """Return a level with all exported figures."""
     return LevelResult(
         concurrency=concurrency,
         error=error,
@@ -40,13 +40,13 @@ def result(*levels: LevelResult) -> SweepResult:
 
 
 def stored(folder: Path, name: str, found: SweepResult, at: float) -> None:
-    """Write a result whose file changed at a time."""
+    """Write a result with this modification time."""
     save(folder / name, found)
     os.utime(folder / name, (at, at))
 
 
 def test_levels_appear_as_they_end(tmp_path: Path) -> None:
-    """Each level of the newest result has its figures in base units; a refused one has none."""
+    """Each finished level of the newest result has its figures in base units; a refused one has none."""
     sweep = NewestSweep(tmp_path, wall=lambda: 1000.0)
     sweep.look()
     assert list(sweep.levels) == []
@@ -72,7 +72,7 @@ def test_levels_appear_as_they_end(tmp_path: Path) -> None:
 
 
 def test_old_and_damaged_results_have_no_series(tmp_path: Path) -> None:
-    """The levels go a day after the last one; an unreadable file, or an older one, changes nothing."""
+    """Levels are removed a day after the last one; older and unreadable files are ignored."""
     now = [1000.0]
     sweep = NewestSweep(tmp_path, wall=lambda: now[0])
     stored(tmp_path, "new.json", result(level(8)), 990.0)
@@ -88,7 +88,7 @@ def test_old_and_damaged_results_have_no_series(tmp_path: Path) -> None:
 
 
 def test_the_number_of_levels_and_the_words_of_limits_are_bounded(tmp_path: Path) -> None:
-    """64 levels at most; a limit that this version does not know is left out."""
+    """At most 64 levels are exported, and an unknown limit is left out."""
     sweep = NewestSweep(tmp_path, wall=lambda: 1000.0)
     levels = [level(number, limit="http://a/word/of/another/version") for number in range(1, 200)]
     stored(tmp_path, "big.json", result(*levels), 990.0)

@@ -1,4 +1,4 @@
-"""Braille pictures read back, dot by dot."""
+"""Reads braille pictures back, dot by dot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 Dots = list[list[bool]]
 """One list a dot column, from the bottom up."""
-# Bits of a cell from its bottom up, left and right; written out here, apart from the code that is tested.
+# Bits of a cell's dots from the bottom up, left and right, independent of the tested code.
 _LEFT = (0b0100_0000, 0b0000_0100, 0b0000_0010, 0b0000_0001)
 _RIGHT = (0b1000_0000, 0b0010_0000, 0b0001_0000, 0b0000_1000)
 

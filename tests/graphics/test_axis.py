@@ -1,4 +1,4 @@
-"""Labels stand at the places they name."""
+"""Labels of an axis are at the positions that they name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktop.graphics.axis import time_axis
 @settings(max_examples=60, deadline=None)
 @given(st.integers(-1, 250), st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 10.0, 600.0, 1e9]))
 def test_a_time_axis_takes_its_width(width: int, step: float) -> None:
-    """The row has exactly the width, ends in "now", and no two labels touch."""
+    """The row has exactly the requested width and ends in "now"; labels do not touch."""
     row = time_axis(width, step)
     assert len(row) == max(0, width)
     if width >= 3:
@@ -33,6 +33,6 @@ def test_a_time_axis_takes_its_width(width: int, step: float) -> None:
     ],
 )
 def test_labels_stand_at_their_time(width: int, step: float, row: str) -> None:
-    """Round times are named where they lie: two slots a cell, counted from the right edge."""
+    """Round times are at their positions: two time slots per cell, counted from the right edge."""
     assert len(row) == width
     assert time_axis(width, step) == row

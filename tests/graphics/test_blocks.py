@@ -1,4 +1,4 @@
-"""Braille as blocks: the same shape, whatever the font."""
+"""Braille pictures converted to block characters keep their shape."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sparktop.graphics.blocks import BLOCKS
     [
         ("⠀⣀⣤⣶⣿", " ▄▄██"),  # heights 0 to 4
         ("⡇⢸⣸⣇", "▌▐▟▙"),
-        ("⡪", "▒"),  # the inside of what waits
+        ("⡪", "▒"),  # the inside of the waiting layer
         ("⠛⠉", "▀▀"),
         ("12 % ┄", "12 % ┄"),
     ],
 )
 def test_each_half_of_a_cell_keeps_its_place(braille: str, blocks: str) -> None:
-    """Two rows of dots are one row of blocks, and text stays as it is."""
+    """Two rows of dots become half a cell; other text stays the same."""
     assert braille.translate(BLOCKS) == blocks
 
 
 def test_every_cell_has_a_block() -> None:
-    """No braille character is left, and only the empty one is blank."""
+    """Every braille character is replaced, and only the empty one by a space."""
     shown = "".join(map(chr, range(0x2800, 0x2900))).translate(BLOCKS)
     assert not any("\u2800" <= char <= "\u28ff" for char in shown)
     assert shown.count(" ") == 1

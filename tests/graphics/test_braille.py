@@ -1,4 +1,4 @@
-"""Braille graphs show each value as one dot column, in its slot, at its height."""
+"""Braille graphs show each value as a dot column, in its slot and at its height."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def known(value: float | None) -> float | None:
 
 
 def height_of(value: float | None, dots: int, top: float) -> int:
-    """How high a column must be: 0 for a gap, 1 for the baseline, clipped to all dots."""
+    """Return the expected height of a column in dots: 0 for a gap, 1 for the baseline, at most all."""
     number = known(value)
     if number is None:
         return 0
@@ -40,7 +40,7 @@ def height_of(value: float | None, dots: int, top: float) -> int:
 
 
 def slots(values: Sequence[float | None], width: int, end_slot: int) -> list[float | None]:
-    """What each dot column of `width` cells must show, by its absolute slot."""
+    """Return the value that each dot column of `width` cells must show."""
     first = 2 * (end_slot // 2 - width + 1)
     by_slot = {end_slot - age: value for age, value in enumerate(reversed(values))}
     return [by_slot.get(first + column) for column in range(2 * width)]
@@ -51,13 +51,13 @@ def slots(values: Sequence[float | None], width: int, end_slot: int) -> list[flo
 def test_an_area_is_filled_up_to_each_value(
     read_dots: Reader, values: list[float | None], width: int, height: int, end_slot: int, top: float
 ) -> None:
-    """Each slot's column is solid from the bottom to its value (clipped), at least a dot, none in a gap."""
+    """Each column is filled up to its value, clipped, with at least one dot; a gap has none."""
     rows = area(values, width, height, top, end_slot=end_slot)
     assert [len(row) for row in rows] == [width] * height
     for value, column in zip(slots(values, width, end_slot), read_dots(rows), strict=True):
         filled = sum(column)
         assert column == [True] * filled + [False] * (4 * height - filled)
-        # A value in the middle between two dots may go to either.
+        # A value halfway between two dots may be rounded to either.
         assert abs(filled - height_of(value, 4 * height, top)) <= (1 if filled > 1 else 0)
 
 
@@ -74,7 +74,7 @@ def test_a_stack_shows_both_layers(
     end_slot: int,
     top: float,
 ) -> None:
-    """Every row takes the width, and a column reaches both values together."""
+    """Every row has the requested width, and each column is as high as the sum of both values."""
     rows = stacked(lower, upper, width, height, top, end_slot=end_slot)
     texts = ["".join(text for text, _ in row) for row in rows]
     assert [len(text) for text in texts] == [width] * height
@@ -93,7 +93,7 @@ def test_a_stack_shows_both_layers(
     [(7.0, 5.0, LOWER), (6.0, 6.0, LOWER), (5.0, 7.0, UPPER), (4.0, 6.0, UPPER)],
 )
 def test_a_cell_has_the_colour_of_most_of_its_dots(running: float, waiting: float, layer: int) -> None:
-    """Where run and wait share a cell below others that wait, the larger part gives it its colour."""
+    """A cell with dots of both layers, below another waiting cell, has the colour of the larger part."""
     rows = stacked([running, running], [waiting, waiting], 1, 3, 12.0)
     assert [drawn for _, drawn in rows[1]] == [layer]
 
@@ -105,9 +105,9 @@ def test_a_cell_has_the_colour_of_most_of_its_dots(running: float, waiting: floa
 def test_waiting_is_never_invisible(
     lower: list[float | None], upper: list[float | None], width: int, height: int, end_slot: int, top: float
 ) -> None:
-    """However small its share: each column of cells in which a request waited has a cell of its colour.
+    """Each column of cells in which a request waited has a cell in the colour of waiting.
 
-    A graph of one or two rows is an exception: there one cell would look like much.
+    Graphs of one or two rows are an exception: there one cell would look like a large share.
     """
     rows = stacked(lower, upper, width, height, top, end_slot=end_slot)
     layers = [[layer for text, layer in row for _ in text] for row in rows]
@@ -119,7 +119,7 @@ def test_waiting_is_never_invisible(
 
 
 def test_one_row_has_the_colour_of_waiting_where_more_wait_than_run() -> None:
-    """A few that wait beside many that run would look like a queue of all."""
+    """A single row has the colour of waiting only if more requests wait than run."""
     assert stacked([3.0, 3.0], [1.0, 1.0], 1, 1, 4.0) == [[("⣿", LOWER)]]
     assert stacked([4.0, 4.0], [0.0, 0.0], 1, 1, 4.0) == [[("⣿", LOWER)]]
     assert stacked([1.0, 1.0], [3.0, 3.0], 1, 1, 4.0) == [[("⠭", UPPER)]]
@@ -132,7 +132,7 @@ def test_one_row_has_the_colour_of_waiting_where_more_wait_than_run() -> None:
 def test_a_stack_has_as_few_runs_as_possible(
     lower: list[float | None], upper: list[float | None], width: int, height: int, end_slot: int, top: float
 ) -> None:
-    """Neighbouring runs differ in their layer, and a run of nothing is a whole row."""
+    """Neighbouring runs have different layers, and an empty run is a whole row."""
     for row in stacked(lower, upper, width, height, top, end_slot=end_slot):
         layers = [layer for _, layer in row]
         assert all(a != b for a, b in pairwise(layers))
@@ -145,11 +145,11 @@ def test_a_stack_has_as_few_runs_as_possible(
 def test_a_stack_with_nothing_waiting_is_an_area(
     values: list[float | None], width: int, height: int, end_slot: int, top: float
 ) -> None:
-    """With an upper layer of zeros, or none at all, a stack is its lower area."""
+    """With an upper layer of zeros, or without one, a stack equals the area graph of the lower layer."""
     drawn = area(values, width, height, top, end_slot=end_slot)
     for upper in ([0.0] * len(values), [None] * len(values), []):
         if upper and upper[0] == 0.0 and None in map(known, values):
-            continue  # a known 0 on an unknown value is a baseline
+            continue  # 0 above an unknown value is drawn as the baseline
         rows = stacked(values, upper, width, height, top, end_slot=end_slot)
         assert ["".join(text for text, _ in row) for row in rows] == drawn
         assert all(layer != UPPER for row in rows for _, layer in row)
@@ -166,7 +166,7 @@ def test_a_mirror_fills_from_its_centre(
     end_slot: int,
     top: float,
 ) -> None:
-    """Each half is solid from the centre outwards to its value, with no dot in a gap."""
+    """Each half is filled from the centre to its value; a gap has no dot."""
     rows = mirrored(up, down, width, height, top, end_slot=end_slot)
     assert [len(row) for row in rows] == [width] * height
     half = 2 * height
@@ -180,7 +180,7 @@ def test_a_mirror_fills_from_its_centre(
 
 
 def test_an_odd_tick_changes_only_the_newest_cell() -> None:
-    """A cell holds slots 2k and 2k+1: the odd one fills the last cell, an even one moves the picture."""
+    """A cell holds slots 2k and 2k+1: an odd slot changes the last cell, an even one moves the picture."""
     values = [float(10 + 7 * (i % 9)) for i in range(40)]
     even = area(values[:30], 10, 4, 100, end_slot=30)
     odd = area(values[:31], 10, 4, 100, end_slot=31)
@@ -191,18 +191,18 @@ def test_an_odd_tick_changes_only_the_newest_cell() -> None:
 
 @pytest.mark.parametrize("top", [0.0, -1.0, math.nan, 5e-324, 1e-310])
 def test_without_a_scale_every_number_is_the_baseline(top: float) -> None:
-    """A top that nothing can be divided by draws the bottom dot for each value and nothing for a gap."""
+    """With an unusable top each value is drawn as the baseline, and a gap as nothing."""
     assert area([0.0, 5.0, None, math.inf], 2, 2, top) == ["  ", "⣀⢀"]
 
 
 def test_an_endless_scale_draws_finite_values_as_the_baseline() -> None:
-    """Under an infinite top, only infinity is high."""
+    """With an infinite top only an infinite value is high."""
     assert area([1e308, math.inf], 1, 1, math.inf) == ["⣸"]
 
 
 @pytest.mark.parametrize(("width", "height"), [(0, 3), (-2, 2), (4, 0), (0, 0), (3, -1)])
 def test_no_room_is_no_picture(width: int, height: int) -> None:
-    """Without cells there are empty rows, without rows there is nothing."""
+    """Without columns the rows are empty, without rows there is no picture."""
     empty = [""] * height
     assert area([1.0, 2.0], width, height, 5) == empty
     assert mirrored([1.0], [2.0], width, height, 5) == empty
@@ -213,7 +213,7 @@ PICTURE = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, None, None, 0.0, 0.0, 8.0, 20.0, 4.0]
 
 
 def test_an_area_looks_like_this() -> None:
-    """A rise, a gap of two slots, two zeros, a clipped peak; the left is still empty."""
+    """A rise, a gap of two slots, two zeros and a clipped peak; older slots are empty."""
     assert area(PICTURE, 8, 2, 8.0, end_slot=13) == [
         "   ⢀⡄ ⢸⡇",
         " ⢀⣴⣿⡇⢀⣸⣿",
@@ -221,7 +221,7 @@ def test_an_area_looks_like_this() -> None:
 
 
 def test_an_even_slot_is_the_left_half_of_its_cell() -> None:
-    """The same values one slot earlier: every column lies half a cell further left, the last one is open."""
+    """One slot earlier, every column is half a cell further left, and the last cell is half empty."""
     assert area(PICTURE, 8, 2, 8.0, end_slot=12) == [
         "   ⣠  ⣿ ",
         " ⣠⣾⣿ ⣀⣿⡇",
@@ -229,7 +229,7 @@ def test_an_even_slot_is_the_left_half_of_its_cell() -> None:
 
 
 def test_a_stack_looks_like_this() -> None:
-    """Solid below, every second dot above; full cells of the upper layer are chequered."""
+    """The lower layer is solid, the upper one has every second dot."""
     lower = [2.0] * 4 + [4.0] * 4 + [1.0] * 4
     upper = [0.0] * 2 + [1.0] * 2 + [1.0] * 2 + [4.0] * 2 + [9.0] * 4
     assert stacked(lower, upper, 6, 3, 12.0) == [
@@ -240,7 +240,7 @@ def test_a_stack_looks_like_this() -> None:
 
 
 def test_what_waits_has_the_highest_dot() -> None:
-    """However little waits, its highest dot has its colour, and cells below are their majority's."""
+    """The highest dot has the colour of waiting, however few wait; cells below that of their larger part."""
     assert stacked([8.0, 8.0], [0.01, 0.01], 1, 3, 12.0) == [
         [("⡀", UPPER)],
         [("⣿", LOWER)],
@@ -256,25 +256,25 @@ def test_what_waits_has_the_highest_dot() -> None:
 def test_a_low_graph_has_the_colour_of_its_larger_part(
     height: int, wait: float, *, is_coloured: bool
 ) -> None:
-    """There a cell is most of the picture: waiting colours only a cell of which it is the larger part."""
+    """In a graph of one or two rows, waiting colours only cells of which it is the larger part."""
     rows = stacked([16.0] * 2, [wait] * 2, 1, height, 64.0)
     assert is_coloured == any(layer == UPPER for row in rows for _, layer in row)
 
 
 def test_a_cell_of_two_halves_belongs_to_the_lower_layer() -> None:
-    """Where both layers have as many dots in a cell, the lower one has it if the upper shows above."""
+    """A cell with equally many dots of both layers belongs to the lower layer if the upper shows above."""
     assert stacked([2.0, 2.0], [6.0, 6.0], 1, 2, 8.0) == [[("⠭", UPPER)], [("⣿", LOWER)]]
 
 
 def test_an_unknown_layer_counts_as_nothing() -> None:
-    """Only where both layers are unknown is a gap."""
+    """If one layer is unknown the other is drawn; only if both are, there is a gap."""
     lower = [4.0, 4.0, None, None, None, 0.0]
     upper = [None, None, 4.0, 4.0, None, None]
     assert stacked(lower, upper, 3, 1, 4.0) == [[("⣿", LOWER), ("⠭", UPPER), ("⢀", LOWER)]]
 
 
 def test_a_mirror_looks_like_this() -> None:
-    """One half hangs from the other's feet; with odd heights the centre lies inside a row."""
+    """The lower half hangs from the baseline of the upper; with odd heights the centre is inside a row."""
     up, down = [1.0, 2.0, 3.0, 4.0, None, 0.0], [4.0, 3.0, None, 0.0, 2.0, 2.0]
     assert mirrored(up, down, 3, 2, 4.0) == ["⣠⣾⢀", "⡿⠈⠛"]
     assert mirrored(up, down, 3, 3, 4.0) == ["⢀⣾ ", "⣿⠻⣴", "⡿ ⠉"]

@@ -1,4 +1,4 @@
-"""Text takes exactly the cells it is given."""
+"""Text has exactly the width in cells that was requested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT = st.text(alphabet="abc…é日本한ｱ👍\u0301\u093e\u200b ", max_size=
     ],
 )
 def test_widths_are_those_of_a_terminal(text: str, cells: int) -> None:
-    """Wide characters take two cells, combining and invisible ones none, all others one."""
+    """Wide characters have two cells, combining and invisible ones none, all others one."""
     assert cell_width(text) == cells
 
 
@@ -38,7 +38,7 @@ def test_widths_are_those_of_a_terminal(text: str, cells: int) -> None:
     "first", [0x20, 0xA1, 0x370, 0x900, 0x1100, 0x2010, 0x2500, 0x2800, 0x3041, 0xAC00, 0x1F300]
 )
 def test_widths_agree_with_the_library_that_lays_out_the_screen(first: int) -> None:
-    """Letters and signs of many scripts are as wide here as they are for Rich."""
+    """For many scripts the width equals that computed by Rich."""
     for char in map(chr, range(first, first + 95)):
         if char.isprintable():
             assert cell_width(char) == cell_len(char), hex(ord(char))
@@ -49,7 +49,7 @@ def test_widths_agree_with_the_library_that_lays_out_the_screen(first: int) -> N
 def test_fit_gives_exactly_the_width(
     text: str, width: int, align: Literal["left", "right", "center"]
 ) -> None:
-    """Whatever the text, it is as wide as asked, and what fits is there whole."""
+    """Any text gets the requested width, and is complete if it fits."""
     fitted = fit(text, width, align)
     assert cell_width(fitted) == max(0, width)
     if 0 < width >= cell_width(text):
@@ -68,12 +68,12 @@ def test_fit_gives_exactly_the_width(
     ],
 )
 def test_cut_text_says_so(text: str, width: int, fitted: str) -> None:
-    """What is cut ends in an ellipsis; half a wide character is a space; accents stay on their letters."""
+    """Cut text ends in an ellipsis; half a wide character becomes a space; accents stay on their letters."""
     assert fit(text, width) == fitted
 
 
 def test_padding_goes_where_it_belongs() -> None:
-    """Text stands left, right or in the middle of its spaces."""
+    """Text can be aligned left, right or centred."""
     assert [fit("ab", 5, "left"), fit("ab", 5, "right"), fit("ab", 5, "center")] == [
         "ab   ",
         "   ab",
@@ -93,6 +93,6 @@ def test_padding_goes_where_it_belongs() -> None:
     ],
 )
 def test_a_name_keeps_its_suffix(name: str, width: int, fitted: str) -> None:
-    """What tells the two sides of a comparison apart is at the end."""
+    """The end of a name, which distinguishes the sides of a comparison, is kept."""
     assert fit_name(name, width).strip() == fitted.strip()
     assert cell_width(fit_name(name, width)) == width

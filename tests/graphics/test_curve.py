@@ -19,7 +19,7 @@ from sparktop.graphics.curve import PlotAxis, labelled, pointed
 def test_the_largest_point_is_always_drawn_in_its_column(
     points: list[float], width: int, *, ratios: bool, data: st.DataObject
 ) -> None:
-    """However many points fall into one column, the one furthest from 0 is what it shows."""
+    """A column shows the value furthest from 0 of all its points."""
     points.sort()
     values = [0.1] * len(points)
     peak = data.draw(st.integers(0, len(points) - 1))
@@ -33,14 +33,14 @@ def test_the_largest_point_is_always_drawn_in_its_column(
 
 
 def test_equal_ratios_are_equally_far_apart() -> None:
-    """From 1 to 100 the middle of a logarithmic axis is 10; of a linear one it is 50.5."""
+    """On a logarithmic axis from 1 to 100 the middle is 10; on a linear one it is 50.5."""
     assert PlotAxis(1, 100, 40, ratios=True).cell(10) == 20
     assert PlotAxis(1, 100, 40).cell(50.5) == 20
     assert PlotAxis(1, 100, 40, ratios=True).value(0.5) == pytest.approx(10)
 
 
 def test_beyond_the_edges_is_the_nearest_cell_and_counts_for_no_column() -> None:
-    """A mark beyond the axis stands at its end; a point there is not drawn."""
+    """A mark beyond the axis is in the nearest cell."""
     axis = PlotAxis(10, 20, 5)
     assert (axis.cell(3), axis.cell(99)) == (0, 4)
     assert axis.columns([1.0, 12.0, 18.0, 99.0], [9.0, 1.0, 2.0, 9.0])[0] in {1.0, 9.0}
@@ -57,7 +57,7 @@ def test_beyond_the_edges_is_the_nearest_cell_and_counts_for_no_column() -> None
 def test_labels_are_round_and_exactly_as_wide_as_the_plot(
     low: float, ratio: float, width: int, *, ratios: bool
 ) -> None:
-    """The row of labels fits, and each label is a number within the axis."""
+    """The row of labels has the width of the plot, and each label is a number within the axis."""
     axis = PlotAxis(low, low * ratio, width, ratios=ratios)
     row = axis.labels()
     assert len(row) == width
@@ -67,7 +67,7 @@ def test_labels_are_round_and_exactly_as_wide_as_the_plot(
 
 
 def test_a_word_that_would_touch_another_is_left_out() -> None:
-    """Words keep a space between them; a pointer's first character stands at its value."""
+    """A label that would touch another is left out; a pointer's first character is at its value."""
     axis = PlotAxis(0, 10, 10)
     assert labelled([(2, "abc"), (4, "def"), (8, "ghi")], axis) == " abc   ghi"
     assert pointed([(2, "^ab"), (4, "^cd"), (6, "^e")], axis) == "  ^ab ^e  "

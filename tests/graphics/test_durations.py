@@ -1,4 +1,4 @@
-"""Durations in words: one spelling, and ranges that hold what they were made of."""
+"""Durations as text: one spelling, and ranges that contain their exact values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 
 
 def test_a_duration_as_a_person_says_it() -> None:
-    """Seconds, minutes with seconds, hours with minutes; unknown is unknown."""
+    """Seconds, minutes with seconds, hours with minutes; an unknown duration is shown as such."""
     shown = [duration_words(seconds) for seconds in (None, 0.2, 59.4, 60, 207, 3600, 5000)]
     assert shown == ["–", "0 s", "59 s", "1 min", "3 min 27 s", "1 h", "1 h 23 min"]
 
@@ -32,13 +32,13 @@ def test_a_duration_as_a_person_says_it() -> None:
     ],
 )
 def test_a_range_as_a_person_says_it(ends: tuple[float, float], words: str) -> None:
-    """The unit stands once where both ends share it."""
+    """The unit is written once if both ends share it."""
     assert range_words(*ends) == words
 
 
 @given(st.floats(0, 50_000), st.floats(1, 20))
 def test_a_range_in_words_is_never_narrower(least_s: float, factor: float) -> None:
-    """Both ends are rounded outwards, at most by a minute, or ten above an hour and a half."""
+    """Both ends of a range are rounded outwards, by a minute at most, or by ten above an hour and a half."""
     most_s = max(1.0, least_s * factor)
     low, _, high = range_words(least_s, most_s).removeprefix("up to ").rpartition(" to ")
     unit = high.split()[-1]
@@ -49,6 +49,6 @@ def test_a_range_in_words_is_never_narrower(least_s: float, factor: float) -> No
 
 
 def seconds(words: str) -> float:
-    """Return the seconds of "1 h 20 min" and the like."""
+    """Return the seconds of a text such as "1 h 20 min"."""
     parts = words.split()
     return sum(int(count) * UNITS[unit] for count, unit in zip(parts[::2], parts[1::2], strict=True))

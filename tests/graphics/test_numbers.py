@@ -1,4 +1,4 @@
-"""Figures have one width and are never wrong."""
+"""Figures have a fixed width and are never wrong."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FLOATS = st.one_of(
 
 
 def holds(text: str, value: float, units: Units) -> bool:
-    """Whether `text` is true of `value`: off by half of its last digit at most."""
+    """Return whether `text` is `value` rounded to its last digit."""
     match = SHOWN.fullmatch(text)
     assert match, text
     digits, power = match["digits"].replace(",", ""), int(match["power"] or 0)
@@ -63,7 +63,7 @@ def holds(text: str, value: float, units: Units) -> bool:
         return 0 < exact < shown
     if match["sign"] == ">":
         return shown < exact < 0
-    # The slack is what a float's own rounding may do to a number in the middle.
+    # The tolerance allows for the float's own rounding of a number halfway.
     return abs(exact - shown) <= last / 2 * (1 + Fraction(1, 10**6)) and (exact == 0) == (shown == 0)
 
 
@@ -75,7 +75,7 @@ def holds(text: str, value: float, units: Units) -> bool:
 @example(value=5e-324, width=4)
 @example(value=1.7e308, width=6)
 def test_every_figure_fits_and_is_true(name: str, value: float, width: int) -> None:
-    """A figure takes exactly its width, and where it says a number, that is the value's rounding."""
+    """A figure has exactly its width, and a shown number is the value's rounding."""
     figure, units = FIGURES[name]
     text = figure(value, width)
     assert len(text) == width
@@ -86,7 +86,7 @@ def test_every_figure_fits_and_is_true(name: str, value: float, width: int) -> N
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
 def test_unknown_is_a_dash(name: str, value: float | None) -> None:
-    """What is missing, NaN or infinite is a dash at the right, never a number."""
+    """Missing values, NaN and infinity are a dash at the right, never a number."""
     assert FIGURES[name][0](value, 5) == "    –"
 
 
@@ -131,7 +131,7 @@ def test_unknown_is_a_dash(name: str, value: float | None) -> None:
     ],
 )
 def test_figures_read_as_expected(text: str, shown: str) -> None:
-    """Each figure moves to its next unit by its rounded value, not before and not after."""
+    """A figure changes to the next unit according to its rounded value."""
     assert text == shown
 
 
@@ -154,7 +154,7 @@ def test_figures_read_as_expected(text: str, shown: str) -> None:
     ],
 )
 def test_an_age_counts_full_units(seconds: float | None, shown: str) -> None:
-    """An age is told in its two largest units and never rounded up."""
+    """An age is given in its two largest units, rounded down."""
     assert numbers.age(seconds) == shown
 
 
@@ -173,12 +173,12 @@ def test_an_age_counts_full_units(seconds: float | None, shown: str) -> None:
     ],
 )
 def test_ticks_are_short(value: float | None, shown: str) -> None:
-    """A label of an axis has no digit that says nothing, and none of a round top is lost."""
+    """Labels of an axis have no superfluous digits and lose none of a round value."""
     assert numbers.tick(value) == shown
 
 
 def test_ticks_of_an_axis_may_be_exact() -> None:
-    """Quarters of 15k are not rounded where there is room for a fourth digit."""
+    """With room for a fourth digit, quarters of 15k are not rounded."""
     assert [numbers.tick(value, 4) for value in (3750.0, 7500.0, 11_250.0, 15_000.0)] == [
         "3.75k",
         "7.5k",

@@ -23,7 +23,7 @@ def texts(rows: Sequence[StackedRow]) -> list[str]:
 def test_upside_down_every_dot_is_where_it_was_from_the_other_side(
     lower: list[float | None], upper: list[float | None], height: int, end: int
 ) -> None:
-    """Turned over, the dots of each column stand in the opposite order, and twice is as before."""
+    """Turning a graph upside down reverses the dots of each column; doing it twice restores the graph."""
     rows = stacked(lower, upper, 12, height, 10.0, end_slot=end)
     turned = upside_down(rows)
     assert upside_down(turned) == rows
@@ -34,7 +34,7 @@ def test_upside_down_every_dot_is_where_it_was_from_the_other_side(
 
 
 def _dots(rows: Sequence[str]) -> list[list[bool]]:
-    """Read a picture, one list a dot column, from the bottom up; apart from the code that is tested."""
+    """Return the dots of each column of a picture from the bottom up, independently of the tested code."""
     left, right = (0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08)
     columns: list[list[bool]] = [[] for _ in range(2 * len(rows[0]))]
     for row in reversed(rows):
@@ -46,7 +46,7 @@ def _dots(rows: Sequence[str]) -> list[list[bool]]:
 
 
 def test_both_halves_have_one_scale_and_stand_at_the_centre(read_dots: Reader) -> None:
-    """The same load is as many dots below the line as above it, counted from the line."""
+    """The same load has the same number of dots above and below the centre line."""
     above, below = opposed(([4.0, 8.0], [0.0, 0.0]), ([8.0, 2.0], [0.0, 0.0]), 1, 2, 8.0)
     assert [sum(column) for column in read_dots(texts(above))] == [4, 8]
     down = read_dots(texts(below))
@@ -55,7 +55,7 @@ def test_both_halves_have_one_scale_and_stand_at_the_centre(read_dots: Reader) -
 
 
 def test_what_waits_lies_beyond_what_runs_on_both_sides() -> None:
-    """Away from the line first what runs, then what waits, in another texture and layer."""
+    """On both sides running requests are next to the line and waiting ones beyond, in another texture."""
     above, below = opposed(([4.0, 4.0], [4.0, 4.0]), ([4.0, 4.0], [4.0, 4.0]), 1, 2, 8.0)
     assert [row[0][1] for row in above] == [1, 0]
     assert [row[0][1] for row in below] == [0, 1]
@@ -63,7 +63,7 @@ def test_what_waits_lies_beyond_what_runs_on_both_sides() -> None:
 
 
 def test_a_gap_has_no_dot_on_its_side_only() -> None:
-    """Where one side is not known the other one is drawn nonetheless."""
+    """If one side is unknown, the other is drawn all the same."""
     above, below = opposed(([None, None], [None, None]), ([1.0, 1.0], [0.0, 0.0]), 1, 1, 4.0)
     assert texts(above) == [" "]
     assert texts(below) != [" "]

@@ -1,4 +1,4 @@
-"""Tops of axes are round, high enough and steady."""
+"""Tops of axes are round, high enough and stable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_tops_are_round(value: float | None, top: float) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.floats(1e-290, 1e307), st.floats(1e-290, 1e300))
 def test_a_top_is_never_below_the_value_nor_far_above(value: float, minimum: float) -> None:
-    """A top holds its value, is at most half as high again, and holding it again changes nothing."""
+    """A top is at least the value and at most 1.5 times as high; the top of a top is itself."""
     top = nice_ceiling(value, minimum)
     assert max(value, minimum) <= top <= 1.5 * max(value, minimum) * (1 + 1e-12)
     assert nice_ceiling(top, minimum) == top
@@ -39,7 +39,7 @@ def test_strange_values_have_a_top() -> None:
 
 
 def test_a_spike_at_the_start_does_not_flatten_the_rest() -> None:
-    """The scale fits the level after the spike, also if it lies across two slots; its height is known."""
+    """A spike, also across two slots, is left out of the scale; its height is returned."""
     spike = [0.0, 90.0, 250.0, *[8.0] * 40]
     assert top_without_spikes([spike, [10.0] * 43]) == Top(10.0, 250.0)
     assert top_without_spikes([spike[1:30]], 4.0) == Top(8.0, 250.0)
@@ -56,22 +56,22 @@ def test_a_spike_at_the_start_does_not_flatten_the_rest() -> None:
     ],
 )
 def test_a_level_that_lasts_is_never_clipped(values: list[float | None]) -> None:
-    """Three slots of 40, the newest slots, and any of few values hold for the scale."""
+    """Three of 40 slots, the newest slots, and any of few values are not spikes and are never clipped."""
     assert top_without_spikes([[8.0] * 60, values]) == Top(250.0)
 
 
 def test_one_backend_of_many_that_is_higher_for_a_while_counts() -> None:
-    """However many backends are calm: each graph by itself says what lasts."""
+    """A high level of one backend among many calm ones counts: each graph is judged by itself."""
     assert top_without_spikes([*[[4.0] * 50] * 200, [4.0] * 40 + [90.0] * 5 + [4.0] * 5]) == Top(100.0)
 
 
 def test_nothing_known_has_the_least_top() -> None:
-    """Empty graphs have a scale, and so has a list of none."""
+    """Without known values the scale has the minimum, also without any graph."""
     assert top_without_spikes([[], [None, None], [0.0]], 4.0) == Top(4.0)
     assert top_without_spikes([], 4.0) == Top(4.0) == widest_top([], 4.0)
 
 
 def test_the_widest_of_several_scales_may_hold_the_spikes_of_others() -> None:
-    """What lies above the widest end is clipped there, too."""
+    """Of several scales the widest is returned, with the height of any spike above it."""
     assert widest_top([Top(10.0, 90.0), Top(40.0)], 4.0) == Top(40.0, 90.0)
     assert widest_top([Top(10.0, 90.0), Top(100.0)], 4.0) == Top(100.0)

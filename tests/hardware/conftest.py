@@ -35,7 +35,7 @@ Hugetlb:               0 kB
 
 
 def net_dev_line(name: str, rx: int, rx_errors: int, tx: int, tx_errors: int) -> str:
-    """One line of /proc/net/dev: eight columns in, eight columns out."""
+    """Return a line of /proc/net/dev: eight columns received, eight sent."""
     return f"{name:>6}: {rx:7} 5000 {rx_errors:4} 0 0 0 0 0 {tx:8} 6000 {tx_errors:4} 0 0 0 0 0\n"
 
 
@@ -126,14 +126,14 @@ SPARK_LINKS = {
 def stat_line(
     pid: int, name: str, *, ticks: int = 0, start: int = 1, rss_pages: int = 1, flags: int = 0x400000
 ) -> str:
-    """/proc/PID/stat of a process."""
+    """Return the content of /proc/PID/stat of a process."""
     behind = f"{'0 ' * 2}{start} 1000000 {rss_pages} 18446744073709551615 0 0"
     return f"{pid} ({name}) S 1 {pid} {pid} 0 -1 {flags} 10 0 0 0 {ticks} 0 0 0 20 0 {behind}\n"
 
 
 @pytest.fixture
 def spark(tmp_path: Path) -> Path:
-    """The root of a machine like a DGX Spark."""
+    """Return the root of a machine like a DGX Spark."""
     for path, content in SPARK_FILES.items():
         write(tmp_path, path, content)
     for path, target in SPARK_LINKS.items():
@@ -143,7 +143,7 @@ def spark(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """The root of a container that sees hardly anything."""
+    """Return the root of a container that sees hardly anything."""
     write(tmp_path, "proc/meminfo", "MemTotal:        4194304 kB\nMemFree:         2097152 kB\n")
     write(tmp_path, "proc/net/dev", NET_DEV.replace("enP7s7", "  eth0"))
     return tmp_path
@@ -151,5 +151,5 @@ def bare(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def gb10_tree(tmp_path: Path) -> Path:
-    """The root of a whole DGX Spark that serves a large model: see `gb10_root`."""
+    """Return the root of a complete DGX Spark that serves a large model: see `gb10_root`."""
     return build(tmp_path)

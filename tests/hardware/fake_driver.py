@@ -1,4 +1,4 @@
-"""The driver's other side: what `pynvml` would be on machines that are not here, with its real errors."""
+"""A replacement of `pynvml` for machines that are not here, which raises its real errors."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FIELDS_AT_0 = dict.fromkeys((74, 75, 76, 269, 270, 271), 0)
 
 
 def refuse(code: int) -> Exception:
-    """The library's error for a return code."""
+    """Return the library's error for a return code."""
     error: Exception = pynvml.NVMLError(code)
     return error
 
 
 def process(pid: int, used_bytes: int | None, ids: tuple[int, int] = (2**32 - 1,) * 2) -> SimpleNamespace:
-    """One line of a list; `ids` are GPU instance and compute instance, all bits set without MIG."""
+    """Return a line of a process list; `ids` are GPU and compute instance, all bits set without MIG."""
     return SimpleNamespace(pid=pid, usedGpuMemory=used_bytes, gpuInstanceId=ids[0], computeInstanceId=ids[1])
 
 
@@ -40,7 +40,7 @@ def memory(total: int, used: int = 0) -> SimpleNamespace:
 
 
 def field_value(number: int, answer: int | None, value_type: int = 3) -> SimpleNamespace:
-    """One element of what nvmlDeviceGetFieldValues gives; None is a field that the driver lacks."""
+    """Return an element of nvmlDeviceGetFieldValues; None is a field that the driver lacks."""
     return SimpleNamespace(
         fieldId=number,
         nvmlReturn=NOT_SUPPORTED if answer is None else 0,
@@ -50,7 +50,7 @@ def field_value(number: int, answer: int | None, value_type: int = 3) -> SimpleN
 
 
 def gb10(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - answers have as many types as fields
-    """A GB10 as drivers 580.95 to 580.173 answer; `changes` replaces answers by function."""
+    """Return the answers of a GB10 with drivers 580.95 to 580.173; `changes` replaces answers by function."""
     answers: dict[str, Any] = {
         "nvmlDeviceGetName": "NVIDIA GB10",
         "nvmlDeviceGetUUID": "GPU-11111111-2222-3333-4444-555555555555",
@@ -76,7 +76,7 @@ def gb10(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - answers have as ma
 
 
 def h200(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - as gb10
-    """A discrete GPU with all there is."""
+    """Return the answers of a discrete GPU that supports everything."""
     discrete: dict[str, Any] = {
         "nvmlDeviceGetName": "NVIDIA H200",
         "nvmlDeviceGetUUID": "GPU-99999999-2222-3333-4444-555555555555",
@@ -97,7 +97,7 @@ def h200(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - as gb10
 
 
 def mig_slice(ids: tuple[int, int] = (7, 0), **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - as gb10
-    """A MIG instance as it answers."""
+    """Return the answers of a MIG instance."""
     answers: dict[str, Any] = {
         "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
         "nvmlDeviceGetUUID": f"MIG-{ids[0]:08}-0000-0000-0000-{ids[1]:012}",
@@ -109,7 +109,7 @@ def mig_slice(ids: tuple[int, int] = (7, 0), **changes: Any) -> dict[str, Any]: 
 
 
 def h100(*slices: dict[str, Any] | None, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - as gb10
-    """A GPU in MIG mode with `slices` in its places; None is an empty place."""
+    """Return the answers of a GPU in MIG mode with `slices` at its indexes; None is an empty index."""
     return h200(
         **{
             "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
@@ -124,7 +124,7 @@ def h100(*slices: dict[str, Any] | None, **changes: Any) -> dict[str, Any]:  # n
 
 
 class FakeDriver:
-    """Answers like the module `pynvml`; a handle is the GPU's number, and the place behind it for a slice."""
+    """Answers like the module `pynvml`; a handle is a GPU's index, with a second one for a MIG instance."""
 
     NVMLError = pynvml.NVMLError
     NVMLLibraryMismatchError = pynvml.NVMLLibraryMismatchError
@@ -144,43 +144,43 @@ class FakeDriver:
         self.opened = 0
 
     def nvmlInit(self) -> None:  # noqa: N802 - the library's name
-        """Open, unless told to fail."""
+        """Open the library, or raise the error that is set."""
         self._count("nvmlInit")
         if self.init_error is not None:
             raise self.init_error
         self.opened += 1
 
     def nvmlShutdown(self) -> None:  # noqa: N802 - the library's name
-        """Close."""
+        """Close the library."""
         self._count("nvmlShutdown")
         self.opened -= 1
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - the library's name
-        """Count the GPUs."""
+        """Return the number of GPUs."""
         self._count("nvmlDeviceGetCount")
         return len(self.gpus)
 
     def nvmlDeviceGetHandleByIndex(self, index: int, /) -> object:  # noqa: N802 - the library's name
-        """Give the number as the handle."""
+        """Return the index as the handle."""
         self._count("nvmlDeviceGetHandleByIndex")
         if index in self.lost:
             raise refuse(LOST)
         return index
 
     def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802 - the library's name
-        """Give the version."""
+        """Return the driver's version."""
         self._count("nvmlSystemGetDriverVersion")
         return self.driver
 
     def nvmlSystemGetProcessName(self, pid: int) -> str:  # noqa: N802 - the library's name
-        """Give the name; NVML_ERROR_NOT_FOUND for an unknown process."""
+        """Return a process's name; raise NVML_ERROR_NOT_FOUND for an unknown one."""
         self._count("nvmlSystemGetProcessName")
         if pid not in self.names:
             raise refuse(NOT_FOUND)
         return self.names[pid]
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, place: int) -> object:  # noqa: N802 - its name
-        """Give the handle of a slice; NVML_ERROR_NOT_FOUND for an empty place."""
+        """Return the handle of a MIG instance; raise NVML_ERROR_NOT_FOUND for an empty index."""
         self._count("nvmlDeviceGetMigDeviceHandleByIndex")
         slices = self.gpus[handle].get("slices", ())
         if place >= len(slices) or slices[place] is None:
@@ -188,7 +188,7 @@ class FakeDriver:
         return (handle, place)
 
     def nvmlDeviceGetFieldValues(self, handle: int, numbers: list[int]) -> list[Any]:  # noqa: N802 - its name
-        """Give the answer to each field."""
+        """Return the answer for each field."""
         fields = self._answer("nvmlDeviceGetFieldValues", handle, "fields")
         return [field_value(number, fields.get(number)) for number in numbers]
 

@@ -1,7 +1,8 @@
 """A DGX Spark as a tree of /proc and /sys: what its kernel shows while it serves a large model.
 
-`build` writes the tree below a folder, which is then given as the root to read; `advance` moves its counters
-on as if time had passed. The layout is the kernel's: devices lie below /sys/devices, classes link to them.
+`build` writes the tree below a folder, which is then the root for the readers; `advance` increases its
+counters as if time had passed. The layout is the kernel's: devices lie below /sys/devices, classes link to
+them.
 """
 
 from __future__ import annotations
@@ -176,17 +177,17 @@ _SPBM_ENERGIES = {"soc_pkg": 7_200_000_000, "gpu": 5_100_500_000}
 
 
 def write(root: Path, path: str, content: str | bytes) -> None:
-    """Put a file into a tree."""
+    """Write a file into a tree."""
     target = root / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def build(root: Path, *, huge_pages: bool = False, rdma: bool = True, spbm: bool = True) -> Path:
-    """Write the machine below `root` and give `root`.
+    """Write the machine below `root` and return `root`.
 
-    `huge_pages`: a part of the memory is set aside as huge pages; `rdma`: the four functions of the network
-    card are there (on some machines none enumerates); `spbm`: the third-party driver of the power rails is.
+    `huge_pages` sets a part of the memory aside as huge pages. `rdma` adds the four functions of the network
+    card (on some machines none enumerates). `spbm` adds the third-party driver of the power rails.
     """
     for path, content in _FILES.items():
         write(root, path, content)
@@ -212,7 +213,7 @@ def build(root: Path, *, huge_pages: bool = False, rdma: bool = True, spbm: bool
 
 
 def meminfo(*, huge_pages: bool = False, **changes_kib: int) -> str:
-    """Give /proc/meminfo; `changes_kib` replaces lines by name."""
+    """Return the content of /proc/meminfo; `changes_kib` replaces lines by name."""
     figures = _MEMINFO_KIB | changes_kib
     if huge_pages:
         size = HUGE_PAGES * _HUGE_PAGE_KIB
@@ -229,7 +230,7 @@ def meminfo(*, huge_pages: bool = False, **changes_kib: int) -> str:
 
 
 def advance(root: Path, seconds: int) -> None:
-    """Set every counter to what it is `seconds` after `build`."""
+    """Set every counter to its value `seconds` after `build`."""
     write(root, "proc/stat", stat(seconds))
     write(
         root,
@@ -258,7 +259,7 @@ def advance(root: Path, seconds: int) -> None:
 
 
 def stat(seconds: int) -> str:
-    """Give /proc/stat, `seconds` after `build`: big cores were busy for half of the time."""
+    """Return the content of /proc/stat, `seconds` after `build`: big cores were busy half of the time."""
     rows, sums = [], [0, 0]
     for core in range(len(BIG_CORES) + len(LITTLE_CORES)):
         busy = 10_000 + seconds * (BIG_BUSY if core in BIG_CORES else LITTLE_BUSY)
@@ -270,12 +271,12 @@ def stat(seconds: int) -> str:
 
 
 def pci_folder(address: str) -> str:
-    """Give the folder of a PCI function below the root."""
+    """Return the folder of a PCI function below the root."""
     return _PCI.format(domain=address.partition(":")[0], address=address)
 
 
 def _link(root: Path, path: str, target: str) -> None:
-    """Make a relative link at `path` to `target`, both below the root."""
+    """Create a relative link at `path` to `target`, both below the root."""
     place = root / path
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(os.path.relpath(root / target, place.parent))
@@ -314,7 +315,7 @@ def _write_interface(root: Path, name: str, address: str, *, vendor: str, speed:
 
 
 def _write_function(root: Path, place: int) -> None:
-    """One of the four functions of the network card; a cable is in the first cage only."""
+    """Write one of the four functions of the network card; only the first port has a cable."""
     name, address = RDMA_DEVICES[place], FUNCTIONS[place]
     connected = place in {0, 2}
     _write_interface(root, NETDEVS[place], address, vendor="0x15b3", speed="200000" if connected else "-1")
@@ -348,7 +349,7 @@ def _write_traffic(root: Path, device: str, seconds: int) -> None:
 
 
 def _write_chip(root: Path, number: int, device: str, files: dict[str, str]) -> None:
-    """A chip of hwmon on a device."""
+    """Write a hwmon chip of a device."""
     folder = f"{device}/hwmon/hwmon{number}"
     for name, content in files.items():
         write(root, f"{folder}/{name}", content + "\n")

@@ -1,4 +1,4 @@
-"""Facts about cores of several designs."""
+"""Cores of several designs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def designs(cores: Cores) -> list[tuple[str, list[int], int | None]]:
 
 
 def test_a_spark_has_ten_big_and_ten_little_cores(gb10_tree: Path) -> None:
-    """They are told apart by their part numbers, wherever they stand, the fastest first."""
+    """A Spark's cores form two groups by part number, the fastest first."""
     cores = read_cores(gb10_tree)
     assert designs(cores) == [
         ("Cortex-X925", list(BIG_CORES), 3900),
@@ -32,7 +32,7 @@ def test_a_spark_has_ten_big_and_ten_little_cores(gb10_tree: Path) -> None:
 
 
 def test_a_group_is_its_cores_together(gb10_tree: Path) -> None:
-    """Its cores are places in the list of all cores; the first reading knows no shares."""
+    """A group lists its cores' indexes; shares are unknown at the first reading."""
     reader = CpuReader(gb10_tree)
     first = reader.read(0.0)
     advance(gb10_tree, 1)
@@ -49,7 +49,7 @@ def test_a_group_is_its_cores_together(gb10_tree: Path) -> None:
 
 
 def test_places_move_up_where_a_core_is_off(gb10_tree: Path) -> None:
-    """Without core 2, core 5 is the fifth in the list, and its group says so; who knew it forgets it."""
+    """If core 2 is offline, the indexes of later cores move up, and shares are relative to the new list."""
     reader = CpuReader(gb10_tree)
     reader.read(0.0)
     lines = stat(1).splitlines(keepends=True)
@@ -62,7 +62,7 @@ def test_places_move_up_where_a_core_is_off(gb10_tree: Path) -> None:
 
 
 def test_cores_that_come_up_late_are_looked_up(gb10_tree: Path) -> None:
-    """A core that /proc/cpuinfo did not list at first is in its group once it runs."""
+    """A core that is missing in /proc/cpuinfo at first joins its group once it runs."""
     whole = (gb10_tree / "proc/cpuinfo").read_text()
     write(gb10_tree, "proc/cpuinfo", whole.partition("processor\t: 19")[0])
     lines = stat(0).splitlines(keepends=True)
@@ -76,7 +76,7 @@ def test_cores_that_come_up_late_are_looked_up(gb10_tree: Path) -> None:
 
 
 def test_alike_cores_are_no_groups(tmp_path: Path) -> None:
-    """One design needs no telling apart, but the line names it."""
+    """Cores of one design form no groups, but have a line."""
     write(tmp_path, "proc/cpuinfo", "".join(ARM.format(core, "0x41", "0xd4f") for core in range(3)))
     assert read_cores(tmp_path) == Cores(line="3 x Neoverse-V2")
     write(tmp_path, "proc/cpuinfo", "".join(X86.format(core) for core in range(2)))
@@ -84,7 +84,7 @@ def test_alike_cores_are_no_groups(tmp_path: Path) -> None:
 
 
 def test_designs_that_are_not_in_the_table_have_their_numbers(tmp_path: Path) -> None:
-    """A design newer than this program is still one of its own."""
+    """A design that is not in the table is shown by its part number."""
     parts = [("0x41", "0xdff"), ("0x41", "0xd87"), ("0x61", "0x032")]
     write(tmp_path, "proc/cpuinfo", "".join(ARM.format(n, *part) for n, part in enumerate(parts)))
     assert {design.name for design in read_cores(tmp_path).designs} == {
@@ -96,7 +96,7 @@ def test_designs_that_are_not_in_the_table_have_their_numbers(tmp_path: Path) ->
 
 @pytest.mark.parametrize("entry", ["cpu_capacity", "cpufreq/cpuinfo_max_freq"])
 def test_without_part_numbers_capacity_and_clock_tell(tmp_path: Path, entry: str) -> None:
-    """A jump in what cores can do is another design; the few percent of a better piece are not."""
+    """Without part numbers, groups follow large differences of capacity or clock; small ones do not count."""
     clock = entry.startswith("cpufreq")
     sizes = (700, 1024, 1000, 690) if not clock else (2_700_000, 4_100_000, 3_900_000, 2_700_000)
     for core, size in enumerate(sizes):
@@ -111,7 +111,7 @@ def test_without_part_numbers_capacity_and_clock_tell(tmp_path: Path, entry: str
 
 
 def test_a_hybrid_x86_processor_has_its_makers_words(tmp_path: Path) -> None:
-    """Their performance counters say which cores are which."""
+    """A hybrid x86 processor has P-cores and E-cores, by its performance counters."""
     write(tmp_path, "proc/cpuinfo", "".join(X86.format(core) for core in range(6)))
     write(tmp_path, "sys/devices/cpu_core/cpus", "0-3\n")
     write(tmp_path, "sys/devices/cpu_atom/cpus", "4-5\n")
@@ -124,12 +124,12 @@ def test_a_hybrid_x86_processor_has_its_makers_words(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_tells_nothing_has_nothing(tmp_path: Path) -> None:
-    """No error, no group, no line."""
+    """A machine without information has no groups and no line, and no error."""
     assert read_cores(tmp_path) == Cores()
 
 
 def test_names_from_outside_are_cleaned(tmp_path: Path) -> None:
-    """A model name reaches the screen without escapes."""
+    """Model names are cleaned."""
     write(tmp_path, "proc/cpuinfo", X86.format(0).replace("Core Ultra", "Core\x1b[31m \u202eUltra"))
     assert read_cores(tmp_path).line == "1 x Core [31m Ultra 7"
 
@@ -137,7 +137,7 @@ def test_names_from_outside_are_cleaned(tmp_path: Path) -> None:
 @settings(max_examples=60)
 @given(st.binary(max_size=200) | st.text(alphabet="processor: 0x41\nCPUpart-", max_size=200))
 def test_whatever_cpuinfo_holds_is_no_error(content: bytes | str) -> None:
-    """Garbage is no core."""
+    """Any content of cpuinfo is read without an error."""
     raw = content if isinstance(content, bytes) else content.encode()
     assert all(isinstance(core, int) for core in _parse_cpuinfo(raw))
 
@@ -155,5 +155,5 @@ def test_whatever_cpuinfo_holds_is_no_error(content: bytes | str) -> None:
     ],
 )
 def test_a_list_of_cores_is_read_or_nothing(text: str | None, numbers: set[int]) -> None:
-    """`0-3,8` as the kernel writes it; a list that would fill the memory is none."""
+    """A list such as `0-3,8` is parsed; invalid parts and too large ranges are left out."""
     assert _parse_list(text) == numbers

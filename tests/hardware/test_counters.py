@@ -1,4 +1,4 @@
-"""Facts about counters turned into rates."""
+"""Rates from counters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktop.hardware.counters import CounterRates, wrapped
 
 
 def test_a_first_reading_has_no_rate() -> None:
-    """Nothing is known of the time before the first reading."""
+    """The first reading has no rate."""
     assert CounterRates[str]().step({"a": 5}, 10.0) == {"a": None}
 
 
@@ -22,7 +22,7 @@ def test_a_rate_is_growth_over_time() -> None:
 
 
 def test_a_counter_that_went_back_has_no_rate_once() -> None:
-    """A restart gives None, and the reading after it is the base of the next rate."""
+    """A counter that decreased has no rate once, and then continues from its new value."""
     rates = CounterRates[str]()
     rates.step({"a": 100}, 0.0)
     assert rates.step({"a": 4}, 1.0) == {"a": None}
@@ -30,7 +30,7 @@ def test_a_counter_that_went_back_has_no_rate_once() -> None:
 
 
 def test_a_counter_that_was_away_starts_anew() -> None:
-    """What a counter did while nobody saw it is in no rate."""
+    """A counter that was missing starts again, without a rate."""
     rates = CounterRates[str]()
     rates.step({"a": 1, "b": 1}, 0.0)
     rates.step({"b": 2}, 1.0)
@@ -38,7 +38,7 @@ def test_a_counter_that_was_away_starts_anew() -> None:
 
 
 def test_no_time_is_no_rate_and_loses_nothing() -> None:
-    """Two readings at one time give None, and growth between them counts in the next rate."""
+    """Two readings at the same time give None, and the growth counts in the next rate."""
     rates = CounterRates[str]()
     rates.step({"a": 0}, 0.0)
     assert rates.step({"a": 5}, 0.0) == {"a": None}
@@ -56,7 +56,7 @@ def test_no_time_is_no_rate_and_loses_nothing() -> None:
     )
 )
 def test_no_rate_is_ever_negative(readings: list[tuple[dict[str, int], float]]) -> None:
-    """Whatever counters and clocks do, each counter gets None or a rate of at least 0."""
+    """Whatever the counters and clocks, a rate is None or at least 0."""
     rates = CounterRates[str]()
     for values, now in readings:
         given_rates = rates.step(values, now)
@@ -92,12 +92,12 @@ def test_no_rate_is_ever_negative(readings: list[tuple[dict[str, int], float]]) 
 def test_a_wrap_is_believed_near_the_end_of_a_width(
     before: int, after: int, most: float, grown: int | None
 ) -> None:
-    """What went back began anew, unless the way over the end of 32 or 64 bits fits into the time."""
+    """A decrease is a wrap at 32 or 64 bits only if the growth over the end fits into the time."""
     assert wrapped(before, after, most) == grown
 
 
 def test_a_counter_that_wrapped_keeps_its_rate() -> None:
-    """For counters whose pace is known; others that went back have no rate."""
+    """A wrapped counter keeps its rate if its highest pace is known; others have none."""
     rates = CounterRates[str]()
     rates.step({"a": 2**64 - 10, "b": 2**64 - 10}, 0.0)
     assert rates.step({"a": 10, "b": 10}, 2.0, {"a": 100.0}) == {"a": 10.0, "b": None}
@@ -106,7 +106,7 @@ def test_a_counter_that_wrapped_keeps_its_rate() -> None:
 @settings(max_examples=80)
 @given(st.sampled_from((32, 64)), st.integers(1, 2**30), st.integers(0, 2**30))
 def test_a_wrap_within_the_pace_is_always_exact(bits: int, grown: int, before_end: int) -> None:
-    """However a counter passes the end of its width, what it grew by is what it grew by."""
+    """Within the known pace, the growth across a wrap is exact."""
     before = 2**bits - 1 - before_end % grown
     after = (before + grown) % 2**bits
     assert after < before

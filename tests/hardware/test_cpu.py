@@ -1,4 +1,4 @@
-"""Facts about the processors' reading."""
+"""The reading of processors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.hardware.conftest import STAT, write
 
 
 def test_a_first_reading_knows_cores_and_load_but_no_share(spark: Path) -> None:
-    """Shares need two readings."""
+    """The first reading has cores and load, but no shares."""
     reading = CpuReader(spark).read(0.0)
     assert (reading.cores, reading.load1) == (2, 7.25)
     assert (reading.percent, reading.core_percent) == (None, ())
 
 
 def test_shares_are_of_the_time_between_readings(spark: Path) -> None:
-    """Ticks that were neither idle nor waiting for a disk are busy; guest time is not counted twice."""
+    """Ticks other than idle and iowait are busy; guest time is not counted twice."""
     reader = CpuReader(spark)
     reader.read(0.0)
     write(
@@ -34,7 +34,7 @@ def test_shares_are_of_the_time_between_readings(spark: Path) -> None:
 
 
 def test_ticks_that_went_back_give_no_share(spark: Path) -> None:
-    """After a resume or in a migrated machine the count can start anew."""
+    """If ticks decrease, as after a resume or migration, there is no share."""
     reader = CpuReader(spark)
     reader.read(0.0)
     write(spark, "proc/stat", "cpu  1 0 1 1 1 0 0 0\ncpu0 1 0 1 1 1 0 0 0\n")
@@ -43,7 +43,7 @@ def test_ticks_that_went_back_give_no_share(spark: Path) -> None:
 
 
 def test_a_core_that_came_up_hides_the_cores_once(spark: Path) -> None:
-    """A core without a reading before is no 0 %: the cores are unknown for one sample, the total is not."""
+    """After a core came online, the shares of cores are unknown once; the total is known."""
     reader = CpuReader(spark)
     reader.read(0.0)
     more = (
@@ -55,13 +55,13 @@ def test_a_core_that_came_up_hides_the_cores_once(spark: Path) -> None:
 
 
 def test_without_proc_everything_is_unknown(bare: Path) -> None:
-    """Missing is None, not 0."""
+    """Without /proc everything is None, not 0."""
     reading = CpuReader(bare).read(0.0)
     assert (reading.percent, reading.cores, reading.load1) == (None, None, None)
 
 
 def test_garbage_is_unknown(bare: Path) -> None:
-    """Lines that are not what the kernel writes are left out."""
+    """Unexpected lines are ignored."""
     write(bare, "proc/stat", b"cpu  a b c d e f g h\ncpu0 1 2\n\xff\xfe")
     write(bare, "proc/loadavg", "much\n")
     reading = CpuReader(bare).read(0.0)
@@ -74,6 +74,6 @@ _ticks = st.tuples(st.integers(0, 2**63), st.integers(0, 2**63))
 @settings(max_examples=60)
 @given(_ticks, _ticks)
 def test_a_share_is_a_share(before: tuple[int, int], after: tuple[int, int]) -> None:
-    """Whatever the kernel counted, a share lies between 0 and 100."""
+    """Whatever the counts, a share is between 0 and 100."""
     share = _busy_percent(before, after)
     assert share is None or 0.0 <= share <= 100.0

@@ -1,4 +1,4 @@
-"""Facts about drivers that are absent, refuse, or go away."""
+"""Drivers that are absent, refuse access or disappear."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOWHERE = Path("/nonexistent")
     ],
 )
 def test_no_driver_is_one_honest_line(code: int, note: str) -> None:
-    """A machine without a driver is a normal one; the line says what is the matter."""
+    """A machine without a driver has a note that says so."""
     driver = FakeDriver(h200())
     driver.init_error = refuse(code)
     picture = GpuReader(NOWHERE, driver).read(0.0)
@@ -34,12 +34,12 @@ def test_no_driver_is_one_honest_line(code: int, note: str) -> None:
 
 
 def test_no_device_is_one_honest_line() -> None:
-    """A driver without a GPU."""
+    """A driver without a GPU has a note that says so."""
     assert GpuReader(NOWHERE, FakeDriver()).read(0.0).note == "no NVIDIA GPU on this machine"
 
 
 def test_without_the_library_the_real_module_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """nvidia-ml-py itself, with its shared library missing, is what the reader is built on."""
+    """The error of the real nvidia-ml-py without its shared library is reported as no driver."""
 
     def missing(*_: object) -> None:
         raise OSError("libnvidia-ml.so.1: cannot open shared object file")
@@ -51,7 +51,7 @@ def test_without_the_library_the_real_module_says_so(monkeypatch: pytest.MonkeyP
 
 
 def test_without_nvidia_ml_py_the_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken installation is no crash."""
+    """If nvidia-ml-py is not installed, a note says so."""
     monkeypatch.setattr("sparktop.hardware.nvml.has_library", lambda: True)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     note = GpuReader(NOWHERE).read(0.0).note
@@ -59,7 +59,7 @@ def test_without_nvidia_ml_py_the_line_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_the_library_the_module_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loading nvidia-ml-py costs more than all else: only a machine with a driver pays for it."""
+    """Without the driver's library nvidia-ml-py is not imported, which would be costly."""
     monkeypatch.setattr("sparktop.hardware.nvml.has_library", lambda: False)
     monkeypatch.setitem(sys.modules, "pynvml", None)  # its import would fail
     reader = GpuReader(NOWHERE)
@@ -67,7 +67,7 @@ def test_without_the_library_the_module_is_not_loaded(monkeypatch: pytest.Monkey
 
 
 def test_the_library_is_opened_once() -> None:
-    """Opening it takes up to a second."""
+    """The library is opened once, because that takes up to a second."""
     driver = FakeDriver(gb10())
     reader = GpuReader(NOWHERE, driver)
     for now in range(100):
@@ -79,7 +79,7 @@ def test_the_library_is_opened_once() -> None:
 
 
 def test_a_driver_that_is_loaded_later_is_found() -> None:
-    """An absent driver is looked for every 30 s, not at every sample."""
+    """An absent driver is searched for every 30 s."""
     driver = FakeDriver(gb10())
     driver.init_error = refuse(12)
     reader = GpuReader(NOWHERE, driver)
@@ -91,7 +91,7 @@ def test_a_driver_that_is_loaded_later_is_found() -> None:
 
 
 def test_a_lost_gpu_leaves_the_others_and_comes_back() -> None:
-    """The line names the lost one; the library is opened anew after a while, and closed before."""
+    """The note names the lost GPU, the others are read; the library is closed and later opened again."""
     driver = FakeDriver(h200(), h200())
     reader = GpuReader(NOWHERE, driver)
     assert len(reader.read(0.0).gpus) == 2
@@ -111,7 +111,7 @@ def test_a_lost_gpu_leaves_the_others_and_comes_back() -> None:
 
 @pytest.mark.parametrize("code", [1, 9, 15, 16])
 def test_a_driver_that_goes_away_in_mid_run_is_a_line(code: int) -> None:
-    """Unloaded, reset or uninitialised: no GPU, one line, and back when it answers again."""
+    """If the driver disappears during a run there is a note and no GPU, until it answers again."""
     driver = FakeDriver(gb10())
     reader = GpuReader(NOWHERE, driver)
     reader.read(0.0)
@@ -124,7 +124,7 @@ def test_a_driver_that_goes_away_in_mid_run_is_a_line(code: int) -> None:
 
 
 def test_the_machine_is_read_without_its_gpu(spark: Path) -> None:
-    """A lost GPU costs no other reading; what memory and driver are stays known."""
+    """Without its GPU the machine is read all the same, and the kind of memory and driver stay known."""
     driver = FakeDriver(gb10())
     now = [0.0]
     machine = Machine(spark, nvml=driver, clock=lambda: now[0])
@@ -147,7 +147,7 @@ def test_the_machine_is_read_without_its_gpu(spark: Path) -> None:
 
 
 def test_a_reloaded_driver_is_asked_everything_anew() -> None:
-    """What one driver did not know or said once may differ with the next: no answer outlives the library."""
+    """After a reload every value is read again: answers of one driver do not hold for the next."""
     driver = FakeDriver(gb10(nvmlDeviceGetTotalEnergyConsumption=refuse(3)))
     reader = GpuReader(NOWHERE, driver)
     (gpu,) = reader.read(0.0).gpus

@@ -1,4 +1,4 @@
-"""What a machine says about endings: its kernel's log, and how its last boot ended."""
+"""How a machine ended: its kernel log and its last boot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KILLED = b"3,1300,6140900000,-;Out of memory: Killed process 4242 (VLLM::EngineC
 
 
 def test_an_xid_has_its_number_and_process() -> None:
-    """The time is that since boot."""
+    """An Xid line has number, process and time since boot."""
     line = parse_record(XID_79)
     assert line is not None
     assert (line.kind, line.code, line.pid, line.since_boot_s) == (XID, 79, 4242, 5140.900123)
@@ -38,7 +38,7 @@ def test_an_xid_has_its_number_and_process() -> None:
     ],
 )
 def test_other_lines_of_interest_have_a_kind(record: bytes, kind: str) -> None:
-    """Killed processes, overheating, fatal faults of devices."""
+    """Lines about killed processes, overheating and fatal device errors have a kind."""
     line = parse_record(record)
     assert line is not None
     assert line.kind == kind
@@ -48,19 +48,19 @@ def test_other_lines_of_interest_have_a_kind(record: bytes, kind: str) -> None:
     "record", [b"6,1,2,-;usb 1-1: new device", b"3,1,9,-;AER: Corrected error", b"NVRM: Xid"]
 )
 def test_all_other_lines_are_left_out(record: bytes) -> None:
-    """Also corrected errors."""
+    """All other lines are ignored, also those about corrected errors."""
     assert parse_record(record) is None
 
 
 @given(st.binary(max_size=200))
 def test_any_record_can_be_read(record: bytes) -> None:
-    """Programs may write into the kernel's log."""
+    """Any record is read without an error, because programs may write to the kernel log."""
     parse_record(b"NVRM: Xid" + record)
     parse_record(record)
 
 
 def test_a_log_that_may_not_be_read_says_who_could(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is never asked for; a machine without one says that."""
+    """A log without permission names the setting that allows reading; a machine without a log says so."""
     reader = KernelLogReader(tmp_path)
     assert reader.read(0.0).unreadable == "this machine has no kernel log to read"
 
@@ -74,7 +74,7 @@ def test_a_log_that_may_not_be_read_says_who_could(tmp_path: Path, monkeypatch: 
 
 
 def test_new_lines_are_added_to_the_known_ones(tmp_path: Path) -> None:
-    """A pipe stands for /dev/kmsg: each read returns a record, or nothing yet."""
+    """New records are added to the known ones; a pipe replaces /dev/kmsg."""
     path = tmp_path / "dev" / "kmsg"
     path.parent.mkdir()
     os.mkfifo(path)
@@ -106,7 +106,7 @@ def utmp(kind: int, user: bytes = b"") -> bytes:
 def test_a_boot_without_shutdown_before_the_next_ended_unclean(
     tmp_path: Path, records: list[bytes], *, clean: bool | None
 ) -> None:
-    """As `last -x` shows it."""
+    """A boot that is followed by another without a shutdown ended unclean."""
     path = tmp_path / "var/log/wtmp"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join(records) + b"half a record")
@@ -114,14 +114,14 @@ def test_a_boot_without_shutdown_before_the_next_ended_unclean(
 
 
 def test_the_watchdog_says_whether_it_reset_the_machine(tmp_path: Path) -> None:
-    """Bit 0x20 of its status; a machine that says nothing has no last boot."""
+    """Bit 0x20 of the watchdog's status means that it reset the machine; without information, None."""
     assert LastBootReader(tmp_path).read() is None
     write(tmp_path, "sys/class/watchdog/watchdog0/bootstatus", "32\n")
     assert LastBootReader(tmp_path).read() == LastBoot(watchdog=True)
 
 
 def test_xids_have_meaning_and_advice() -> None:
-    """Those without advice have none, and unknown ones only their number."""
+    """Known Xids have a meaning and, where there is one, advice; unknown ones only their number."""
     assert xid_words(79) == "Xid 79: GPU fell off the bus; reboot the machine"
     assert xid_words(31) == "Xid 31: GPU memory page fault; restart the program"
     assert (xid_words(167), xid_words(9999)) == ("Xid 167: PCIe fatal timeout", "Xid 9999")

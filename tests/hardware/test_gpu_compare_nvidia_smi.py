@@ -1,4 +1,4 @@
-"""Facts about the script that holds our readings against nvidia-smi."""
+"""The script that compares our readings with nvidia-smi."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ READING = GpuReading(
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, script.SmiGpu]:
-    """What is read of a page with an H200 and a GB10, in the form of two versions of nvidia-smi."""
+    """Return the parsed page of an H200 and a GB10, from two versions of nvidia-smi."""
     return script.parse((HERE / "nvidia_smi_page.xml").read_text(encoding="utf-8"))
 
 
 def wrong(after: GpuReading, smi: script.SmiGpu, before: GpuReading = READING) -> list[str]:
-    """Names of the fields that do not agree."""
+    """Return the names of the fields that do not agree."""
     return [line.name for line in script.compare(before, after, smi) if not line.ok]
 
 
 def test_a_page_is_read_in_our_units(page: dict[str, script.SmiGpu]) -> None:
-    """Watts, megahertz, bytes, seconds; the average power, as NVML gives it."""
+    """Values are in our units: watts, MHz, bytes, seconds; power is the average, as from NVML."""
     gpu = page[H200_UUID]
     assert gpu.fields == {
         "name": "NVIDIA H200",
@@ -74,7 +74,7 @@ def test_a_page_is_read_in_our_units(page: dict[str, script.SmiGpu]) -> None:
 
 
 def test_what_a_page_does_not_tell_is_none(page: dict[str, script.SmiGpu]) -> None:
-    """N/A and errors are no figures, and reasons that are all N/A are not "none"."""
+    """N/A and errors are None, and reasons that are all N/A are not an empty list."""
     gpu = page["GPU-11111111-2222-3333-4444-555555555555"]
     unknown = {name for name, value in gpu.fields.items() if value is None}
     assert unknown == {
@@ -89,7 +89,7 @@ def test_what_a_page_does_not_tell_is_none(page: dict[str, script.SmiGpu]) -> No
 
 
 def test_readings_around_a_page_agree(page: dict[str, script.SmiGpu]) -> None:
-    """What lies between our two looks, or a little beside them, is the same."""
+    """A value between our two readings, or slightly outside, agrees."""
     assert wrong(replace(READING, power_w=640.0, utilization_percent=70.0), page[H200_UUID]) == []
 
 
@@ -112,7 +112,7 @@ def test_readings_around_a_page_agree(page: dict[str, script.SmiGpu]) -> None:
     ],
 )
 def test_a_wrong_figure_is_a_mismatch(page: dict[str, script.SmiGpu], field: str, value: object) -> None:
-    """Each field can fail, and alone."""
+    """Each field can be a mismatch on its own."""
     other = replace(READING, **{field: value})  # type: ignore[arg-type]  # any field in turn
     assert [name.replace(" ", "_") for name in wrong(other, page[H200_UUID], other)] == [field]
 
@@ -121,7 +121,7 @@ def test_a_wrong_figure_is_a_mismatch(page: dict[str, script.SmiGpu], field: str
 def test_a_figure_that_only_nvidia_smi_knows_is_a_mismatch(
     page: dict[str, script.SmiGpu], field: str
 ) -> None:
-    """A field that we lose is what the comparison is for; one that nvidia-smi lacks is none."""
+    """A value that only nvidia-smi has is a mismatch; one that only we have is not."""
     lost = replace(READING, **{field: None})  # type: ignore[arg-type]  # any field in turn
     assert [name.replace(" ", "_") for name in wrong(lost, page[H200_UUID], lost)] == [field]
     gb10 = page["GPU-11111111-2222-3333-4444-555555555555"]
@@ -129,7 +129,7 @@ def test_a_figure_that_only_nvidia_smi_knows_is_a_mismatch(
 
 
 def test_processes_are_held_against_each_other(page: dict[str, script.SmiGpu]) -> None:
-    """A missing one, one too many, another size and another kind are each told."""
+    """A missing or additional process, another size and another kind are each one mismatch."""
     smi = page[H200_UUID]
     for processes in (
         (),
@@ -142,7 +142,7 @@ def test_processes_are_held_against_each_other(page: dict[str, script.SmiGpu]) -
 
 
 def test_throttled_shares_are_compared_over_the_same_time(page: dict[str, script.SmiGpu]) -> None:
-    """nvidia-smi counts microseconds: 0.5 s in 2 s is a quarter."""
+    """Throttled shares are computed from nvidia-smi's microseconds over the same time."""
     first = page[H200_UUID]
     second = replace(first, throttled_s={word: count + 0.5 for word, count in first.throttled_s.items()})
     shares = script.between(first, second, 2.0)
@@ -153,7 +153,7 @@ def test_throttled_shares_are_compared_over_the_same_time(page: dict[str, script
 
 
 def test_mig_instances_are_compared_in_their_order(page: dict[str, script.SmiGpu]) -> None:
-    """Their number and what each can hold."""
+    """MIG instances are compared in order, by number and memory."""
     smi = replace(page[H200_UUID], mig_totals=(9984.0 * MIB,))
     assert wrong(READING, smi) == ["mig instances"]
     right = replace(READING, mig_instances=(MigInstance(0, memory_total_bytes=9984 * MIB),))
@@ -163,7 +163,7 @@ def test_mig_instances_are_compared_in_their_order(page: dict[str, script.SmiGpu
 
 
 def test_the_table_says_what_is_wrong(page: dict[str, script.SmiGpu]) -> None:
-    """One line a field: both figures, how far apart, and a word."""
+    """The table has a line per field with both values, the difference and the result."""
     other = replace(READING, temperature_c=60.0)
     text = script.table("NVIDIA H200", script.compare(READING, other, page[H200_UUID]))
     assert "| temperature_c | 52 … 60 | 52 |  | ok |" in text
@@ -173,7 +173,7 @@ def test_the_table_says_what_is_wrong(page: dict[str, script.SmiGpu]) -> None:
 
 
 def test_without_a_gpu_the_script_says_so(tmp_path: Path) -> None:
-    """No GPU is neither agreement nor a mismatch: exit code 3, and one line."""
+    """Without a GPU the script ends with exit code 3 and one line."""
     (tmp_path / "libnvidia-ml.so.1").touch()
     env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
     command = [sys.executable, str(ROOT / "scripts" / "compare_nvidia_smi.py")]

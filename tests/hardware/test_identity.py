@@ -1,4 +1,4 @@
-"""Facts about who a machine is."""
+"""The identity of a machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DMI = "sys/devices/virtual/dmi/id"
 
 
 def test_a_spark_says_who_it_is(spark: Path) -> None:
-    """Distribution and kernel, maker and product, driver and boot."""
+    """Distribution, kernel, maker, product, driver and boot id are read."""
     assert read_identity(spark, driver="580.126.09") == NodeIdentity(
         os="Ubuntu 24.04.3 LTS, Linux 6.14.0-1013-nvidia",
         driver="580.126.09",
@@ -26,7 +26,7 @@ def test_a_spark_says_who_it_is(spark: Path) -> None:
 
 
 def test_a_whole_machine_has_a_name_and_addresses(gb10_tree: Path) -> None:
-    """What others reach it by: no loopback, no address of one link only, each once, IPv4 first."""
+    """Addresses leave out loopback and link-local ones and repetitions, IPv4 first."""
     identity = read_identity(gb10_tree, cpu="10 x Cortex-X925 + 10 x Cortex-A725")
     assert (identity.hostname, identity.maker) == ("spark-1", "NVIDIA")
     assert identity.cpu == "10 x Cortex-X925 + 10 x Cortex-A725"
@@ -34,13 +34,13 @@ def test_a_whole_machine_has_a_name_and_addresses(gb10_tree: Path) -> None:
 
 
 def test_a_maker_that_left_its_name_out_is_unknown(spark: Path) -> None:
-    """A placeholder is no maker."""
+    """A maker's placeholder is unknown."""
     write(spark, f"{DMI}/sys_vendor", "To Be Filled By O.E.M.\n")
     assert read_identity(spark).maker is None
 
 
 def test_an_identity_is_the_same_object_while_nothing_changed(gb10_tree: Path) -> None:
-    """Who compares by `is` sees a change only where there is one; what can change is read once a minute."""
+    """The identity is the same object until it changes; it is read once a minute."""
     reader = IdentityReader(gb10_tree)
     first = reader.read(0.0)
     assert reader.read(30.0) is reader.read(90.0) is reader.identity is first
@@ -52,7 +52,7 @@ def test_an_identity_is_the_same_object_while_nothing_changed(gb10_tree: Path) -
 
 
 def test_a_driver_is_told_as_soon_as_it_is_known(gb10_tree: Path) -> None:
-    """It does not wait for the minute, and a driver that went away does not change who the machine is."""
+    """A driver is added at once, and stays in the identity when it disappears."""
     reader = IdentityReader(gb10_tree)
     assert reader.read(0.0).driver is None
     loaded = reader.read(1.0, driver="580.126.09")
@@ -61,7 +61,7 @@ def test_a_driver_is_told_as_soon_as_it_is_known(gb10_tree: Path) -> None:
 
 
 def test_an_address_that_came_and_went_shows_within_a_minute(gb10_tree: Path) -> None:
-    """A cable that is pulled takes its address with it."""
+    """An address that comes or goes is noticed within a minute."""
     reader = IdentityReader(gb10_tree)
     reader.read(0.0)
     write(gb10_tree, "proc/net/fib_trie", "Local:\n  |-- 10.0.0.9\n     /32 host LOCAL\n")
@@ -70,14 +70,14 @@ def test_an_address_that_came_and_went_shows_within_a_minute(gb10_tree: Path) ->
 
 
 def test_addresses_that_are_none_are_left_out(tmp_path: Path) -> None:
-    """Garbage where the kernel writes addresses gives no address and no error."""
+    """Invalid addresses are left out without an error."""
     write(tmp_path, "proc/net/fib_trie", b"  |-- 10.0.0\xff\n /32 host LOCAL\n/32 host LOCAL\n |-- 0.0.0.0\n")
     write(tmp_path, "proc/net/if_inet6", b"zz 01\n\nfd00\n\xff\xfe\n")
     assert read_addresses(tmp_path) == ()
 
 
 def test_a_bare_container_is_nobody(bare: Path) -> None:
-    """What nothing tells is None."""
+    """Values that are not available are None."""
     assert read_identity(bare) == NodeIdentity()
 
 
@@ -94,20 +94,20 @@ def test_a_bare_container_is_nobody(bare: Path) -> None:
 def test_a_product_is_its_maker_and_its_most_telling_name(
     spark: Path, vendor: str, family: str, name: str, product: str
 ) -> None:
-    """The maker stands once, and what a maker left unfilled is no name."""
+    """The product begins with its maker, once; placeholders are left out."""
     for entry, value in (("sys_vendor", vendor), ("product_family", family), ("product_name", name)):
         write(spark, f"{DMI}/{entry}", value + "\n")
     assert read_identity(spark).product == product
 
 
 def test_a_board_without_dmi_has_a_device_tree(bare: Path) -> None:
-    """The model of the device tree ends in a zero byte, which is no part of the name."""
+    """The model of a device tree is read without its trailing zero byte."""
     write(bare, "sys/firmware/devicetree/base/model", b"NVIDIA Jetson AGX Orin\0")
     assert read_identity(bare).product == "NVIDIA Jetson AGX Orin"
 
 
 def test_names_are_cleaned(spark: Path) -> None:
-    """An escape sequence in a product's or a distribution's name reaches no screen."""
+    """Product and distribution names are cleaned."""
     write(spark, f"{DMI}/product_family", "DGX\x1b[31m Spark\u202e")
     write(spark, "etc/os-release", 'PRETTY_NAME="Ubuntu \x1b]0;x\x07\n')
     identity = read_identity(spark)

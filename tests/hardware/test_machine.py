@@ -1,4 +1,4 @@
-"""Facts about one machine as a whole."""
+"""A machine as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.hardware.gb10_root import advance
 
 
 def ticking() -> Callable[[], float]:
-    """A clock that moves half a second whenever it is read."""
+    """Return a clock that advances half a second at each call."""
     now = [0.0]
 
     def read() -> float:
@@ -31,7 +31,7 @@ def ticking() -> Callable[[], float]:
 
 
 def test_a_spark_gives_a_whole_sample(spark: Path) -> None:
-    """Every part of a sample comes from the tree and the driver that were given."""
+    """Every part of a sample comes from the given tree and driver."""
     machine = Machine(spark, nvml=FakeDriver(gb10()), clock=ticking())
     before = machine.identity
     machine.read()
@@ -53,7 +53,7 @@ def test_a_spark_gives_a_whole_sample(spark: Path) -> None:
 
 
 def test_a_whole_spark_is_read_to_the_last_rail(gb10_tree: Path) -> None:
-    """A sample has core groups, the memory bar with the driver's share, rails and card temperatures."""
+    """A sample of a Spark has core groups, memory parts with the GPU's, rails and card temperatures."""
     machine = Machine(gb10_tree, nvml=FakeDriver(gb10()), clock=ticking())
     machine.read()
     advance(gb10_tree, 1)
@@ -72,7 +72,7 @@ def test_a_whole_spark_is_read_to_the_last_rail(gb10_tree: Path) -> None:
 
 
 def test_the_process_table_is_read_when_asked_for(gb10_tree: Path) -> None:
-    """A sample that nobody wants processes in does not look at them; a tree without any has no count of 0."""
+    """The process table is read on request only; without any process its count is unknown."""
     machine = Machine(gb10_tree, nvml=FakeDriver(), clock=ticking())
     assert machine.read(processes=True).processes == ProcessTable(age_s=0.0)
     write(gb10_tree, "proc/4242/stat", stat_line(4242, "vllm", rss_pages=100))
@@ -83,7 +83,7 @@ def test_the_process_table_is_read_when_asked_for(gb10_tree: Path) -> None:
 
 
 def test_what_is_static_is_read_once(gb10_tree: Path) -> None:
-    """Without the files of the inventory, a machine that was read before says the same."""
+    """Constant information is read once: its files may disappear afterwards."""
     machine = Machine(gb10_tree, nvml=FakeDriver(), clock=ticking())
     machine.read()
     before = machine.identity
@@ -95,7 +95,7 @@ def test_what_is_static_is_read_once(gb10_tree: Path) -> None:
 
 
 def test_a_bare_container_gives_a_sample_too(bare: Path) -> None:
-    """Where nearly everything is missing, what is there is given and the rest is unknown."""
+    """In a bare container the available values are read, and the others are unknown."""
     driver = FakeDriver()
     driver.init_error = refuse(12)
     machine = Machine(bare, nvml=driver, clock=ticking())
@@ -108,7 +108,7 @@ def test_a_bare_container_gives_a_sample_too(bare: Path) -> None:
 
 
 def test_an_empty_root_gives_a_sample_of_nothing(tmp_path: Path) -> None:
-    """Not even /proc: no error, and no 0 for unknown."""
+    """An empty root gives a sample of unknown values, without an error."""
     driver = FakeDriver()
     machine = Machine(tmp_path, nvml=driver, clock=ticking())
     machine.read()
@@ -119,7 +119,7 @@ def test_an_empty_root_gives_a_sample_of_nothing(tmp_path: Path) -> None:
 
 
 def test_this_machine_is_read() -> None:
-    """The real /proc of the machine that runs the tests gives figures that can be."""
+    """The real /proc of this machine gives plausible values."""
     machine = Machine()
     first = machine.read()
     while time.monotonic() < first.at + 0.05:
@@ -144,7 +144,7 @@ def test_this_machine_is_read() -> None:
 
 @pytest.mark.outside
 def test_reading_a_machine_loads_the_standard_library_only() -> None:
-    """Importing it brings neither NVML nor anything else that is slow to load."""
+    """Importing it loads the standard library only, neither NVML nor another slow module."""
     code = (
         "import sys, sparktop.sources.local;"
         "print(*sorted({'pynvml', 'psutil', 'textual', 'httpx', 'aiohttp', 'pydantic'} & set(sys.modules)))"
@@ -156,7 +156,7 @@ def test_reading_a_machine_loads_the_standard_library_only() -> None:
 
 @pytest.mark.parametrize("path", ["missing", "folder", "nul\0byte"])
 def test_a_file_that_cannot_be_read_is_none(tmp_path: Path, path: str) -> None:
-    """Missing, a folder, or no path at all."""
+    """A missing file, a folder and an invalid path are read as None."""
     (tmp_path / "folder").mkdir()
     target = f"{tmp_path}/{path}"
     assert (read_bytes(target), read_text(target), read_int(target)) == (None, None, None)

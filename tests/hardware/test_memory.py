@@ -1,4 +1,4 @@
-"""Facts about memory as one pool."""
+"""Memory as one pool."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def read(root: Path, *, unified: bool | None = True, gpu_processes_bytes: int | 
 
 
 def test_used_is_what_is_not_available(spark: Path) -> None:
-    """Used is MemTotal - MemAvailable: page cache that can be dropped is not used."""
+    """Used memory is MemTotal - MemAvailable, so page cache that can be dropped does not count."""
     reading = read(spark)
     assert reading.total_bytes == 124_609_375 * KIB
     assert reading.available_bytes == 20_971_520 * KIB
@@ -81,14 +81,14 @@ def test_used_is_what_is_not_available(spark: Path) -> None:
 
 
 def test_headroom_leaves_out_cma_pages(spark: Path) -> None:
-    """MemAvailable counts free CMA pages that ordinary allocations cannot use."""
+    """Headroom is MemAvailable without free CMA pages, which ordinary allocations cannot use."""
     reading = read(spark)
     assert reading.cma_free_bytes == 9_227_469 * KIB
     assert reading.headroom_bytes == (20_971_520 - 9_227_469) * KIB
 
 
 def test_headroom_is_what_is_available_without_cma(spark: Path) -> None:
-    """A kernel without CMA has no line for it, and nothing to leave out."""
+    """Without CMA, headroom is MemAvailable."""
     lines = [line for line in MEMINFO.splitlines(keepends=True) if not line.startswith("Cma")]
     write(spark, "proc/meminfo", "".join(lines))
     reading = read(spark)
@@ -97,7 +97,7 @@ def test_headroom_is_what_is_available_without_cma(spark: Path) -> None:
 
 
 def test_huge_pages_say_what_is_available_on_unified_memory(spark: Path) -> None:
-    """With huge pages set aside, the free ones are what can still be had."""
+    """On unified memory with huge pages, only free huge pages are available."""
     write(spark, "proc/meminfo", _with_huge_pages(total=40_000, free=10_000))
     reading = read(spark)
     assert reading.huge_pages
@@ -106,7 +106,7 @@ def test_huge_pages_say_what_is_available_on_unified_memory(spark: Path) -> None
 
 
 def test_huge_pages_say_nothing_on_other_machines(spark: Path) -> None:
-    """A few huge pages beside a discrete GPU do not make the rest of the memory unavailable."""
+    """On other machines huge pages do not change the available memory."""
     write(spark, "proc/meminfo", _with_huge_pages(total=16, free=16))
     reading = read(spark, unified=False)
     assert not reading.huge_pages
@@ -114,7 +114,7 @@ def test_huge_pages_say_nothing_on_other_machines(spark: Path) -> None:
 
 
 def test_the_pool_adds_up(spark: Path) -> None:
-    """GPU processes, named use, cache, CMA in use, free and unattributed memory are the whole."""
+    """GPU processes, named use, page cache, CMA in use, free and unattributed memory add up to the total."""
     gpu_bytes = 80 * 1024**3
     reading = read(spark, gpu_processes_bytes=gpu_bytes)
     meminfo = read_meminfo(spark)
@@ -127,12 +127,12 @@ def test_the_pool_adds_up(spark: Path) -> None:
 
 
 def test_unattributed_is_never_negative(spark: Path) -> None:
-    """A GPU process can hold what the host counts as well; the overlap is not less than nothing."""
+    """Unattributed memory is at least 0, although a GPU process may hold what the host counts too."""
     assert read(spark, gpu_processes_bytes=200 * 1024**3).unattributed_bytes == 0
 
 
 def test_the_bar_of_a_spark_in_its_order(gb10_tree: Path) -> None:
-    """Each part is what the kernel's lines and the driver say, and they are in the order of the legend."""
+    """The parts have the sizes from the kernel and the driver, in the order of the legend."""
     reading = read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES)
     programs = 5_242_880 + 409_600 + 1_468_006 + 92_160 + 4_096 + 31_744 + 45_056 + (163_840 - 31_744)
     kib = [(part.name, part.size_bytes // KIB) for part in reading.parts]
@@ -149,7 +149,7 @@ def test_the_bar_of_a_spark_in_its_order(gb10_tree: Path) -> None:
 
 
 def test_huge_pages_have_a_part_of_their_own(tmp_path: Path) -> None:
-    """Free ones are neither a program's nor free for others; those in use are a program's."""
+    """Free huge pages are a part of their own; used ones belong to programs."""
     build(tmp_path, huge_pages=True)
     reading = read(tmp_path, gpu_processes_bytes=GPU_PROCESS_BYTES)
     plain = lay_out(parse(meminfo()), GPU_PROCESS_BYTES)
@@ -162,7 +162,7 @@ def test_huge_pages_have_a_part_of_their_own(tmp_path: Path) -> None:
 
 
 def test_cma_pages_that_others_count_are_not_counted_again(gb10_tree: Path) -> None:
-    """Pages of CMA lent to programs and cache stand there; only what nothing explains can be a driver's."""
+    """CMA pages are counted only as far as nothing else explains them; the rest is overlap."""
     left_kib = 894_007 + 10_485_760 - 9_227_469
     reading = read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES + (left_kib - 1000) * KIB)
     sizes = sizes_of(reading.parts)
@@ -173,7 +173,7 @@ def test_cma_pages_that_others_count_are_not_counted_again(gb10_tree: Path) -> N
 
 
 def test_pages_shared_with_the_host_are_the_gpus(gb10_tree: Path) -> None:
-    """Where the driver's figure and the kernel's overlap, the programs' part gives way, then the cache."""
+    """Memory that both driver and kernel count is taken off the programs' part, then off the cache."""
     explained_kib = 894_007 + 10_485_760 - 9_227_469
     reading = read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES + (explained_kib + 500_000) * KIB)
     before = sizes_of(read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES).parts)
@@ -185,7 +185,7 @@ def test_pages_shared_with_the_host_are_the_gpus(gb10_tree: Path) -> None:
 
 
 def test_a_bar_without_a_unified_gpu_has_no_part_for_it(gb10_tree: Path) -> None:
-    """What processes hold on a card of its own is other memory."""
+    """Memory of processes on a discrete GPU has no part in the bar."""
     reading = read(gb10_tree, unified=False, gpu_processes_bytes=GPU_PROCESS_BYTES)
     assert GPU_PART not in sizes_of(reading.parts)
     assert sum(sizes_of(reading.parts).values()) == reading.total_bytes
@@ -193,7 +193,7 @@ def test_a_bar_without_a_unified_gpu_has_no_part_for_it(gb10_tree: Path) -> None
 
 @pytest.mark.parametrize("missing", ["MemTotal", "MemFree", "Cached"])
 def test_a_bar_that_cannot_be_told_is_empty(gb10_tree: Path, missing: str) -> None:
-    """Without total, free or cache there is no bar, and nothing is said of the overlap."""
+    """Without total, free or cached memory there are no parts, and the overlap is unknown."""
     lines = (gb10_tree / "proc/meminfo").read_text().splitlines(keepends=True)
     write(gb10_tree, "proc/meminfo", "".join(line for line in lines if not line.startswith(f"{missing}:")))
     reading = read(gb10_tree)
@@ -201,14 +201,14 @@ def test_a_bar_that_cannot_be_told_is_empty(gb10_tree: Path, missing: str) -> No
 
 
 def test_gpu_processes_count_on_unified_memory_only(spark: Path) -> None:
-    """Beside a discrete GPU its processes hold other memory."""
+    """Memory of GPU processes counts on unified memory only."""
     reading = read(spark, unified=False, gpu_processes_bytes=1024)
     assert reading.gpu_processes_bytes is None
     assert reading.unattributed_bytes == read(spark, unified=False).unattributed_bytes
 
 
 def test_swap_traffic_is_pages_times_their_size(spark: Path) -> None:
-    """100 pages of 4 KiB in 2 s are 204,800 bytes a second; the first reading has no rate."""
+    """Swap traffic is pages times their size: 100 pages of 4 KiB in 2 s are 204,800 B/s."""
     reader, meminfo = MemoryReader(spark, page_bytes=4096), read_meminfo(spark)
     first = reader.read(0.0, meminfo)
     assert (first.swap_in_bytes_per_s, first.swap_out_bytes_per_s) == (None, None)
@@ -220,12 +220,12 @@ def test_swap_traffic_is_pages_times_their_size(spark: Path) -> None:
 
 
 def test_pressure_is_the_full_line(spark: Path) -> None:
-    """The share of time in which every task waited, not the one in which some did."""
+    """Memory pressure is the share of time in which all tasks waited ("full")."""
     assert read(spark).pressure_full_avg10 == 1.25
 
 
 def test_pressure_is_unknown_without_psi(spark: Path) -> None:
-    """Kernels built without PSI have no such file; garbage in it is no figure either."""
+    """Without PSI, or with invalid content, pressure is unknown."""
     (spark / "proc/pressure/memory").unlink()
     assert read(spark).pressure_full_avg10 is None
     write(spark, "proc/pressure/memory", "full avg10=lots\n")
@@ -233,7 +233,7 @@ def test_pressure_is_unknown_without_psi(spark: Path) -> None:
 
 
 def test_a_bare_container_knows_little(bare: Path) -> None:
-    """What /proc does not say stays unknown."""
+    """What /proc does not contain is unknown."""
     reading = read(bare, unified=None)
     assert reading.total_bytes == 4 * 1024**3
     unknown = (reading.unified, reading.used_bytes, reading.headroom_bytes, reading.page_cache_bytes)
@@ -258,7 +258,7 @@ def test_the_bar_adds_up_whatever_is_said(
     unified: bool | None,  # noqa: FBT001 - hypothesis passes it
     gpu_bytes: int | None,
 ) -> None:
-    """The parts are the whole to the byte, each above 0, in the one order; unattributed is its part."""
+    """The parts add up to the total to the byte, each above 0 and in order; unattributed memory is one."""
     reading = judge(meminfo | {"MemTotal": meminfo.get("MemTotal", 2**35)}, unified, gpu_bytes)
     names = [part.name for part in reading.parts]
     assert names == [name for name in ORDER if name in names]
@@ -278,7 +278,7 @@ def test_no_figure_is_ever_negative(
     unified: bool | None,  # noqa: FBT001 - hypothesis passes it
     gpu_bytes: int | None,
 ) -> None:
-    """Whatever the kernel and the driver say, each figure is None or at least 0."""
+    """Whatever kernel and driver report, each value is None or at least 0."""
     reading = judge(meminfo, unified, gpu_bytes)
     figures = [value for value in dataclasses.astuple(reading) if isinstance(value, int | float)]
     assert all(value >= 0 for value in figures)
@@ -287,7 +287,7 @@ def test_no_figure_is_ever_negative(
 @settings(max_examples=60)
 @given(st.binary(max_size=200))
 def test_whatever_meminfo_holds_is_figures_or_nothing(content: bytes) -> None:
-    """No content is an error, and no figure is below 0."""
+    """Any content of meminfo gives values of at least 0 or None, without an error."""
     assert all(value >= 0 for value in _parse_meminfo(content).values())
 
 

@@ -1,4 +1,4 @@
-"""Facts about network interfaces."""
+"""Network interfaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.hardware.conftest import net_dev_line, write
 
 
 def test_interfaces_have_their_kind_state_and_speed(spark: Path) -> None:
-    """Kind, up and link speed come from /sys; a speed of -1 and a state of "unknown" are unknown."""
+    """Kind, state and speed are read from /sys; a speed of -1 and a state of "unknown" are unknown."""
     found = {link.name: (link.kind, link.up, link.link_bits_per_s) for link in NetworkReader(spark).read(0.0)}
     assert found == {
         "enP7s7": ("ethernet", True, 10e9),
@@ -23,13 +23,13 @@ def test_interfaces_have_their_kind_state_and_speed(spark: Path) -> None:
 
 
 def test_loopback_and_container_plumbing_are_left_out(spark: Path) -> None:
-    """What passes lo, docker0, veth and br- passes another interface as well or never leaves the machine."""
+    """lo, docker0, veth and br- are left out: their traffic is local or also on another interface."""
     names = " ".join(link.name for link in NetworkReader(spark).read(0.0))
     assert not any(word in names for word in ("lo ", "docker", "veth", "br-"))
 
 
 def test_rates_are_of_the_time_between_readings(spark: Path) -> None:
-    """Bytes and errors per second; a counter that went back gives None."""
+    """Bytes and errors are rates over the time between readings; a decreased counter gives None."""
     reader = NetworkReader(spark)
     first = reader.read(0.0)[0]
     assert (first.rx_bytes_per_s, first.tx_bytes_per_s, first.errors_per_s) == (None, None, None)
@@ -39,7 +39,7 @@ def test_rates_are_of_the_time_between_readings(spark: Path) -> None:
 
 
 def test_a_link_that_came_up_is_looked_at_again(spark: Path) -> None:
-    """The speed is read once a minute, and when the state changed, which is looked at every 5 s."""
+    """The state is read every 5 s; the speed once a minute and after a change of state."""
     reader = NetworkReader(spark)
     reader.read(0.0)
     write(spark, "sys/class/net/enp1s0f0np0/operstate", "up\n")
@@ -52,7 +52,7 @@ def test_a_link_that_came_up_is_looked_at_again(spark: Path) -> None:
 
 
 def test_a_container_without_sys_is_judged_by_names(bare: Path) -> None:
-    """eth0 is Ethernet and wl… is wifi where /sys tells nothing; up is unknown, not down."""
+    """Without /sys, eth0 is Ethernet and wl… is wifi by name, and the state is unknown."""
     found = {link.name: (link.kind, link.up) for link in NetworkReader(bare).read(0.0)}
     assert found["eth0"] == ("ethernet", None)
     assert found["wlP9s9"] == ("wifi", None)
@@ -61,19 +61,19 @@ def test_a_container_without_sys_is_judged_by_names(bare: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"a\nb\n", b"h\nh\n x: 1 2\n y: " + b"z " * 16, b"\xff" * 100])
 def test_garbage_is_no_interface(bare: Path, content: bytes) -> None:
-    """Lines that are not what the kernel writes are left out."""
+    """Unexpected lines are ignored."""
     write(bare, "proc/net/dev", content)
     assert NetworkReader(bare).read(0.0) == ()
 
 
 def test_a_name_is_cleaned(bare: Path) -> None:
-    """An interface can be called nearly anything; an escape sequence in it reaches no screen."""
+    """Interface names are cleaned."""
     write(bare, "proc/net/dev", "h\nh\n a\x1b[31mb: " + "1 " * 16)
     assert [link.name for link in NetworkReader(bare).read(0.0)] == ["a [31mb"]
 
 
 def test_packets_and_errors_have_rates_and_names(spark: Path) -> None:
-    """Errors are named as /sys names them, and only those that moved."""
+    """Packets and errors have rates; errors that occurred are listed by their names in /sys."""
     reader = NetworkReader(spark)
     reader.read(0.0)
     line = (
@@ -86,7 +86,7 @@ def test_packets_and_errors_have_rates_and_names(spark: Path) -> None:
 
 
 def test_a_narrow_counter_that_wraps_keeps_its_rate(spark: Path) -> None:
-    """Counters of 32 bits pass their end every few seconds; the link's speed tells it from a restart."""
+    """A 32-bit counter that wraps keeps its rate if the link's speed rules out a restart."""
     write(spark, "proc/net/dev", "h\nh\n" + net_dev_line("enP7s7", 2**32 - 500, 0, 3_000_000, 0))
     reader = NetworkReader(spark)
     reader.read(0.0)
@@ -106,7 +106,7 @@ def test_a_narrow_counter_that_wraps_keeps_its_rate(spark: Path) -> None:
     ],
 )
 def test_what_only_looks_like_ethernet_is_other(spark: Path, files: dict[str, str]) -> None:
-    """Bridges, bonds, VLANs and tunnels carry what passes an interface of its own, whatever their name."""
+    """Bridges, bonds, VLANs and tunnels are "other", because their traffic is also on another interface."""
     write(spark, "proc/net/dev", "h\nh\n" + net_dev_line("enbr0", 1, 0, 1, 0))
     write(spark, "sys/class/net/enbr0/type", "1\n")
     assert [link.kind for link in NetworkReader(spark).read(0.0)] == ["ethernet"]
@@ -116,7 +116,7 @@ def test_what_only_looks_like_ethernet_is_other(spark: Path, files: dict[str, st
 
 
 def test_an_interface_knows_what_its_bus_carries(tmp_path: Path) -> None:
-    """A 200 Gb/s interface behind Gen5 x4 can move half of that; a bus that tells nothing limits nothing."""
+    """The capacity is limited by PCIe: 100.8 Gb/s for a 200 Gb/s interface on Gen5 x4."""
     links = {link.name: link for link in NetworkReader(gb10_root.build(tmp_path)).read(0.0)}
     fast = links["enp1s0f0np0"]
     assert fast.link_bits_per_s == 200e9

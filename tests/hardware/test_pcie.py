@@ -1,4 +1,4 @@
-"""Facts about what PCIe links carry."""
+"""The capacity of PCIe links."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.hardware.conftest import write
 def test_a_link_carries_what_encoding_and_packets_leave(
     tmp_path: Path, speed: str, width: int, gigabits: float
 ) -> None:
-    """Gen1 and Gen2 lose a fifth to encoding, later ones 2 bits in 130; packets take a fifth of the rest."""
+    """Encoding costs a fifth for Gen1 and Gen2, later 2 bits in 130; packets cost a fifth of the rest."""
     write(tmp_path, "current_link_speed", speed + "\n")
     write(tmp_path, "current_link_width", f"{width}\n")
     assert link_bits_per_s(str(tmp_path)) == pytest.approx(gigabits * 1e9, rel=1e-3)
@@ -47,12 +47,12 @@ def test_a_link_carries_what_encoding_and_packets_leave(
     ],
 )
 def test_a_link_that_tells_nothing_has_no_figure(tmp_path: Path, speed: str, width: str) -> None:
-    """A device without a link, one that fell off the bus, and a kernel that does not know the speed."""
+    """A link with an unknown speed or width has no capacity."""
     write(tmp_path, "current_link_speed", speed + "\n")
     write(tmp_path, "current_link_width", width + "\n")
     assert link_bits_per_s(str(tmp_path)) is None
 
 
 def test_a_device_that_is_not_on_pcie_has_no_figure(tmp_path: Path) -> None:
-    """A virtual machine's network card, a USB adapter: the files are not there."""
+    """A device that is not on PCIe, as a USB adapter or a virtual network card, has no capacity."""
     assert link_bits_per_s(str(tmp_path / "device")) is None

@@ -1,4 +1,4 @@
-"""Facts about power rails."""
+"""Power rails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHIP = "sys/class/hwmon/hwmon7"
 
 
 def test_rails_are_watts_and_joules(gb10_tree: Path) -> None:
-    """Microwatts and microjoules of one label are one rail; a rail without energy has none."""
+    """Power and energy with the same label are one rail, in watts and joules; energy may be missing."""
     assert PowerRailReader(gb10_tree).read(0.0) == (
         PowerRail("sys_total", 61.5),
         PowerRail("soc_pkg", 44.25, 7200.0),
@@ -25,7 +25,7 @@ def test_rails_are_watts_and_joules(gb10_tree: Path) -> None:
 
 
 def test_a_machine_without_the_driver_has_no_rails(tmp_path: Path) -> None:
-    """The module is a third party's: its absence is normal, and other chips' power is not taken for it."""
+    """Without the third-party driver there are no rails, and power of other chips is not used."""
     build(tmp_path, spbm=False)
     write(tmp_path, "sys/class/hwmon/hwmon0/power1_input", "1000000\n")
     assert PowerRailReader(tmp_path).read(0.0) == ()
@@ -33,7 +33,7 @@ def test_a_machine_without_the_driver_has_no_rails(tmp_path: Path) -> None:
 
 
 def test_a_rail_that_does_not_answer_is_unknown(gb10_tree: Path) -> None:
-    """Not 0: a missing file, garbage, less than nothing and more than a power station are no answer."""
+    """A missing, invalid, negative or impossible value is unknown, not 0."""
     (gb10_tree / f"{CHIP}/power1_input").unlink()
     write(gb10_tree, f"{CHIP}/power3_input", "n/a\n")
     write(gb10_tree, f"{CHIP}/power4_input", "-5\n")
@@ -50,7 +50,7 @@ def test_a_rail_that_does_not_answer_is_unknown(gb10_tree: Path) -> None:
 
 
 def test_a_rail_that_falls_silent_stays_in_its_place(gb10_tree: Path) -> None:
-    """Rows do not jump when a file stops answering; a minute later it is known to be gone."""
+    """A rail whose file is missing keeps its position for a minute."""
     reader = PowerRailReader(gb10_tree)
     reader.read(0.0)
     (gb10_tree / f"{CHIP}/power1_input").unlink()
@@ -59,7 +59,7 @@ def test_a_rail_that_falls_silent_stays_in_its_place(gb10_tree: Path) -> None:
 
 
 def test_rails_are_read_once_a_second(gb10_tree: Path) -> None:
-    """Ten looks a second cost one reading; a driver that is loaded later is found within a minute."""
+    """Rails are read once a second at most."""
     reader = PowerRailReader(gb10_tree)
     reader.read(0.0)
     write(gb10_tree, f"{CHIP}/power1_input", "70000000\n")
@@ -68,7 +68,7 @@ def test_rails_are_read_once_a_second(gb10_tree: Path) -> None:
 
 
 def test_a_label_is_cleaned_and_a_missing_one_is_numbered(gb10_tree: Path) -> None:
-    """What a driver calls its rails reaches the screen without escapes."""
+    """Labels are cleaned, and a rail without one is numbered."""
     write(gb10_tree, f"{CHIP}/power1_label", "sys\x1b[31m\n")
     (gb10_tree / f"{CHIP}/power2_label").unlink()
     names = [rail.name for rail in PowerRailReader(gb10_tree).read(0.0)]

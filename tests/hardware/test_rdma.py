@@ -1,4 +1,4 @@
-"""Facts about RDMA ports."""
+"""RDMA ports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORT = f"{DEVICE}/ports/1"
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """The root of a DGX Spark with four functions; two of them are connected."""
+    """Return the root of a DGX Spark with four functions, two of them connected."""
     return gb10_root.build(tmp_path)
 
 
@@ -28,7 +28,7 @@ def first(reader: RdmaReader, now: float) -> NetworkReading:
 
 
 def test_ports_have_state_speed_bus_and_interface(machine: Path) -> None:
-    """All that a port is, before it has a rate."""
+    """State, speed, bus and interface of a port are known before its rates."""
     found = RdmaReader(machine).read(0.0)
     assert [(port.name, port.kind, port.up, port.netdev) for port in found] == [
         ("roceP2p1s0f0", "rdma", True, "enP2p1s0f0np0"),
@@ -43,7 +43,7 @@ def test_ports_have_state_speed_bus_and_interface(machine: Path) -> None:
 
 
 def test_traffic_is_in_words_of_four_bytes(machine: Path) -> None:
-    """6 and 5 GB/s pass a port whose network interface counts nothing; packets are counted every 5 s."""
+    """Traffic counters are in words of four bytes; packets are read every 5 s."""
     reader = RdmaReader(machine)
     reader.read(0.0)
     gb10_root.advance(machine, 1)
@@ -60,7 +60,7 @@ def test_traffic_is_in_words_of_four_bytes(machine: Path) -> None:
 
 
 def test_a_counter_of_64_bits_wraps(machine: Path) -> None:
-    """At the end of its width a counter begins anew, and the rate goes on."""
+    """The rate of a 64-bit counter continues across its wrap."""
     reader = RdmaReader(machine)
     write(machine, f"{PORT}/counters/port_rcv_data", f"{2**64 - 1000}\n")
     reader.read(0.0)
@@ -69,7 +69,7 @@ def test_a_counter_of_64_bits_wraps(machine: Path) -> None:
 
 
 def test_a_counter_of_32_bits_wraps_where_the_link_leaves_no_doubt(machine: Path) -> None:
-    """At 10 Gb/s nothing else fits into a second; at 200 Gb/s more than the width does, so nobody knows."""
+    """A 32-bit wrap is certain at 10 Gb/s; at 200 Gb/s several fit into a second: the rate is unknown."""
     for rate, expected in (("10 Gb/sec (4X SDR)", 4 * 2500), ("200 Gb/sec (2X NDR)", None)):
         write(machine, f"{PORT}/rate", rate + "\n")
         write(machine, f"{PORT}/counters/port_rcv_data", f"{2**32 - 1000}\n")
@@ -80,7 +80,7 @@ def test_a_counter_of_32_bits_wraps_where_the_link_leaves_no_doubt(machine: Path
 
 
 def test_a_counter_that_was_set_back_has_no_rate_once(machine: Path) -> None:
-    """A driver that was loaded anew begins at 0: no rate of a million terabytes, and none below 0."""
+    """A counter that restarts at 0 has no rate once."""
     reader = RdmaReader(machine)
     reader.read(0.0)
     write(machine, f"{PORT}/counters/port_rcv_data", "0\n")
@@ -90,7 +90,7 @@ def test_a_counter_that_was_set_back_has_no_rate_once(machine: Path) -> None:
 
 
 def test_a_full_counter_tells_nothing(machine: Path) -> None:
-    """InfiniBand's old counters stay at the end of their 32 bits: that is not "nothing passes"."""
+    """An InfiniBand counter that stays at its 32-bit maximum is unknown, not idle."""
     write(machine, f"{PORT}/counters/port_rcv_data", f"{2**32 - 1}\n")
     reader = RdmaReader(machine)
     reader.read(0.0)
@@ -98,7 +98,7 @@ def test_a_full_counter_tells_nothing(machine: Path) -> None:
 
 
 def test_errors_are_read_by_name_and_seldom(machine: Path) -> None:
-    """Every 10 s; each that moved is named, and their sum is one figure."""
+    """Errors are read every 10 s; those that occurred have their own rates and a common sum."""
     reader = RdmaReader(machine)
     reader.read(0.0)
     write(machine, f"{PORT}/hw_counters/out_of_sequence", "30\n")
@@ -112,7 +112,7 @@ def test_errors_are_read_by_name_and_seldom(machine: Path) -> None:
 
 
 def test_congestion_is_named_but_no_error(machine: Path) -> None:
-    """Congestion control marks packets on every busy fabric: shown by name, and not in the sum."""
+    """Congestion counters are listed by name, but are not part of the sum of errors."""
     reader = RdmaReader(machine)
     reader.read(0.0)
     for counter in CONGESTION_COUNTERS:
@@ -122,7 +122,7 @@ def test_congestion_is_named_but_no_error(machine: Path) -> None:
 
 
 def test_only_counters_that_are_shown_are_read(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of the other 22 hardware counters, nothing of a port that is down, and little at each sample."""
+    """Only counters that are shown are read, and none of a port that is down."""
     opened: Counter[str] = Counter()
     real = os.open
 
@@ -142,7 +142,7 @@ def test_only_counters_that_are_shown_are_read(machine: Path, monkeypatch: pytes
 
 
 def test_a_port_that_comes_up_is_seen(machine: Path) -> None:
-    """A cable that is put in: the state is looked at every 5 s, and the counters from then on."""
+    """The state of a port is read every 5 s, and its counters once it is up."""
     reader = RdmaReader(machine)
     reader.read(0.0)
     write(machine, "sys/class/infiniband/rocep1s0f1/ports/1/state", "4: ACTIVE\n")
@@ -151,7 +151,7 @@ def test_a_port_that_comes_up_is_seen(machine: Path) -> None:
 
 
 def test_an_interface_is_told_by_the_ports_own_address(machine: Path) -> None:
-    """A bond's member names the bond; a device with two interfaces and no address table names none."""
+    """The interface is that of the port's address table, as for a bond; without one it must be unique."""
     assert RdmaReader(machine).read(0.0)[2].netdev == "enp1s0f0np0"
     write(machine, f"{DEVICE}/device/net/enp1s0f9/type", "1\n")
     assert RdmaReader(machine).read(0.0)[2].netdev is None
@@ -160,27 +160,27 @@ def test_an_interface_is_told_by_the_ports_own_address(machine: Path) -> None:
 
 
 def test_several_ports_carry_their_number(spark: Path) -> None:
-    """A device with two ports gives two readings with names of their own."""
+    """A device with two ports gives two readings with numbered names."""
     write(spark, "sys/class/infiniband/rocep1s0f0/ports/2/state", "4: ACTIVE\n")
     names = [port.name for port in RdmaReader(spark).read(0.0)]
     assert names == ["rocep1s0f0/1", "rocep1s0f0/2", "rocep1s0f1"]
 
 
 def test_no_rdma_is_normal(bare: Path, tmp_path: Path) -> None:
-    """A machine without RDMA, or a DGX Spark on which no function enumerates: no ports, and no error."""
+    """Without RDMA devices there are no ports, and no error."""
     assert RdmaReader(bare).read(0.0) == ()
     assert RdmaReader(gb10_root.build(tmp_path / "spark", rdma=False)).read(0.0) == ()
 
 
 @pytest.mark.parametrize("rate", ["", "fast", "x Gb/sec", "inf Gb/sec", "-2 Gb/sec", "200 Mb/sec"])
 def test_a_strange_link_rate_is_unknown(spark: Path, rate: str) -> None:
-    """A rate that cannot be read is no rate."""
+    """An invalid link rate is unknown."""
     write(spark, f"{PORT}/rate", rate)
     assert first(RdmaReader(spark), 0.0).link_bits_per_s is None
 
 
 def test_a_port_without_counters_is_no_port_without_traffic(spark: Path) -> None:
-    """Missing files are unknown, not 0."""
+    """Missing counters are unknown, not 0."""
     write(spark, "sys/class/infiniband/rocep1s0f1/ports/1/state", "4: ACTIVE\n")
     reader = RdmaReader(spark)
     reader.read(0.0)

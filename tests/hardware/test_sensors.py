@@ -1,4 +1,4 @@
-"""Facts about temperature sensors."""
+"""Temperature sensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.hardware.gb10_root import RDMA_DEVICES
 
 
 def test_each_sensor_has_its_own_name_and_critical_value(spark: Path) -> None:
-    """Chips of one name are told apart: by their RDMA device where they have one, else by number."""
+    """Chips of the same name are named by their RDMA device if they have one, else numbered."""
     found = [
         (sensor.name, sensor.temperature_c, sensor.critical_c) for sensor in SensorReader(spark).read(0.0)
     ]
@@ -24,7 +24,7 @@ def test_each_sensor_has_its_own_name_and_critical_value(spark: Path) -> None:
 
 
 def test_the_four_cards_of_a_spark_are_named_after_their_rdma_devices(gb10_tree: Path) -> None:
-    """All four chips are called mlx5 and sit on the functions that the RDMA devices sit on."""
+    """The four chips of the network card are named after the RDMA devices on the same PCI functions."""
     found = {sensor.name: sensor for sensor in SensorReader(gb10_tree).read(0.0)}
     cards = [f"{device} asic" for device in RDMA_DEVICES]
     assert [name for name in found if name.startswith("roce")] == cards
@@ -35,7 +35,7 @@ def test_the_four_cards_of_a_spark_are_named_after_their_rdma_devices(gb10_tree:
 
 
 def test_cards_without_rdma_devices_are_numbered(gb10_tree: Path) -> None:
-    """Without the RDMA driver the chips are still told apart."""
+    """Without RDMA devices the chips are numbered."""
     for device in RDMA_DEVICES:
         (gb10_tree / f"sys/class/infiniband/{device}").unlink()
     found = [sensor.name for sensor in SensorReader(gb10_tree).read(0.0)]
@@ -43,7 +43,7 @@ def test_cards_without_rdma_devices_are_numbered(gb10_tree: Path) -> None:
 
 
 def test_what_a_chip_does_not_know_is_left_out(spark: Path) -> None:
-    """65261.85 degrees as a critical value and absolute zero as a temperature are no readings."""
+    """Impossible temperatures and critical values are left out."""
     write(spark, "sys/class/hwmon/hwmon1/temp1_crit", "65261850\n")
     write(spark, "sys/class/hwmon/hwmon2/temp1_input", "-273150\n")
     write(spark, "sys/class/hwmon/hwmon10/temp1_input", "n/a\n")
@@ -52,7 +52,7 @@ def test_what_a_chip_does_not_know_is_left_out(spark: Path) -> None:
 
 
 def test_temperatures_are_read_every_5_seconds(spark: Path) -> None:
-    """A reading can be a command to a disk: a fresh one is given again."""
+    """Temperatures are read every 5 s, because a reading may be a command to a disk."""
     reader = SensorReader(spark)
     reader.read(0.0)
     write(spark, "sys/class/hwmon/hwmon0/temp1_input", "70000\n")
@@ -61,7 +61,7 @@ def test_temperatures_are_read_every_5_seconds(spark: Path) -> None:
 
 
 def test_new_sensors_are_found_after_a_minute(spark: Path) -> None:
-    """A module that is loaded later shows without a restart."""
+    """New sensors are found after a minute."""
     reader = SensorReader(spark)
     reader.read(0.0)
     write(spark, "sys/class/hwmon/hwmon11/name", "late\n")
@@ -71,5 +71,5 @@ def test_new_sensors_are_found_after_a_minute(spark: Path) -> None:
 
 
 def test_no_sensors_are_normal(bare: Path) -> None:
-    """A container has none."""
+    """A container without sensors is not an error."""
     assert SensorReader(bare).read(0.0) == ()

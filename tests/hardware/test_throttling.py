@@ -1,4 +1,4 @@
-"""Facts about why a GPU runs slower than it could."""
+"""Reasons why a GPU runs slower than it could."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECOND_NS = 10**9
 def shares(
     readings: list[tuple[float, int | None]], field: int = 74, driver: str = "580.126.09"
 ) -> list[float | None]:
-    """What a reader makes of one counter over time; the reason that the field counts."""
+    """Return the throttled share of the reason of `field` at each reading of its counter."""
     fake = FakeDriver(gb10(), driver=driver)
     reader = GpuReader(Path("/nonexistent"), fake)
     found = []
@@ -42,40 +42,40 @@ def shares(
     ],
 )
 def test_reasons_are_words(bits: int, words: tuple[str, ...] | int) -> None:
-    """Each bit has its word, idle is no throttling, and an unknown bit is not hidden."""
+    """Each bit is named; idle is not a reason, and an unknown bit is shown by its value."""
     found = reason_words(bits)
     assert (len(found) if isinstance(words, int) else found) == words
 
 
 def test_a_share_is_growth_over_wall_time() -> None:
-    """A counter of nanoseconds that grew by 0.5 s in 2 s is a quarter of the time."""
+    """A share is the growth of a counter in nanoseconds over the elapsed time."""
     assert shares([(0.0, 7 * SECOND_NS), (2.0, 7 * SECOND_NS + SECOND_NS // 2)]) == [None, 25.0]
 
 
 def test_a_counter_in_another_unit_has_no_share() -> None:
-    """Above 100 % the unit is wrong, and stays so when the GPU is throttled less."""
+    """A counter that grows by more than 100 % has another unit, and is unknown from then on."""
     picoseconds = SECOND_NS * 1000
     readings = [(0.0, 0), (1.0, picoseconds), (2.0, picoseconds + picoseconds // 4000)]
     assert shares(list(readings)) == [None, None, None]
 
 
 def test_a_counter_that_is_a_little_late_is_no_other_unit() -> None:
-    """A driver counts in steps of its own: 104 % of an interval is all of it."""
+    """Slightly more than 100 %, from the driver's own steps of counting, is 100 %."""
     assert shares([(0.0, 0), (10.0, 0), (11.0, SECOND_NS * 104 // 100)]) == [None, 0.0, 100.0]
 
 
 def test_a_counter_that_went_back_has_no_share() -> None:
-    """After a reset the count starts anew."""
+    """A counter that decreased, as after a reset, has no share."""
     assert shares([(0.0, 5 * SECOND_NS), (1.0, 0), (2.0, SECOND_NS // 2)]) == [None, None, 50.0]
 
 
 def test_a_counter_that_the_driver_lacks_is_no_0_percent() -> None:
-    """A field with a return code of its own is left out."""
+    """A counter that the driver lacks has no share, not 0 %."""
     assert shares([(0.0, None), (1.0, None)]) == [None, None]
 
 
 def test_a_driver_without_counters_has_no_shares() -> None:
-    """The call itself may be missing."""
+    """If the driver lacks the call there are no shares."""
     driver = FakeDriver(gb10())
     driver.failing["nvmlDeviceGetFieldValues"] = refuse(13)
     (gpu,) = GpuReader(Path("/nonexistent"), driver).read(0.0).gpus
@@ -97,20 +97,20 @@ def test_a_driver_without_counters_has_no_shares() -> None:
     ],
 )
 def test_the_counters_numbers_belong_to_the_driver(driver: str | None, numbers: set[int]) -> None:
-    """They moved between two drivers; under the old number the new one answers something else."""
+    """The numbers of the fields depend on the driver's version."""
     fields = throttle_fields(driver)
     assert set(fields) == numbers
     assert len(set(fields.values())) == len(fields)
 
 
 def test_an_older_driver_is_read_by_its_own_numbers() -> None:
-    """Driver 580.65.06 counts hardware thermal throttling under 252."""
+    """Driver 580.65.06 has hardware thermal throttling in field 252."""
     assert shares([(0.0, 0), (1.0, SECOND_NS)], field=252, driver="580.65.06") == [None, 100.0]
 
 
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=6))
 def test_a_share_is_a_share(counts: list[int]) -> None:
-    """Whatever a driver counts, a share is None or lies between 0 and 100."""
+    """Whatever a driver counts, a share is None or between 0 and 100."""
     found = shares([(float(second), count) for second, count in enumerate(counts)])
     assert all(share is None or 0.0 <= share <= 100.0 for share in found)

@@ -1,4 +1,4 @@
-"""Two real vLLM servers for the live tests, which run only when asked for."""
+"""Two real vLLM servers for the live tests, which run on request only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENGINE_NICENESS = 10
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the live tests unless they are asked for and can run."""
+    """Skip the live tests unless they are requested and can run."""
     if "live" not in (config.option.markexpr or ""):
         reason = "`make live` runs it"
     elif not (STACK / "vllm" / "bin" / "python").exists():
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """The URLs of two real vLLM servers, started here and stopped whatever happens."""
+    """Yield the URLs of two real vLLM servers, which are stopped afterwards in any case."""
     logs = tmp_path_factory.mktemp("vllm")
     flags = getattr(request.module, "SERVER_FLAGS", FLAGS)
     with ExitStack() as stack:
@@ -55,16 +55,16 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 def _server(
     port: int, log: Path, flags: tuple[str, ...]
 ) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
-    # A proxy's kept connections must not end under a request: vLLM drops them after 5 s.
+    # By default vLLM drops idle connections after 5 s, which may break a proxy's next request.
     env = {"STACK": str(STACK), "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "600"}
     with running([STACK_SCRIPT, "vllm", str(port), "mid", *flags], log, env=env) as process:
         yield f"http://127.0.0.1:{port}", process, log
 
 
 def _make_way(process: subprocess.Popen[bytes]) -> None:
-    """Let the model's arithmetic wait for everything else.
+    """Lower the priority of the model's computation.
 
-    A Spark's GPU does it; here it would keep API servers, router, clients and viewer from the cores.
+    On a Spark it runs on the GPU; here it would keep the cores from API servers, router, clients and viewer.
     """
     for pid in descendants(process.pid):
         # Each thread has its own priority.

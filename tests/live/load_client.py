@@ -1,9 +1,9 @@
 """load_client.py [--alike WORDS,OUTPUT] URL=CONCURRENCY…: streaming load until standard input ends.
 
-Keeps so many requests in flight at each OpenAI-compatible server, each with a prompt of random tokens that no
-cache knows. With --alike they are chats, for proxies that take no tokens, all of so many words and output
-tokens.
-Prints one JSON line at the end: requests that ended well, those that failed, tokens received.
+Keeps CONCURRENCY requests in flight at each OpenAI-compatible server, each with a prompt of random tokens
+that is in no cache. With --alike they are chats, for proxies that accept no tokens, each with WORDS words and
+OUTPUT output tokens. Prints one JSON line at the end: the numbers of successful and failed requests and of
+received events with text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OUTPUT_TOKENS = (150, 250)
 
 @dataclass(slots=True)
 class Totals:
-    """What came of the load."""
+    """The results of the load."""
 
     done: int = 0
     failed: int = 0
@@ -42,7 +42,7 @@ class Alike:
 
 
 def asked(dice: random.Random, alike: Alike | None) -> tuple[str, dict[str, object]]:
-    """Give the route and the body of one request."""
+    """Return (route, body) of one request."""
     body: dict[str, object] = {"model": MODEL, "ignore_eos": True, "stream": True}
     if alike is None:
         body["prompt"] = [dice.randint(*TOKEN_IDS) for _ in range(dice.randint(*PROMPT_TOKENS))]
@@ -75,14 +75,14 @@ async def one_request(
 async def keep_busy(
     session: aiohttp.ClientSession, url: str, seed: str, totals: Totals, alike: Alike | None
 ) -> None:
-    """Send one request after the other, until cancelled or one fails."""
+    """Send one request after another until cancelled or until one fails."""
     dice = random.Random(seed)  # noqa: S311 - load, no secrets
     while not totals.failed:
         await one_request(session, url, dice, totals, alike)
 
 
 async def main() -> int:
-    """Run the load that the arguments name."""
+    """Run the load given by the arguments."""
     arguments, alike = sys.argv[1:], None
     if arguments and arguments[0] == "--alike":
         alike = Alike(*map(int, arguments[1].split(",")))
@@ -91,7 +91,7 @@ async def main() -> int:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stop.set)
     timeout = aiohttp.ClientTimeout(total=None, sock_read=120)
-    # A kept connection may be closed by the other end in the moment in which it is used again.
+    # The other end may close a kept-alive connection at the moment of its next use.
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         workers = [
@@ -100,7 +100,7 @@ async def main() -> int:
             for number in range(int(count))
         ]
         await stop.wait()
-        # More than once: a connection that is just being made may swallow it.
+        # Repeatedly: a connection that is being opened may swallow the cancellation.
         while left := [worker for worker in workers if not worker.done()]:
             for worker in left:
                 worker.cancel()

@@ -1,4 +1,4 @@
-"""Programs of the live tests: started in a group of their own, waited for, and ended whatever happens."""
+"""Programs of the live tests: each in a process group of its own, which is ended in any case."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_S = 15.0
 def running(
     command: Sequence[str | Path], log: Path, *, env: Mapping[str, str], errors: int = subprocess.STDOUT
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program with more environment; its process group ends with the block."""
+    """Start a program with additional environment; its process group ends with the context."""
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S603 - programs of the live tests
             command,
@@ -44,13 +44,13 @@ def running(
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, within_s: float) -> None:
-    """Return once `url` answers; fail with the log's end when the program ends, or does not in time."""
+    """Return once `url` answers; fail with the end of the log if the program ends or is too late."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
         with suppress(urllib.error.URLError, TimeoutError, ConnectionError):
             urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - a URL of these tests
             return
-        # Waiting for its end is the pause between two looks.
+        # Wait for its end, which is also the pause before the next try.
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.5)
             break
@@ -58,7 +58,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, within_s: fl
 
 
 def free_port() -> int:
-    """Give a port of this machine that nobody listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -66,7 +66,7 @@ def free_port() -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    """Give all processes below one."""
+    """Return the pids of all descendants of a process."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(FileNotFoundError):

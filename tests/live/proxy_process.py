@@ -1,4 +1,4 @@
-"""A real LiteLLM in front of the live tests' servers."""
+"""A real LiteLLM in front of the servers of the live tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
 
 @contextmanager
 def litellm(servers: list[str], strategy: str, folder: Path) -> Iterator[str]:
-    """Start a real LiteLLM and stop it whatever happens."""
+    """Start a real LiteLLM, and stop it in any case."""
     config, log = folder / "config.yaml", folder / "log"
     config.write_text(CONFIG.format(first=servers[0], second=servers[1], strategy=strategy))
     url = f"http://127.0.0.1:{free_port()}"
@@ -38,6 +38,6 @@ def litellm(servers: list[str], strategy: str, folder: Path) -> Iterator[str]:
 
 
 def litellm_command(config: Path, url: str) -> list[str]:
-    """Give the command that serves a configuration at a URL of this machine."""
+    """Return the command that serves a configuration at a URL of this machine."""
     host, port = url.removeprefix("http://").split(":")
     return [str(LITELLM), "--config", str(config), "--host", host, "--port", port]

@@ -43,7 +43,7 @@ PICTURES = os.environ.get("SPARKTOP_LIVE_PICTURES")
 
 @asynccontextmanager
 async def load(url: str) -> AsyncIterator[None]:
-    """Keep requests of equal length in flight at `url`; none may fail."""
+    """Keep requests of equal length in flight at `url`; fail if one fails."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, LOAD_CLIENT, "--alike", f"{WORDS},{OUTPUT_TOKENS}", f"{url}={CLIENTS}"),
         stdin=asyncio.subprocess.PIPE,
@@ -72,7 +72,7 @@ def watch_of(servers: list[str], url: str, strategy: str) -> Watch:
 
 
 async def looks(servers: list[str], url: str, strategy: str, lasts_s: float, pictures: Path) -> list[Balance]:
-    """Give what was said of the group each second under load; keep every look, and three pictures."""
+    """Return the balance after each second under load; write a CSV trace and three screenshots."""
     watch = watch_of(servers, url, strategy)
     store = Store(watch)
     store.listen(Trace(pictures / f"{strategy}.csv").hear)
@@ -101,15 +101,15 @@ def words(said: list[Balance]) -> set[BalanceWord]:
 
 
 class Trace:
-    """Each look at the servers as a line of CSV, so that a verdict can be looked into afterwards."""
+    """Writes each sample of the servers as a line of CSV, to examine a verdict afterwards."""
 
     def __init__(self, file: Path) -> None:
-        """Begin the file."""
+        """Write the header of the file."""
         self._file = file
         file.write_text("at_s,backend,running,waiting,generated,finished\n")
 
     def hear(self, key: SourceKey, reading: Reading) -> None:
-        """Write what a server told."""
+        """Write a sample of a server."""
         if isinstance(reading, EngineSample):
             (lane,) = reading.lanes
             finished = sum(lane.finished.values()) if lane.finished else None
@@ -119,7 +119,7 @@ class Trace:
 
 
 async def in_flight(store: Store) -> None:
-    """Wait until the servers say that most of the load is on them."""
+    """Wait until most of the load is running, by the servers' own figures."""
     end = time.monotonic() + LOADED_WITHIN_S
     while time.monotonic() < end:
         running = [view.running for view in store.snapshot().backends]
@@ -130,7 +130,7 @@ async def in_flight(store: Store) -> None:
 
 
 def tell(strategy: str, balance: Balance) -> None:
-    """Print what the last look rests on."""
+    """Print the figures behind a verdict."""
     swing = balance.swing
     figures = {
         "word": balance.word.value,
@@ -156,7 +156,7 @@ def tell(strategy: str, balance: Balance) -> None:
 
 @pytest.fixture
 def pictures(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder for this test's pictures."""
+    """Return a folder for the screenshots of this test."""
     folder = Path(PICTURES, request.node.name) if PICTURES else tmp_path / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -167,7 +167,7 @@ def pictures(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 async def test_the_swing_is_named_and_shuffling_is_not(
     servers: list[str], strategy: str, repeat: int, tmp_path: Path, pictures: Path
 ) -> None:
-    """Least-busy is called oscillating within 90 s of load; the same load shuffled is not in 3 minutes."""
+    """Least-busy is called oscillating within 90 s under load; random routing is not within 3 minutes."""
     if not LITELLM.exists():
         pytest.skip(f"no LiteLLM in {STACK}: run scripts/real_stack.sh install")
     herds = strategy == "least-busy"

@@ -1,4 +1,4 @@
-"""A real LiteLLM in front of simulated servers: what our source reads of it, with and without its key."""
+"""A real LiteLLM in front of simulated servers: what our source reads from it, with and without its key."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ general_settings: {{{key}}}
 
 @pytest.fixture(scope="module")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The URLs of two simulated servers."""
+    """Yield the URLs of two simulated servers."""
     if not LITELLM.exists():
         pytest.skip(f"no LiteLLM in {STACK}: run scripts/real_stack.sh install")
     log = tmp_path_factory.mktemp("demo") / "log"
@@ -54,7 +54,7 @@ def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
                 urls = [str(one["url"]) for one in tomllib.loads(log.read_text())["backends"]]
                 if len(urls) == 2:
                     break
-            with suppress(subprocess.TimeoutExpired):  # waiting for its end is the pause between two looks
+            with suppress(subprocess.TimeoutExpired):  # also the pause before the next try
                 process.wait(0.2)
                 pytest.fail(log.read_text())
         yield urls
@@ -64,7 +64,7 @@ def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 def litellm(
     request: pytest.FixtureRequest, backends: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str | None, Path]]:
-    """The URL of a real LiteLLM, its master key, and its log."""
+    """Yield the URL of a real LiteLLM, its master key, and the path of its log."""
     folder = tmp_path_factory.mktemp("litellm")
     key = f"master_key: {KEY}" if request.param else "dangerously_permit_weak_or_unset_master_key: true"
     config, log = folder / "config.yaml", folder / "log"
@@ -87,7 +87,7 @@ async def look(url: str, key: str | None) -> RouterSample:
 async def test_a_real_litellm_tells_what_it_is(
     litellm: tuple[str, str | None, Path], backends: list[str]
 ) -> None:
-    """With its key, or where it has none, all is read at the first look."""
+    """With its key, or if it needs none, everything is known after the first poll."""
     url, key, _ = litellm
     sample = await look(url, key)
     assert (sample.kind, sample.alive, sample.strategy, sample.note) == ("litellm", True, "least-busy", None)
@@ -103,7 +103,7 @@ async def test_a_real_litellm_tells_what_it_is(
 async def test_a_real_litellm_keeps_its_deployments_from_strangers(
     litellm: tuple[str, str | None, Path], given: str | None
 ) -> None:
-    """Without its key, or with another, it is alive, and one line says what is missing."""
+    """Without its key or with a wrong one, only that it is alive is known, with a note about the key."""
     url, key, _ = litellm
     if key is None:
         pytest.skip("it has no key to ask for")
@@ -115,7 +115,7 @@ async def test_a_real_litellm_keeps_its_deployments_from_strangers(
 async def test_the_monitor_maps_the_deployments_of_a_real_litellm(
     litellm: tuple[str, str | None, Path], backends: list[str]
 ) -> None:
-    """Through the whole chain each id becomes our backend, the backends become its group."""
+    """The monitor maps each deployment to its backend, and the backends form the router's group."""
     url, key, _ = litellm
     names = ("spark-a", "spark-b")
     targets = tuple(BackendTarget(name, at) for name, at in zip(names, backends, strict=True))
@@ -128,7 +128,7 @@ async def test_the_monitor_maps_the_deployments_of_a_real_litellm(
 
 
 def test_a_real_litellm_was_asked_for_nothing_else(litellm: tuple[str, str | None, Path]) -> None:
-    """Its own log knows no request but those five, and none of them went on to a server."""
+    """LiteLLM's log has only the known requests, and none was forwarded to a server."""
     asked = {
         line.split('"')[1].rsplit(" ", 1)[0]
         for line in litellm[2].read_text(errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""Sweeps of two real vLLM servers, directly and through a real LiteLLM: our counts against their own."""
+"""Sweeps of two real vLLM servers, directly and through a real LiteLLM: our counts equal the servers'."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = ("spark-a", "spark-b")
 
 
 class Counted:
-    """What the servers' own counters of finished requests said before the first run and after the last."""
+    """The servers' counters of finished requests before the first run and after the last."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class Counted:
         self.after: dict[str, float] = {}
 
     def hear(self, event: SweepEvent) -> None:
-        """Read the counters where the servers are at rest."""
+        """Read the counters while the servers are idle."""
         if isinstance(event, PhaseChanged) and event.phase is Phase.RUNNING and not self.before:
             self.before = self._read()
         elif isinstance(event, LevelMeasured):
@@ -62,7 +62,7 @@ def watch_of(servers: list[str], router: RouterTarget | None = None) -> Watch:
 
 
 def check_counts(target: TargetResult) -> None:
-    """Hold every level's tokens against the servers' counters, and print what was measured."""
+    """Compare the tokens of every level with the servers' counters, and print the measurements."""
     for level in target.levels:
         decode = level.decode_tps.mean if level.decode_tps else None
         ttft = level.ttft_ms.p50 if level.ttft_ms else None
@@ -81,7 +81,7 @@ def check_counts(target: TargetResult) -> None:
 
 
 async def test_our_counts_are_two_real_servers_own(servers: list[str]) -> None:
-    """Tokens and prompts of each level equal the growth of the servers' counters, exactly."""
+    """Tokens and prompts of each level equal the growth of the servers' counters exactly."""
     targets = tuple(SweepTarget(name, url, known=True) for name, url in zip(NAMES, servers, strict=True))
     plan = Plan(targets, (1, 4, 12), pp=96, tg=24, runs=2)
     result, _ = await sweep(plan, watch_of(servers))
@@ -98,9 +98,10 @@ async def test_our_counts_are_two_real_servers_own(servers: list[str]) -> None:
 async def test_who_served_is_what_the_servers_count(
     servers: list[str], strategy: str, tmp_path: Path
 ) -> None:
-    """Through a real LiteLLM, the requests that its answers say went to each server did.
+    """Through a real LiteLLM, the servers named in its answers are those that counted the requests.
 
-    It counts no texts: that prompts come out as long as asked is told by the usage of whole ones.
+    LiteLLM cannot count the tokens of a text: that prompts have the requested length is checked by the usage
+    of complete requests.
     """
     if not LITELLM.exists():
         pytest.skip(f"no LiteLLM in {STACK}: run scripts/real_stack.sh install")

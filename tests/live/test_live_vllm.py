@@ -1,7 +1,7 @@
-"""Our figures against two real vLLM servers under load.
+"""Our figures compared with those of two real vLLM servers under load.
 
-Two witnesses, both read with the Prometheus client's own parser: the very bytes that our source parsed
-("same page"), and pages that the test fetches itself at the moment of each of our polls ("own page").
+Two references, both parsed by the Prometheus client: the bytes that our source received ("same page"), and
+pages that the test itself fetches at the moment of each of our polls ("own page").
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LOAD_CLIENT = Path(__file__).with_name("load_client.py")
 
 
 class Page:
-    """A metrics page as the Prometheus client reads it, and when its answer began."""
+    """A metrics page parsed by the Prometheus client, and the time at which its answer began."""
 
     def __init__(self, at: float, body: bytes) -> None:
         self.at = at
@@ -66,17 +66,17 @@ class Page:
                     self._values[sample.name] = self._values.get(sample.name, 0.0) + sample.value
 
     def value(self, name: str) -> float:
-        """Give the sum over a name's samples; of prompt tokens by source, the computed ones."""
+        """Return the sum over a metric's samples; of prompt tokens by source, only computed ones."""
         return self._values[f"vllm:{name}"]
 
     def buckets(self, name: str) -> dict[float, float]:
-        """Give a histogram's cumulative counts by bound."""
+        """Return a histogram's cumulative counts by bound."""
         return self._buckets[f"vllm:{name}_bucket"]
 
 
 @dataclass
 class Record:
-    """All that was seen of one server, poll by poll."""
+    """All records of one server, poll by poll."""
 
     polled: list[Answer] = field(default_factory=list)
     """What our source received."""
@@ -106,7 +106,7 @@ Fetch = Callable[[str], Awaitable[tuple[float, bytes]]]
 
 
 class TappedSource(EngineSource):
-    """Our own source; with each poll the test asks for the page too, at the same moment."""
+    """Our own source, which also fetches the page for the test at each poll."""
 
     def __init__(self, target: BackendTarget, record: Record, fetch: Fetch) -> None:
         super().__init__(target)
@@ -127,19 +127,19 @@ class TappedSource(EngineSource):
 
 
 class TappedWays(RealWays):
-    """The monitor's usual ways, with taps on the backends."""
+    """The monitor's usual sources, with a `TappedSource` for each backend."""
 
     def __init__(self, records: dict[str, Record], fetch: Fetch) -> None:
         self._records = records
         self._fetch = fetch
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Give tapped sources."""
+        """Return a `TappedSource` for each backend."""
         return [TappedSource(target, self._records[target.name], self._fetch) for target in targets]
 
 
 class WitnessedStore(Store):
-    """Our own store; keeps the view that each reading led to."""
+    """Our own store, which keeps the view after each reading."""
 
     def __init__(self, watch: Watch, records: dict[str, Record], clock: Callable[[], float]) -> None:
         super().__init__(watch, clock=clock)
@@ -147,7 +147,7 @@ class WitnessedStore(Store):
         self._records = records
 
     def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
-        """Take a reading and keep what came of it."""
+        """Accept a reading and keep the resulting view."""
         super().accept(key, reading, took_ms)
         record = self._records[key.name]
         if isinstance(reading, EngineSample):
@@ -164,7 +164,7 @@ def watch_of(urls: Sequence[str]) -> Watch:
 
 
 async def observe(urls: Sequence[str]) -> dict[str, Record]:
-    """Put load on the servers and watch them, until each was polled often enough."""
+    """Watch the servers under load until each was polled often enough."""
     watch = watch_of(urls)
     records = {target.name: Record() for target in watch.backends}
     loads = (f"{url}={count}" for url, count in zip(urls, CONCURRENCY, strict=True))
@@ -197,12 +197,12 @@ async def observe(urls: Sequence[str]) -> dict[str, Record]:
 
 @pytest.fixture(scope="module")
 def records(servers: list[str]) -> dict[str, Record]:
-    """What was seen of two servers under load."""
+    """Return the records of two servers under load."""
     return asyncio.run(observe(servers))
 
 
 def replay(records: dict[str, Record]) -> dict[str, Record]:
-    """Give the same pages, read anew and fed to a fresh store."""
+    """Return records of the same pages, parsed again and accepted by a new store."""
     clock = 0.0
     watch = watch_of(["http://127.0.0.1"] * len(records))
     again = {
@@ -222,15 +222,15 @@ def compare(records: dict[str, Record]) -> list[Row]:
 
 
 def rows_of(name: str, record: Record) -> Iterator[Row]:
-    """Hold everything that is shown of one server against its pages."""
-    count = len(record.views)  # a poll that was cut off at the end has pages and no view
+    """Compare everything that is shown of a server with its pages."""
+    count = len(record.views)  # a poll cut off at the end has pages but no view
     views = record.views[:count]
     same = [Page(answer.at, answer.body) for answer in record.polled[:count]]
     own = [Page(at, body) for at, body in record.fetched[:count]]
     yield from gauges(name, views, same)
     yield from rates(name, views, same, own)
     yield from latencies(name, views[-1], own)
-    # On a machine that computes the models too, a server may hang for two seconds now and then.
+    # If the models are computed on the same CPU, a server may hang for two seconds now and then.
     late = sum(isinstance(one, Failure) and one.kind is FailureKind.TIMEOUT for one in record.failures)
     holds = late == len(record.failures) <= MOST_TIMEOUTS
     shown = f"{len(record.failures)} failed", f"{late} timed out"
@@ -241,7 +241,7 @@ def rows_of(name: str, record: Record) -> Iterator[Row]:
 
 
 def gauges(name: str, views: list[BackendView], same: list[Page]) -> Iterator[Row]:
-    """Compare what a page says outright, at every poll."""
+    """Compare values that a page has directly, at every poll."""
     for quantity, field_name, metric, factor in (
         ("running", "running", "num_requests_running", 1),
         ("waiting", "waiting", "num_requests_waiting", 1),
@@ -268,8 +268,8 @@ def rates(name: str, views: list[BackendView], same: list[Page], own: list[Page]
         edges = (end, window_start(same, window_start(same, end)))
         return sum(abs(own[edge].at - same[edge].at) for edge in edges)
 
-    # Of the last polls, the one with whose edges our page and the test's own were read closest together: at
-    # 100 tokens a second each 10 ms between them is a token.
+    # Of the last polls, use the one whose window edges were read by source and test at nearly the same
+    # time: at 100 tokens a second each 10 ms between the two is a token.
     end = min(range(len(same) - LAST_POLLS, len(same)), key=apart_s)
     middle = window_start(same, end)
     start = window_start(same, middle)
@@ -288,12 +288,12 @@ def rates(name: str, views: list[BackendView], same: list[Page], own: list[Page]
 
 
 def window_start(pages: list[Page], end: int) -> int:
-    """Give the oldest page that is at most ten seconds older than another."""
+    """Return the index of the oldest page within ten seconds before another."""
     return next(index for index, page in enumerate(pages) if page.at >= pages[end].at - WINDOW_REACH_S)
 
 
 def latencies(name: str, view: BackendView, own: list[Page]) -> Iterator[Row]:
-    """Compare the time to first token with the buckets that filled since watching began."""
+    """Compare the time to first token with the histogram's growth since watching began."""
     before, after = (page.buckets("time_to_first_token_seconds") for page in (own[0], own[-1]))
     filled = {bound: after[bound] - before[bound] for bound in sorted(after)}
     half = filled[math.inf] / 2
@@ -341,14 +341,14 @@ def span(values: list[float]) -> str:
 
 
 def test_our_figures_are_those_of_the_servers(records: dict[str, Record]) -> None:
-    """Every figure shown of a real server under load is what its own counters say."""
+    """Every figure shown of a real server under load equals that from its own counters."""
     rows = compare(records)
     sys.stdout.write(f"\n{table(rows)}\n")
     assert [row for row in rows if not row.holds] == []
 
 
 def test_the_load_was_one_that_shows(records: dict[str, Record]) -> None:
-    """One server queued, the other did not, and both ran several requests at once."""
+    """The load was sufficient: one server queued, the other did not, both ran several requests."""
     full, easy = (record.views for record in records.values())
     assert max(view.running or 0 for view in full) >= 6
     assert max(view.waiting or 0 for view in full) >= 2
@@ -371,7 +371,7 @@ BROKEN = {
 def test_a_broken_mapping_shows_as_a_deviation(
     records: dict[str, Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same pages, read with exchanged names, no longer agree; read properly, they do."""
+    """If the names of two metrics are exchanged the figures differ; otherwise they agree."""
     assert [row for row in compare(replay(records)) if not row.holds] == []
     fields = {name: (names, reading) for name, names, reading in vllm._FIELDS}
     histograms = dict(vllm._HISTOGRAMS)

@@ -38,6 +38,6 @@ SPEED_WORDS = (
     ],
 )
 def test_every_word_has_its_meaning(words: Iterable[str], explained: dict[str, Explained]) -> None:
-    """None is missing, and none is explained that does not occur."""
+    """Every word that occurs has an explanation, and every explained word occurs."""
     assert set(words) == set(explained)
     assert all(one.meaning and one.meaning[-1] != "." for one in explained.values())

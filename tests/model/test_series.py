@@ -1,4 +1,4 @@
-"""Histories: points in order, late ones in their place, gaps that stay gaps."""
+"""Histories: late points are inserted in order, and gaps stay gaps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def late(*told: float) -> list[tuple[float, dict[str, float | None]]]:
 
 
 def test_a_late_point_stands_in_its_place() -> None:
-    """Points that come late are between those that came before them, and replace none."""
+    """Late points are inserted between earlier ones, and replace none."""
     made = table((1, 1.0), (2, 2.0), (5, 5.0))
     made.insert(late(0, 2, 3, 4, 6), apart_s=0)
     assert points(made) == [(0, 0), (1, 1), (2, 2), (3, 30), (4, 40), (5, 5), (6, 60)]
@@ -35,7 +35,7 @@ def test_a_late_point_stands_in_its_place() -> None:
 
 
 def test_a_snapshot_does_not_see_what_comes_late() -> None:
-    """A series that was taken before is as it was."""
+    """A series taken before late points were inserted does not change."""
     made = table((1, 1.0), (3, 3.0))
     taken = made.series()["a"]
     made.insert(late(2, 4), apart_s=9)
@@ -44,7 +44,7 @@ def test_a_snapshot_does_not_see_what_comes_late() -> None:
 
 
 def test_a_gap_that_late_points_disprove_goes() -> None:
-    """Failures between two samples that turn out to be there leave no gap; those without stay."""
+    """A gap between two samples is removed if late points show that samples existed; other gaps stay."""
     made = table((1, 1.0), (1.5, None), (2.5, None), (3.2, None))
     made.insert(late(2, 3, 4), apart_s=1.75)
     assert points(made) == [(1, 1), (2, 20), (3, 30), (4, 40)]
@@ -54,21 +54,21 @@ def test_a_gap_that_late_points_disprove_goes() -> None:
 
 
 def test_a_gap_at_the_end_stays() -> None:
-    """What is older than the newest failure does not prove that the machine answers again."""
+    """Late points before the last failure do not remove it."""
     made = table((1, 1.0), (5, None))
     made.insert(late(2, 3), apart_s=100)
     assert points(made) == [(1, 1), (2, 20), (3, 30), (5, None)]
 
 
 def test_a_late_point_at_the_time_of_a_gap_takes_its_place() -> None:
-    """A gap has no value that could be lost."""
+    """A late point at the time of a gap replaces it."""
     made = table((1, 1.0), (2, None), (9, 9.0))
     made.insert(late(2), apart_s=0)
     assert points(made) == [(1, 1), (2, 20), (9, 9)]
 
 
 def test_what_is_older_than_a_full_history_is_dropped() -> None:
-    """A history that is full does not grow at its old end, and a batch cannot make it grow for ever."""
+    """A full history drops points older than its oldest, and insertion cannot exceed its capacity."""
     made = table(*((float(at), 1.0) for at in range(10, 20)), capacity=10)
     made.insert(late(1, 9.5, 12.5), apart_s=0)
     assert len(made) == 11
@@ -88,7 +88,7 @@ def test_what_is_older_than_a_full_history_is_dropped() -> None:
 def test_a_history_is_always_in_order_and_keeps_its_values(
     appended: list[tuple[int, int | None]], batches: list[list[int]]
 ) -> None:
-    """Whatever comes late: times ascend strictly, every value that was there is there, every new one too."""
+    """After any insertions, times increase strictly, and all old and new values are kept."""
     made = table(*((float(at), None if value is None else float(value)) for at, value in appended))
     for batch in batches:
         before = dict(points(made))
@@ -105,7 +105,7 @@ def test_a_history_is_always_in_order_and_keeps_its_values(
 
 @pytest.mark.parametrize("capacity", [5, 100])
 def test_late_points_give_what_points_in_order_give(capacity: int) -> None:
-    """Every second point coming late makes no difference, at the trimming edge neither."""
+    """If every second point comes late the series is the same, also where old points are dropped."""
     ordered = table(*((float(at), 10.0 * at) for at in range(40)), capacity=capacity)
     mixed = HistoryTable(("a", "b"), capacity)
     for at in range(1, 40, 2):

@@ -1,4 +1,4 @@
-"""Reading whole stretches of a history at once."""
+"""Reading stretches of a history at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUES = st.lists(st.none() | st.integers(-5, 5), max_size=40)
 @settings(max_examples=150, deadline=None)
 @given(VALUES, st.integers(-2, 45), st.integers(1, 12))
 def test_arrays_and_ends_are_what_walking_gives(values: list[int | None], since: int, capacity: int) -> None:
-    """Times, values and the known ends from any time on, in a history that has forgotten its begin too."""
+    """Arrays and first and last values equal those found point by point, also in a trimmed history."""
     table = HistoryTable("a", capacity)
     for at, value in enumerate(values):
         table.append(float(at), {"a": value})
@@ -31,7 +31,7 @@ def test_arrays_and_ends_are_what_walking_gives(values: list[int | None], since:
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 60))
 def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> None:
-    """Memory stays near what is shown, however long it runs."""
+    """A history holds at most a quarter more points than its capacity."""
     table = HistoryTable("a", capacity)
     for at in range(4 * capacity + 10):
         table.append(float(at), {"a": 1.0})
@@ -42,7 +42,7 @@ def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.none() | st.floats(allow_nan=False), min_size=1, max_size=30))
 def test_a_packed_page_reads_as_before(values: list[float | None]) -> None:
-    """Every bit of times and values is there, gaps are gaps, and packing twice changes nothing."""
+    """Packing keeps every bit of times and values, and gaps; packing twice changes nothing."""
     table = HistoryTable("ab", 30)
     for at, value in enumerate(values):
         table.append(at / 3, {"a": value})
@@ -63,7 +63,7 @@ def test_a_packed_page_reads_as_before(values: list[float | None]) -> None:
     )
 )
 def test_full_pages_keep_every_bit_of_all_kinds_of_columns(values: list[float | None]) -> None:
-    """Constant, exact in single precision, repeated and all different: what was added is read again."""
+    """Full pages keep every bit of constant, single-precision, repeated and distinct values."""
     table = HistoryTable(("mixed", "constant", "whole", "apart"), 80)
     for at, value in enumerate(values):
         table.append(at / 3, {"mixed": value, "constant": 0.1, "whole": float(at % 5), "apart": at / 7})

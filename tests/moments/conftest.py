@@ -1,4 +1,4 @@
-"""A recorded rehearsal in which a router swings and a server stops answering, for reports of it."""
+"""A recorded rehearsal for reports: a router swings and a server stops answering."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARK = "new `prompt` <b>"
 
 @dataclass(frozen=True)
 class Recorded:
-    """The path of the recording, and the live snapshot of each second."""
+    """The path of a recording, and the live snapshot of each second."""
 
     path: Path
     live: tuple[Snapshot, ...]
@@ -48,7 +48,7 @@ def wall(at: float) -> datetime:
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """160 seconds of two servers behind a router that swings; the first is gone after 130 seconds."""
+    """Record 160 seconds of two servers behind a swinging router; the first is gone after 130 seconds."""
     path = tmp_path_factory.mktemp("moments") / "swing.rec.zst"
     journal = Journals()
     live = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"], outage=Outage(0, OUTAGE_S), journal=journal)

@@ -1,4 +1,4 @@
-"""What is read of a recording for a report: figures, range, verdicts, events, gaps and damage."""
+"""What a report reads from a recording: figures, range, verdicts, events, gaps and damage."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def figures(moment: Moment, kind: str, name: str) -> dict[str, tuple[float | Non
 
 
 def test_figures_are_those_of_the_snapshots_of_the_same_moments(recorded: Recorded) -> None:
-    """Every value of a table, computed again from the snapshots that the player shows second by second."""
+    """Every value of a table equals that computed from the snapshots of a replay, second by second."""
     moment = recorded.moment(30, 100)
     player = Player(Recording([recorded.path]))
     seen = []
@@ -76,7 +76,7 @@ def test_figures_are_those_of_the_snapshots_of_the_same_moments(recorded: Record
 
 
 def test_a_range_has_nothing_of_before_and_after(recorded: Recorded) -> None:
-    """Times of all series, events and marks; the mark and the outage are in their ranges only."""
+    """A range contains only its own times, events and marks."""
     early, late = recorded.moment(20, MARK_S - 5), recorded.moment(MARK_S - 5, PLAYED_S)
     for moment, start, end in ((early, 20, MARK_S - 5), (late, MARK_S - 5, PLAYED_S)):
         times = [at for values in moment.series.values() for at, _ in values]
@@ -92,7 +92,7 @@ def test_a_range_has_nothing_of_before_and_after(recorded: Recorded) -> None:
 
 
 def test_verdicts_have_times_and_evidence(recorded: Recorded) -> None:
-    """The swing since its beginning, with the last judgement that had it; states as shares of the time."""
+    """A verdict has its beginning and the evidence of its last evaluation; states are shares of the time."""
     moment = recorded.moment(20, OUTAGE_S - 5)
     swing = next(one for one in moment.spells if one.word == "oscillating")
     live = recorded.live[OUTAGE_S - 6].balance[0]
@@ -104,7 +104,7 @@ def test_verdicts_have_times_and_evidence(recorded: Recorded) -> None:
 
 
 def test_a_server_that_is_gone_has_no_last_value(recorded: Recorded) -> None:
-    """Its minimum, mean and maximum stay those of its readings."""
+    """A server that is gone has minimum, mean and maximum, but no last value."""
     found = figures(recorded.moment(), BACKEND, "spark-a")["running"]
     assert found[:3] != (None, None, None)
     assert found[3] is None
@@ -113,7 +113,7 @@ def test_a_server_that_is_gone_has_no_last_value(recorded: Recorded) -> None:
 def test_a_long_range_has_summaries_and_replays_only_its_end_and_events(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A point for each frame with its range; details of the last seconds and around the verdict's event."""
+    """A long range has a point with extremes per frame; its end and the time around events are replayed."""
     monkeypatch.setattr(reading, "SHORT_S", 20.0)
     monkeypatch.setattr(reading, "AROUND_S", 5.0)
     moment = recorded.moment(0)
@@ -136,7 +136,7 @@ def test_a_long_range_has_summaries_and_replays_only_its_end_and_events(
 
 
 def test_events_beyond_the_most_are_counted(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest parts are replayed."""
+    """Only the newest events are replayed in detail; the others are counted."""
     monkeypatch.setattr(reading, "SHORT_S", 20.0)
     monkeypatch.setattr(reading, "AROUND_S", 1.0)
     monkeypatch.setattr(reading, "MOST_PARTS", 1)
@@ -144,7 +144,7 @@ def test_events_beyond_the_most_are_counted(recorded: Recorded, monkeypatch: pyt
 
 
 def test_damage_and_gaps_are_found(recorded: Recorded, tmp_path: Path) -> None:
-    """A frame in the middle is overwritten: its seconds are a gap, and the file is damaged."""
+    """An overwritten frame is reported as damage, and its seconds are a gap."""
     data = bytearray(recorded.path.read_bytes())
     frames = [one.offset for one in Recording([recorded.path]).frames]
     start, end = frames[6], frames[9]
@@ -160,7 +160,7 @@ def test_damage_and_gaps_are_found(recorded: Recorded, tmp_path: Path) -> None:
 
 
 def test_the_pictures_of_the_screen_make_the_same_moment(recorded: Recorded) -> None:
-    """Their histories reach back before the first picture; figures equal those of the recording."""
+    """The screen's snapshots give the recording's figures and events, also from before the first one."""
     past = Past()
     for snapshot in recorded.live[60:]:
         past.add(snapshot)

@@ -1,4 +1,4 @@
-"""The report of a recording in a real browser: on a phone, on a desk and on paper."""
+"""The report of a recording in a real browser: on a phone, on a desktop and on paper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [
 
 
 async def test_a_report_is_whole_on_a_phone_a_desk_and_paper(recorded: Recorded, tmp_path: Path) -> None:
-    """No word of the console, no request but its own, nothing beside the page, legible plots, few pages."""
+    """No console message, foreign request or overflow; plots are legible, and it prints on few pages."""
     path = tmp_path / "moment.html"
     path.write_text(moment_report(recorded.moment(), "html"), encoding="utf-8")
     address = path.as_uri()

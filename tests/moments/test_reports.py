@@ -50,12 +50,12 @@ HOSTILE = (
 
 @pytest.fixture(scope="module")
 def moment(recorded: Recorded) -> Moment:
-    """The whole recording."""
+    """Return the moment of the whole recording."""
     return recorded.moment()
 
 
 def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
-    """Tables of at most 100 columns; summary, plots, verdicts, figures, events, marks, what was watched."""
+    """Markdown has tables of at most 100 columns and all sections, within the length of a forum post."""
     text = moment_report(moment, "md")
     assert text.startswith("## sparktop report (simulated)\n\n**")
     shown = wrapped(text, 80)
@@ -82,7 +82,7 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
 
 
 def test_a_page_has_plots_with_units_names_and_lines_at_events(moment: Moment) -> None:
-    """It needs no script and loads nothing; a plot names its servers, and events are lines with words."""
+    """The HTML needs no script or request; plots name units and servers, and mark events with words."""
     text = moment_report(moment, "html")
     found = Page(text)
     assert found.tags.isdisjoint({"script", "link", "img", "iframe", "object"})
@@ -97,7 +97,7 @@ def test_a_page_has_plots_with_units_names_and_lines_at_events(moment: Moment) -
 
 
 def test_json_and_csv_hold_the_same_values(moment: Moment) -> None:
-    """Every value of a series, with its unit and time; verdicts with their rules as data."""
+    """JSON and CSV have the same values with units and times; JSON has verdicts with their rules."""
     body = json.loads(moment_report(moment, "json"))
     assert (body["schema"], body["simulated"]) == ("sparktop.moment/1", True)
     assert [one["name"] for one in body["backends"]] == ["spark-a", "spark-b"]
@@ -118,7 +118,7 @@ def test_json_and_csv_hold_the_same_values(moment: Moment) -> None:
 def test_a_recording_of_a_second_and_one_of_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both have reports in every format but a picture where there is nothing to draw."""
+    """A recording of a second or of nothing has a report in every format; nothing cannot be drawn."""
     short = written(tmp_path / "a", [page(1.0, PAGE.format(3)), page(2.0, PAGE.format(4))])
     empty = written(tmp_path / "b", [])
     for path, drawn in ((short, 0), (empty, 2)):
@@ -150,7 +150,7 @@ def hostile_moment(names: Sequence[str], snapshot: Snapshot) -> Moment:
 
 
 def test_hostile_names_stay_text(recorded: Recorded) -> None:
-    """No markup of a page, of Markdown or of a spreadsheet, and no control character."""
+    """Hostile names are text in HTML, Markdown and spreadsheets, without control characters."""
     moment = hostile_moment(HOSTILE, recorded.live[OUTAGE_S - 10])
     text = moment_report(moment, "md")
     assert kinds(text) <= {
@@ -176,7 +176,7 @@ def test_hostile_names_stay_text(recorded: Recorded) -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_addresses_are_shown_on_request_only(moment: Moment, form: str) -> None:
-    """Of servers, routers and machines, also in messages such as that of the outage."""
+    """Addresses of servers, routers and machines are shown on request only, also within messages."""
     assert "192.168.100" not in moment_report(moment, form)
     if form in {"md", "html", "json"}:
         assert "http://192.168.100.11:8000" in moment_report(moment, form, Privacy(addresses=True))
@@ -184,7 +184,7 @@ def test_addresses_are_shown_on_request_only(moment: Moment, form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_anonymous_report_has_no_name_path_or_address(recorded: Recorded, form: str) -> None:
-    """Canaries in names, hosts, host names, paths, messages and reasons; aliases stand for names."""
+    """An anonymous report has aliases; no name, path, address, message or reason gets through."""
     shown = recorded.live[OUTAGE_S - 10]
     words = "canary-a on canary-n read /home/canary/m from canary-host:8000 and 10.9.8.7, token=canary"
     now = shown.taken_at - timedelta(seconds=1)
@@ -226,7 +226,7 @@ def test_an_anonymous_report_has_no_name_path_or_address(recorded: Recorded, for
 def test_the_command_reads_times_and_refuses_what_does_not_fit(
     recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A range in words; options of sweeps, unknown times and other formats are refused in one line."""
+    """Times may be relative; options for sweeps, unknown times and other formats are refused in one line."""
     path = str(recorded.path)
     output = tmp_path / "out.json"
     assert main(["report", path, "--from", "60s ago", "--to", "20s ago", "-o", str(output)]) == 0
@@ -245,7 +245,7 @@ def test_the_command_reads_times_and_refuses_what_does_not_fit(
 
 
 def test_sweeps_dropped_readings_and_odd_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Begin and end of a sweep's load, the sum of dropped readings; fields of other types do no harm."""
+    """The load of a sweep and dropped readings are reported; records with wrong types are ignored."""
     records = [page(float(at), PAGE.format(at)) for at in range(1, 31)]
     odd: tuple[tuple[Kind, dict[str, object]], ...] = (
         (Kind.SWEEP, {"begin_own_load": ["a", "b"]}),
@@ -272,7 +272,7 @@ def test_sweeps_dropped_readings_and_odd_records(tmp_path: Path, capsys: pytest.
 
 
 def rewritten(path: Path, source: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """Write a copy of a recording whose heads' JSON has passed through `change`."""
+    """Write a copy of a recording with `change` applied to the JSON of its heads."""
     data, frame = b"", FrameWriter(3)
     with source.open("rb") as file:
         for located in FrameReader(file.fileno()).records():
@@ -291,7 +291,7 @@ def rewritten(path: Path, source: Path, change: Callable[[dict[str, Any]], objec
 def test_odd_heads_do_no_harm(
     recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    """Times without a zone or at the ends of the calendar, verdicts of no vocabulary."""
+    """Heads with odd times or unknown verdicts cause no error."""
 
     def change(body: dict[str, Any]) -> None:
         for event in body["events"]:

@@ -1,4 +1,4 @@
-"""The shim, compiled once for all tests, and processes that have it as their driver."""
+"""The shim of the NVIDIA library, compiled once for all tests, and processes that use it as their driver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Shim:
     folder: Path
 
     def run(self, script: str, *arguments: str, text: str) -> Any:  # noqa: ANN401 - JSON of the script's own form
-        """Run a script that stands beside this file, give it `text`, and read its answer."""
+        """Run a script beside this file with `text` as standard input; return its JSON output."""
         env = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "SPARKTOP_"))}
         env |= {
             "HOME": str(self.folder),
@@ -52,26 +52,26 @@ class Shim:
         return json.loads(done.stdout)
 
     def read(self, root: Path, machines: dict[str, Steps]) -> dict[str, list[dict[str, Any]]]:
-        """What is read of each machine at each of its steps."""
+        """Return the readings of each machine at each of its steps."""
         found: dict[str, list[dict[str, Any]]] = self.run(
             "read_machines.py", str(root), text=json.dumps(machines)
         )
         return found
 
     def asked(self) -> set[str]:
-        """The driver's functions that were called until now."""
+        """Return the functions of the driver that were called so far."""
         return set((self.folder / "log").read_text(encoding="utf-8").split())
 
 
 @pytest.fixture(scope="session")
 def spark_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of a DGX Spark."""
+    """Return the root of a DGX Spark."""
     return gb10_root.build(tmp_path_factory.mktemp("spark"))
 
 
 @pytest.fixture(scope="session")
 def make_shim(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Shim]:
-    """Compile the shim with the given options into a folder of its own."""
+    """Compile the shim with these options into a folder of its own."""
     compiler = shutil.which("cc")
     if compiler is None:
         reason = "no C compiler (cc): the driver's other side cannot be built"
@@ -100,11 +100,11 @@ def make_shim(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Shim]:
 
 @pytest.fixture(scope="session")
 def shim(make_shim: Callable[..., Shim]) -> Shim:
-    """A driver of today."""
+    """Return the shim of a current driver."""
     return make_shim()
 
 
 @pytest.fixture(scope="session")
 def old_shim(make_shim: Callable[..., Shim]) -> Shim:
-    """A driver without the functions that came with 535."""
+    """Return the shim of a driver without the functions that version 535 added."""
     return make_shim("-DOLD_DRIVER")

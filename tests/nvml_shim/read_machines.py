@@ -1,7 +1,8 @@
-"""Reads machines through the real nvidia-ml-py in a process that was started with the shim in its path.
+"""Reads machines through the real nvidia-ml-py, in a process with the shim in its library path.
 
-Standard input: JSON, by name the steps of each machine, [[seconds, state], ...]. Standard output: JSON, by
-name for each step what was read and how panel and detail draw it. Between two machines the library is closed.
+Standard input is JSON: the steps of each machine by name, [[seconds, state], ...]. Standard output is JSON:
+by name, for each step, the reading and its drawing in panel and detail. The library is closed between two
+machines.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ WINDOW = TimeWindow(130.0, 76.0)
 
 
 class StoppedClock:
-    """Shows the time that it was set to."""
+    """A clock that returns the time that was set."""
 
     now = 0.0
 
     def read(self) -> float:
-        """Give the time in seconds."""
+        """Return the time in seconds."""
         return self.now
 
 
 def drawn(sample: NodeSample, driver: str | None) -> dict[str, object]:
-    """What was read, and both of its pictures as text."""
+    """Return the reading and both of its pictures as text."""
     view = NodeView("n", "local", sample)
     panel = [row_text(row) for row in node_panel(view, 118, 12, WINDOW, 100.0)]
     detail = [row_text(row) for row in node_detail(view, (), 118, 60, AXIS)]

@@ -1,6 +1,6 @@
-"""Runs the command line again and again in a process that was started with the shim in its path.
+"""Runs the command line repeatedly in a process with the shim in its library path.
 
-Standard input: JSON, [[state, [word, ...]], ...]. Standard output: JSON, exit code and output of each.
+Standard input is JSON, [[state, [word, ...]], ...]. Standard output is JSON, exit code and output of each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Machines as the shim answers for them: lines of its state file."""
+"""States of machines for the shim: lines of its state file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Answers = dict[str, str]
 
 
 def refused(code: int) -> str:
-    """An answer that is a return code."""
+    """Return an answer that is an error code."""
     return f"!{code}"
 
 
 def driver(gpus: int, version: str = "580.126.09", **changes: str) -> str:
-    """Lines of the driver itself, with the names of the processes that the GPUs list."""
+    """Return the lines of the driver itself, with the names of the processes that the GPUs list."""
     answers = {
         "nvmlInitWithFlags": "0",
         "nvmlSystemGetDriverVersion": version,
@@ -30,7 +30,7 @@ def driver(gpus: int, version: str = "580.126.09", **changes: str) -> str:
 
 
 def gb10(memory: str | None = None, *, seconds: int = 0, **changes: str) -> str:
-    """A GB10: `memory` is "TOTAL USED", or None for NOT_SUPPORTED; `seconds` after it was first looked at."""
+    """Return a GB10; `memory` is "TOTAL USED", or None for NOT_SUPPORTED; `seconds` since its first state."""
     answers = {
         "nvmlDeviceGetName": "NVIDIA GB10",
         "nvmlDeviceGetUUID": "GPU-11111111-2222-3333-4444-555555555555",
@@ -52,7 +52,7 @@ def gb10(memory: str | None = None, *, seconds: int = 0, **changes: str) -> str:
 
 
 def discrete(index: int, *, seconds: int = 0, **changes: str) -> str:
-    """Lines of an H200, without those of the driver."""
+    """Return the lines of an H200, without those of the driver."""
     answers = {
         "nvmlDeviceGetName": "NVIDIA H200",
         "nvmlDeviceGetUUID": f"GPU-{index:08}-2222-3333-4444-555555555555",
@@ -78,12 +78,12 @@ def discrete(index: int, *, seconds: int = 0, **changes: str) -> str:
 
 
 def h200(*, seconds: int = 0, **changes: str) -> str:
-    """A machine with one H200."""
+    """Return a machine with one H200."""
     return driver(1) + discrete(0, seconds=seconds, **changes)
 
 
 def eight_h100(*, seconds: int = 0) -> str:
-    """Eight H100; GPU 3 is split into a 1g.10gb and a 3g.40gb, with an empty place between."""
+    """Return eight H100; GPU 3 is split into a 1g.10gb and a 3g.40gb, with an empty index between."""
     plain = {
         "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
         "nvmlDeviceGetMemoryInfo": f"{80 * GIB} {20 * GIB}",
@@ -94,12 +94,12 @@ def eight_h100(*, seconds: int = 0) -> str:
 
 
 def split_h100(*, seconds: int = 0) -> str:
-    """A machine with one H100 that is split."""
+    """Return a machine with one H100 that is split."""
     return driver(1) + _split(0, seconds)
 
 
 def _split(gpu: int, seconds: int) -> str:
-    """A GPU with two instances; the second one's name does not tell its profile, so its attributes must."""
+    """Return a GPU with two instances; the name of the second lacks its profile, so attributes are needed."""
     whole = {
         "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
         "nvmlDeviceGetMemoryInfo": f"{80 * GIB} {20 * GIB}",
@@ -128,12 +128,12 @@ def _split(gpu: int, seconds: int) -> str:
 
 
 def failing(state: str, function: str, code: int) -> str:
-    """The same machine, where one function fails for every device."""
+    """Return the same machine with one function failing for every device."""
     return f"* {function} {refused(code)}\n{state}"
 
 
 def _throttled(seconds: int, *, software_power_share: int) -> str:
-    """Counters in nanoseconds: `software_power_share` is the divisor of the time so throttled, 0 for none."""
+    """Return throttle counters in ns; `software_power_share` divides the time so throttled, 0 for none."""
     grown = seconds * SECOND_NS // software_power_share if software_power_share else 0
     counters = {74: 7 * SECOND_NS + grown, 75: 0, 76: 0, 269: 0, 270: 0, 271: 0}
     return " ".join(f"{number}={count}" for number, count in counters.items())

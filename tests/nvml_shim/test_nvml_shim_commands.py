@@ -1,4 +1,4 @@
-"""Facts about `sparktop snapshot` on machines whose driver is a library of C."""
+"""`sparktop snapshot` on machines whose driver is a C library."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Answers = dict[str, tuple[int, str]]
 
 
 def machine_bytes() -> int:
-    """MemTotal of the machine that runs the tests."""
+    """Return MemTotal of the machine that runs the tests."""
     words = Path("/proc/meminfo").read_text(encoding="ascii").split()
     return int(words[words.index("MemTotal:") + 1]) * 1024
 
 
 @pytest.fixture(scope="module")
 def answers(shim: Shim) -> Answers:
-    """Exit code and output of the command on each machine, all in one process."""
+    """Return exit code and output of the command on each machine, all in one process."""
     config = shim.folder / "sparktop.toml"
     config.write_text(CONFIG, encoding="utf-8")
     total = machine_bytes()
@@ -42,7 +42,7 @@ def answers(shim: Shim) -> Answers:
         "c": states.gb10("0 0"),
         "d": states.h200(),
         "e": states.eight_h100(),
-        # The first sample asks 19 questions about the GPU, the second one 9: it is lost within that.
+        # The first sample makes 19 calls about the GPU and the second 9, during which it is lost.
         "f": f"- lost_after 22\n{states.gb10()}",
         "g": "* nvmlInitWithFlags !9\n",
     }
@@ -63,7 +63,7 @@ def node(answers: Answers, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 def test_json_of_a_gb10(answers: Answers, name: str) -> None:
-    """NOT_SUPPORTED, the machine's total and 0: the memory is unified, unknown is null, the rest is there."""
+    """A GB10 has unified memory for each answer that means so; unknown values are null."""
     found = node(answers, name)
     (gpu,) = found["gpus"]
     assert (gpu["name"], gpu["utilization_percent"], gpu["power_w"]) == ("NVIDIA GB10", 96.0, 38.25)
@@ -75,7 +75,7 @@ def test_json_of_a_gb10(answers: Answers, name: str) -> None:
 
 
 def test_json_of_discrete_gpus(answers: Answers) -> None:
-    """One H200 and eight H100, each with its own memory."""
+    """One H200 and eight H100 each have their own memory."""
     (gpu,) = node(answers, "d")["gpus"]
     assert (gpu["name"], gpu["memory_total_bytes"]) == ("NVIDIA H200", 141 * states.GIB)
     found = node(answers, "e")
@@ -84,7 +84,7 @@ def test_json_of_discrete_gpus(answers: Answers) -> None:
 
 
 def test_json_of_a_gpu_that_is_lost(answers: Answers) -> None:
-    """No GPU and no invented figure; the machine and its memory are told all the same."""
+    """If the GPU is lost there is none in the JSON, and the machine and its memory are reported."""
     found = node(answers, "f")
     assert (found["ok"], found["gpus"], found["memory"]["unified"]) == (True, [], True)
     assert found["memory"]["total_bytes"] == machine_bytes()
@@ -92,14 +92,14 @@ def test_json_of_a_gpu_that_is_lost(answers: Answers) -> None:
 
 
 def test_json_without_a_driver(answers: Answers) -> None:
-    """The library is there and the driver is not loaded."""
+    """If the driver is not loaded, the JSON says so."""
     found = node(answers, "g")
     assert (found["ok"], found["gpus"], found["memory"]["unified"]) == (True, [], None)
     assert found["gpu_note"] == "the NVIDIA driver is not loaded"
 
 
 def test_text_tells_what_json_tells(answers: Answers) -> None:
-    """GPUs with their figures, and why there is none."""
+    """The text has the figures of the JSON, and the reason if there is no GPU."""
     for name, words in (
         ("a", ("NVIDIA GB10", " 96 ", " 38 ", " 81 ")),
         ("e", ("8 x NVIDIA H100 80GB H",)),
@@ -112,7 +112,7 @@ def test_text_tells_what_json_tells(answers: Answers) -> None:
 
 
 def test_a_machine_without_the_library(tmp_path: Path) -> None:
-    """The command as a process of its own, where the library cannot be loaded."""
+    """The command runs on a machine where the library cannot be loaded."""
     (tmp_path / "libnvidia-ml.so.1").touch()
     config = tmp_path / "sparktop.toml"
     config.write_text(CONFIG, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Facts about scripts/compare_nvidia_smi.py with a driver and an nvidia-smi that answer."""
+"""scripts/compare_nvidia_smi.py with a driver and an nvidia-smi that answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAGE = """\
 @pytest.mark.process
 @pytest.mark.parametrize(("heat", "code"), [(52, 0), (70, 1)])
 def test_the_script_tells_whether_all_agrees(shim: Shim, tmp_path: Path, heat: int, code: int) -> None:
-    """The whole way: our readings, a program called nvidia-smi, the table, the exit code."""
+    """The script compares our readings with nvidia-smi, prints a table and sets the exit code."""
     (shim.folder / "state").write_text(states.h200(), encoding="utf-8")
     (tmp_path / "page").write_text(PAGE.format(heat=heat), encoding="utf-8")
     program = tmp_path / "nvidia-smi"

@@ -1,4 +1,4 @@
-"""Each call to the driver fails in turn: nothing but its own field may be lost."""
+"""Each call to the driver fails in turn, which may affect its own field only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEMORY = {"memory_total_bytes", "memory_used_bytes"}
 
 
 def everywhere(*fields: str) -> dict[str, set[str]]:
-    """The same fields on each machine."""
+    """Return the same fields for each machine."""
     return {machine: set(fields) for machine in MACHINES}
 
 
@@ -62,14 +62,14 @@ Runs = dict[str, dict[str, Any]]
 
 
 def steps(machine: str, function: str | None = None, code: int = 0) -> Steps:
-    """Three looks at a machine, of which one function fails in all."""
+    """Return three steps of a machine in which one function always fails."""
     made = [(float(second), MACHINES[machine](seconds=second)) for second in (0, 2, 12)]
     return [(at, states.failing(state, function, code) if function else state) for at, state in made]
 
 
 @pytest.fixture(scope="module")
 def runs(shim: Shim, spark_root: Path) -> Runs:
-    """The last look at each machine: whole, and with each function failing in each way."""
+    """Return the last reading of each machine, complete and with each function failing in each way."""
     wanted = {machine: steps(machine) for machine in MACHINES}
     wanted |= {
         f"{machine} {function} {code}": steps(machine, function, code)
@@ -81,7 +81,7 @@ def runs(shim: Shim, spark_root: Path) -> Runs:
 
 
 def test_every_call_is_in_the_table(shim: Shim, spark_root: Path) -> None:
-    """What our code asks of healthy machines, as the library saw it, is what fails in turn below."""
+    """The calls of our code on healthy machines are exactly those of the table of failures."""
     (shim.folder / "log").unlink(missing_ok=True)
     shim.read(spark_root, {machine: steps(machine) for machine in MACHINES})
     assert shim.asked() == {*LOST, *BEGINNING, "nvmlShutdown"}
@@ -91,7 +91,7 @@ def test_every_call_is_in_the_table(shim: Shim, spark_root: Path) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("function", LOST)
 def test_a_failing_call_costs_its_own_field_only(runs: Runs, function: str, machine: str, code: int) -> None:
-    """Everything else is as it was, and nothing that is unknown became 0."""
+    """A failing call affects its own field only, and no unknown value becomes 0."""
     whole, found = runs[machine], runs[f"{machine} {function} {code}"]
     (gpu,), (whole_gpu,) = found["gpus"], whole["gpus"]
     lost = {field for field, value in whole_gpu.items() if gpu[field] != value}
@@ -109,7 +109,7 @@ def test_a_failing_call_costs_its_own_field_only(runs: Runs, function: str, mach
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("function", BEGINNING)
 def test_a_driver_that_does_not_begin_is_a_line(runs: Runs, function: str, machine: str, code: int) -> None:
-    """No GPU, one line why, and the machine itself is read."""
+    """If the driver cannot be initialised there is no GPU and a note, and the machine itself is read."""
     found = runs[f"{machine} {function} {code}"]
     assert found["gpus"] == []
     assert found["note"]

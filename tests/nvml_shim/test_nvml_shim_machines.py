@@ -1,4 +1,4 @@
-"""Facts about machines whose driver is a library of C behind the real nvidia-ml-py."""
+"""Machines whose driver is a C library behind the real nvidia-ml-py."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ UNIFIED = {
 
 
 def steps(make: Any, *arguments: object, **changes: object) -> Steps:  # noqa: ANN401 - each machine takes its own
-    """A machine at its start and two seconds later."""
+    """Return a machine at its start and two seconds later."""
     return [(float(second), make(*arguments, seconds=second, **changes)) for second in (0, 2)]
 
 
 @pytest.fixture(scope="module")
 def read(shim: Shim, spark_root: Path) -> Read:
-    """Every machine, read in one process."""
+    """Return the readings of every machine, made in one process."""
     machines = {f"gb10, {kind}": steps(states.gb10, memory) for kind, memory in UNIFIED.items()}
     machines |= {
         f"unnamed, {kind}": steps(states.gb10, memory, nvmlDeviceGetName="NVIDIA Thor")
@@ -93,7 +93,7 @@ def read(shim: Shim, spark_root: Path) -> Read:
 
 @pytest.mark.parametrize("kind", UNIFIED)
 def test_a_gb10_is_read_whole_whatever_it_says_of_memory(read: Read, kind: str) -> None:
-    """Three ways to say that the memory is the machine's; every other field stands, and the screen."""
+    """A GB10 is read completely and drawn, for each way to report that its memory is the machine's."""
     found = read[f"gb10, {kind}"][-1]
     (gpu,) = found["gpus"]
     processes = gpu.pop("processes")
@@ -111,14 +111,14 @@ def test_a_gb10_is_read_whole_whatever_it_says_of_memory(read: Read, kind: str) 
 
 @pytest.mark.parametrize("kind", UNIFIED)
 def test_memory_is_unified_without_a_name_that_says_so(read: Read, kind: str) -> None:
-    """Another machine of this kind: the answer and the missing memory clock tell."""
+    """Memory is unified without a known name if the driver's answer and the missing memory clock say so."""
     found = read[f"unnamed, {kind}"][-1]
     assert found["unified"] is True
     assert found["gpus"][0]["memory_total_bytes"] is None
 
 
 def test_an_h200_has_all_there_is(read: Read) -> None:
-    """Memory, power limit and energy of its own, and nothing of the machine's memory."""
+    """An H200 has its own memory, power limit and energy, and uses none of the machine's memory."""
     found = read["h200"][-1]
     (gpu,) = found["gpus"]
     assert (gpu["memory_total_bytes"], gpu["memory_used_bytes"]) == (141 * GIB, 90 * GIB)
@@ -130,7 +130,7 @@ def test_an_h200_has_all_there_is(read: Read) -> None:
 
 
 def test_eight_gpus_are_read_each_for_itself_and_mig_is_named(read: Read) -> None:
-    """The split one names its instances; its use is unknown, that of the others is not."""
+    """Each of eight GPUs is read; the split one lists its instances and has no utilization."""
     found = read["eight"][-1]
     assert [gpu["index"] for gpu in found["gpus"]] == list(range(8))
     assert [gpu["temperature_c"] for gpu in found["gpus"]] == [52.0 + index for index in range(8)]
@@ -151,7 +151,7 @@ def test_eight_gpus_are_read_each_for_itself_and_mig_is_named(read: Read) -> Non
 
 
 def test_a_gpu_lost_in_mid_run_is_a_line_and_comes_back(read: Read) -> None:
-    """Lost, driver gone, back: the rest of the machine is read all the time, and no share spans the gap."""
+    """A GPU lost during the run has a note and returns later; no share spans the gap."""
     first, lost, gone, back, later = read["lost"]
     assert (len(first["gpus"]), first["note"]) == (1, None)
     assert (lost["gpus"], lost["note"]) == ([], "GPU 0 does not answer any more: the driver lost it")
@@ -166,7 +166,7 @@ def test_a_gpu_lost_in_mid_run_is_a_line_and_comes_back(read: Read) -> None:
 
 
 def test_one_lost_gpu_leaves_seven(read: Read) -> None:
-    """The line names it, and the others are read as before."""
+    """The note names the lost GPU, and the other seven are read."""
     found = read["one of eight lost"][-1]
     assert [gpu["index"] for gpu in found["gpus"]] == [0, 1, 2, 4, 5, 6, 7]
     assert found["note"] == "GPU 3 does not answer any more: the driver lost it"
@@ -177,7 +177,7 @@ def test_one_lost_gpu_leaves_seven(read: Read) -> None:
     [("not loaded", "the NVIDIA driver is not loaded"), ("no device", "no NVIDIA GPU on this machine")],
 )
 def test_a_library_without_a_gpu_is_one_honest_line(read: Read, name: str, note: str) -> None:
-    """Driver not loaded, and no device; the panel says it where the GPU would be."""
+    """A driver that is not loaded, or without a device, is a note, shown in the panel."""
     (found,) = read[name]
     assert (found["gpus"], found["note"], found["unified"]) == ([], note, None)
     assert note in found["panel"]
@@ -185,14 +185,14 @@ def test_a_library_without_a_gpu_is_one_honest_line(read: Read, name: str, note:
 
 
 def test_names_from_the_driver_are_cleaned(read: Read) -> None:
-    """An escape sequence in a name reaches neither JSON nor screen."""
+    """Names from the driver are cleaned in JSON and on the screen."""
     found = read["strange names"][-1]
     assert found["gpus"][0]["name"] == "NVIDIA [31mred H200"
     assert not {"\x1b", "\x07"} & set(found["panel"] + found["detail"] + str(found["gpus"]))
 
 
 def test_figures_that_cannot_be_are_unknown(read: Read) -> None:
-    """All bits set is what some drivers give for "I do not know"."""
+    """A value with all bits set, which some drivers use for "unknown", is unknown."""
     (gpu,) = read["nonsense"][-1]["gpus"]
     fields = ("temperature_c", "utilization_percent", "power_w", "sm_clock_mhz")
     assert [gpu[field] for field in fields] == [None] * 4
@@ -200,7 +200,7 @@ def test_figures_that_cannot_be_are_unknown(read: Read) -> None:
 
 
 def test_an_old_driver_is_read_by_the_calls_that_it_has(old_shim: Shim, spark_root: Path) -> None:
-    """Before 535: old calls for memory and reasons, a threshold for the margin, no list of what draws."""
+    """A driver before 535 is read by its older calls."""
     found = old_shim.read(spark_root, {"h200": steps(states.h200), "gb10": steps(states.gb10)})
     (gpu,) = found["h200"][-1]["gpus"]
     assert (gpu["memory_total_bytes"], gpu["throttle_reasons"]) == (141 * GIB, [])
@@ -212,7 +212,7 @@ def test_an_old_driver_is_read_by_the_calls_that_it_has(old_shim: Shim, spark_ro
 
 @pytest.mark.outside
 def test_a_library_that_is_none_is_no_driver(tmp_path: Path, spark_root: Path) -> None:
-    """An empty file of that name is what is left of some installations."""
+    """An empty library file counts as no driver."""
     (tmp_path / "libnvidia-ml.so.1").touch()
     ((found,),) = Shim(tmp_path).read(spark_root, {"absent": [(0.0, "")]}).values()
     assert (found["gpus"], found["note"]) == ([], "no NVIDIA driver on this machine")

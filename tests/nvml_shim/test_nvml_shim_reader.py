@@ -1,4 +1,4 @@
-"""Facts about GPUs that the reader sent over ssh reads: nvidia-ml-py from its zip file, on a driver of C."""
+"""GPUs read by the reader that is sent over ssh: nvidia-ml-py from its zip file, with a driver in C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 
 def read(shim: Shim, program: str, state: str, folder: Path) -> tuple[GpuReading, ...]:
-    """Run the reader without any package and return the GPUs of its second sample."""
+    """Run the reader without any installed package; return the GPUs of its second sample."""
     file, state_file = folder / "reader.pyz", folder / "state"
     file.write_bytes(reader_bundle().data)
     state_file.write_text(state, encoding="utf-8")
@@ -41,7 +41,7 @@ def read(shim: Shim, program: str, state: str, folder: Path) -> tuple[GpuReading
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_gb10_is_read_with_each_python(shim: Shim, version: str, tmp_path: Path) -> None:
-    """Load, heat, power, clock, throttling and processes arrive as from an installed sparktop."""
+    """Each Python version reads load, heat, power, clock, throttling and processes of a GB10."""
     (gpu,) = read(shim, python(version), states.gb10(), tmp_path)
     assert gpu.name == "NVIDIA GB10"
     assert (gpu.utilization_percent, gpu.temperature_c, gpu.limit_margin_c) == (96.0, 81.0, 13.0)
@@ -52,7 +52,7 @@ def test_a_gb10_is_read_with_each_python(shim: Shim, version: str, tmp_path: Pat
 
 
 def test_eight_gpus_are_read(shim: Shim, tmp_path: Path) -> None:
-    """A server with eight GPUs."""
+    """A server with eight GPUs is read."""
     gpus = read(shim, sys.executable, states.eight_h100(), tmp_path)
     assert [gpu.index for gpu in gpus] == list(range(8))
     assert all(gpu.memory_total_bytes for gpu in gpus)

@@ -59,7 +59,7 @@ def backend(track: LoadTrack, until: float, group: str) -> BackendView:
 def group_of(
     tracks: Sequence[LoadTrack], life_s: float | None, until: float, *, group: str, strategy: str
 ) -> tuple[Balance, tuple[BackendView, ...]]:
-    """Judge a group at `until`, and give it with its backends."""
+    """Judge a group at `until`; return it and its backends."""
     seen = tuple(cut(track, until - 700, until) for track in tracks)
     found = judge(GroupLoad(group, seen, life_s, 0.0, strategy), until)
     since = START + timedelta(seconds=until - 40)

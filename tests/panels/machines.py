@@ -139,7 +139,7 @@ def shown(name: str, sample: NodeSample, identity: NodeIdentity) -> NodeView:
 
 
 def no_gpu() -> NodeView:
-    """Return a small machine without a driver, a network and swap."""
+    """Return a small machine without a driver, network or swap."""
     memory = MemoryReading(total_bytes=8 * GIB, used_bytes=3 * GIB, swap_total_bytes=0)
     sample = NodeSample(100.0, CpuReading(4.0, (4.0, 4.0), 2, 0.1), memory, gpu_note="no NVIDIA driver here")
     return NodeView("head", "ssh", sample, NodeIdentity("Debian 12"), age_s=0.2)

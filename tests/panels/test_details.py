@@ -190,7 +190,7 @@ def test_an_unknown_node_shows_no_figure() -> None:
     ],
 )
 def test_the_table_says_what_the_buckets_can(latency: Latency, words: str) -> None:
-    """Below the first and above the last bound stands the bound, without requests "no traffic"."""
+    """Outside the buckets the table shows the nearest bound; without requests it shows "no traffic" there."""
     view = BackendView("x", "http://x:1", "g", itl=latency)
     line = next(line for line in backend_text(view).splitlines() if "│ ITL " in line)
     assert words in line[:57]
@@ -224,7 +224,7 @@ def test_a_quantile_of_few_observations_is_quiet() -> None:
     ],
 )
 def test_the_window_is_the_one_it_spans(window_s: float | None, words: str) -> None:
-    """A minute is called one; less of it, and the longer window of slow polling, say what they are."""
+    """A window of a minute is called one; shorter ones and the longer ones of slow polls have a length."""
     assert window_words([Latency(), Latency(window_s=window_s)]) == words
 
 
@@ -256,7 +256,7 @@ def test_a_cluster_names_its_nodes(playing: Snapshot) -> None:
 
 
 def test_a_backend_on_one_node_has_it_in_a_row(playing: Snapshot) -> None:
-    """One machine needs no tile: a row tells its GPU's load, power and temperature."""
+    """One machine needs no tile: a row shows its GPU's load, power and temperature."""
     nodes = {node.name: node for node in playing.nodes}
     text = text_of(backend_detail(playing.backends[0], nodes, 118, 34, AXIS))
     assert re.search(r"on node +spark-a +GPU +\d+ % +\d+ W +\d+ °C", text)
@@ -311,7 +311,7 @@ def test_more_cores_than_bars_become_columns() -> None:
 
 
 def test_a_discrete_gpu_has_its_own_memory() -> None:
-    """Where the GPU's memory is its own it is a bar of the GPU, and the machine's bar knows no GPU part."""
+    """A GPU's own memory is a bar of the GPU, and the machine's bar has no GPU part."""
     gpu = GpuReading(0, "NVIDIA H200", memory_total_bytes=140 * GIB, memory_used_bytes=70 * GIB, power_w=90.0)
     memory = MemoryReading(
         unified=False, total_bytes=100 * GIB, used_bytes=40 * GIB, page_cache_bytes=10 * GIB

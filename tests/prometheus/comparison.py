@@ -76,7 +76,7 @@ async def _ask(of: str, panel: Panel, instant: Instant, prometheus: Prometheus) 
 
 
 def judge(server: str, answers: Iterable[Answer], polls: Sequence[Poll]) -> list[Row]:
-    """Hold what was shown after our polls against the answers."""
+    """Compare what was shown after our polls with the answers."""
     return [_judge(server, answer, polls) for answer in answers]
 
 
@@ -101,7 +101,7 @@ def _judge(server: str, answer: Answer, polls: Sequence[Poll]) -> Row:
 
 
 def _silence(answer: Answer, view: BackendView) -> str | None:
-    """Tell why we may show nothing; None where we should have shown something."""
+    """Return the reason for which we may show nothing; None if we should have shown a figure."""
     if answer.known is None:
         return "no traffic"
     if answer.panel.kind is not Kind.QUANTILE:
@@ -115,14 +115,14 @@ def _bucket(bounds: Sequence[float], seconds: float) -> int:
 
 
 def _shown(ours: Figure) -> str:
-    """Give a figure as a number, and where it is only a bound, in the screen's words."""
+    """Return a figure as a number; if it is only a bound, in the screen's words."""
     if isinstance(ours, Quantile):
         return quantile_text(ours).strip() if ours.below or ours.above else _number(ours.seconds)
     return _number(ours)
 
 
 def table(judged: Mapping[str, list[Row]], free: Mapping[str, list[Row]]) -> str:
-    """Show the worst instant of each figure of each server, and what instants with other edges gave."""
+    """Return a table of the worst instant of each figure of each server, and of instants with other edges."""
     lines = [
         "| server | quantity | Prometheus | ours | deviation | from raw samples | instants | any instant | |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -137,7 +137,7 @@ def table(judged: Mapping[str, list[Row]], free: Mapping[str, list[Row]]) -> str
 
 
 def _edges(judged: Mapping[str, list[Row]]) -> list[str]:
-    """Tell how nearly both read the same at the edges of the windows."""
+    """Return, for each server, how far both readings of the windows' edges are apart."""
     lines: list[str] = []
     for server, rows in judged.items():
         instants = [row.answer.instant for row in rows if row.answer.panel is PANELS[0]]

@@ -1,4 +1,4 @@
-"""What the comparison with Prometheus needs: when it runs, and the servers that it looks at."""
+"""What the comparison with Prometheus needs: the condition for its run, and the servers to compare."""
 
 from __future__ import annotations
 

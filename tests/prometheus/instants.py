@@ -34,7 +34,7 @@ class Instant:
 
 
 def nominal(polls: Sequence[Poll]) -> Iterator[tuple[int, list[int]]]:
-    """Give the times of comparison and the polls of the seconds before each, the newest first."""
+    """Yield each time of comparison with the polls of the seconds before it, the newest first."""
     began_s = polls[0].wall_s
     for after_s in range(FIRST_AT_S, round(polls[-1].wall_s - began_s) + 1, EVERY_S):
         inside = [
@@ -46,7 +46,7 @@ def nominal(polls: Sequence[Poll]) -> Iterator[tuple[int, list[int]]]:
 
 
 def any_instants(polls: Sequence[Poll]) -> list[Instant]:
-    """Give the newest poll at each time of comparison, asked about at its own time, whatever the edges."""
+    """Return the newest poll for each time of comparison, asked about at its own time, whatever its edges."""
     return [
         Instant(
             after_s,
@@ -58,9 +58,9 @@ def any_instants(polls: Sequence[Poll]) -> list[Instant]:
 
 
 async def matched_instants(name: str, polls: Sequence[Poll], prometheus: Prometheus) -> list[Instant]:
-    """Give the poll before each time of comparison whose edges tell most nearly what Prometheus read."""
+    """Return for each time of comparison the poll whose edges are closest to Prometheus' readings."""
     end_ms = round(polls[-1].wall_s * 1000) + 1000
-    # Whatever a server has not told yet is not there, so every page is looked for by what all have.
+    # A series does not exist before its first value, so scrapes are located by a counter of every page.
     (scrapes,) = await prometheus.raw(f'vllm:generation_tokens_total{{server="{name}"}}', 300, end_ms)
     chosen: list[Instant] = []
     for after_s, indices in nominal(polls):
@@ -71,9 +71,9 @@ async def matched_instants(name: str, polls: Sequence[Poll], prometheus: Prometh
 
 
 def window_start(polls: Sequence[Poll], end: int, window_s: float) -> int:
-    """Give the poll at which a window begins that ends at another: the oldest inside, as far as it is kept.
+    """Return the oldest poll in the window that ends at poll `end`, as far back as the store keeps polls.
 
-    After a minute the store keeps about one poll a second; a view tells how far its latencies reach.
+    After a minute the store keeps about one poll a second; a view shows how far back its latencies reach.
     """
     kept_s = polls[end].view.ttft.window_s
     reach_s = window_s + EDGE_SLACK_S
@@ -82,7 +82,7 @@ def window_start(polls: Sequence[Poll], end: int, window_s: float) -> int:
 
 
 def _match(after_s: int, end: int, polls: Sequence[Poll], scrapes: RawSeries) -> Instant | None:
-    """Ask so that Prometheus' windows have the edges of ours; None where no instant does that."""
+    """Return when to ask so that Prometheus' windows have the edges of ours; None if no instant does that."""
     last = _scrape_of(polls[end], scrapes)
     if last is None:
         return None
@@ -106,7 +106,7 @@ def _match(after_s: int, end: int, polls: Sequence[Poll], scrapes: RawSeries) ->
 
 
 def _scrape_of(poll: Poll, scrapes: RawSeries) -> int | None:
-    """Give the scrape nearest to a poll."""
+    """Return the index of the scrape nearest to a poll; None if it is not of the same second."""
     wall_ms = poll.wall_s * 1000
     right = bisect_left(scrapes.times_ms, wall_ms)
     nearest = min(
@@ -117,7 +117,7 @@ def _scrape_of(poll: Poll, scrapes: RawSeries) -> int | None:
 
 
 def _instant_ms(times_ms: Sequence[int], first: int, last: int, window_s: int, poll: Poll) -> int | None:
-    """Give the instant nearest to a poll whose window holds the scrapes from `first` to `last`, no other.
+    """Return the instant nearest to a poll whose window has exactly the scrapes `first` to `last`, or None.
 
     Both edges of a range belong to it (to Prometheus 2).
     """

@@ -34,7 +34,7 @@ class Panel:
     name: str
     kind: Kind
     query: str
-    """PromQL; `$of` stands for the label that tells the server."""
+    """PromQL; `$of` stands for the label that selects the server."""
     window_s: int
     ours: Callable[[BackendView], Figure]
     parts: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Panel:
 
 
 def shown(path: str, factor: float = 1.0) -> Callable[[BackendView], Figure]:
-    """Give what a view shows under a name."""
+    """Return a function that reads the figure at `path` of a view, and scales it."""
 
     def figure(view: BackendView) -> Figure:
         value: Figure = attrgetter(path)(view)
@@ -56,7 +56,7 @@ def shown(path: str, factor: float = 1.0) -> Callable[[BackendView], Figure]:
 
 
 def _prompt_rate_with_cached(view: BackendView) -> Figure:
-    """Give what the board shows as one rate and we as two: computed and cached tokens."""
+    """Return the tokens a second, computed and cached, that the board shows as one rate and we as two."""
     computed, cached = view.prompt_tps, view.prompt_cached_tps
     return None if computed is None else computed + (cached or 0.0)
 

@@ -141,21 +141,21 @@ class RawSeries:
 
 
 class Prometheus:
-    """Asks a Prometheus."""
+    """Client of a Prometheus."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        """Ask the one at `url`."""
+        """Send queries to the Prometheus at `url`."""
         self._url = url
         self._session = session
 
     async def value(self, query: str, at_ms: int) -> float | None:
-        """Give the single value of an instant query; NaN as it comes, None where there is no series."""
+        """Return the single value of an instant query; NaN as it is, None if there is no series."""
         found = await self._query(query, at_ms)
         assert len(found) <= 1, f"{len(found)} series for {query}"
         return float(found[0]["value"][1]) if found else None
 
     async def raw(self, selector: str, window_s: float, at_ms: int) -> list[RawSeries]:
-        """Give all samples in the window that ends at `at_ms`, as `rate()` would see them."""
+        """Return all samples in the window that ends at `at_ms`, as `rate()` sees them."""
         found = await self._query(f"{selector}[{window_s:g}s]", at_ms)
         return [
             RawSeries(
@@ -176,7 +176,7 @@ class Prometheus:
 
 
 def bucket_quantile(share: float, buckets: list[tuple[float, float]]) -> float:
-    """Give the quantile of cumulative counts by bound, as promql/quantile.go does (no negative bounds)."""
+    """Return the quantile of cumulative counts by bound, as promql/quantile.go does (no negative bounds)."""
     buckets = sorted(buckets)
     total = buckets[-1][1]
     if not total > 0:

@@ -25,7 +25,7 @@ from tests.prometheus.prometheus_server import Prometheus
 
 LOAD_CLIENT = Path(__file__).parent.parent / "live" / "load_client.py"
 SCRAPES_FIRST = 3
-"""After so many Prometheus has found its rhythm with a server."""
+"""After this number of scrapes Prometheus has found its rhythm with a server."""
 SCRAPES_WITHIN_S = 60.0
 """Prometheus takes some 5 s to begin with its targets."""
 LATEST_S = 0.88
@@ -53,13 +53,13 @@ class RecordingStore(Store):
     """Our own store; keeps what each poll led to."""
 
     def __init__(self, watch: Watch) -> None:
-        """Know nothing yet."""
+        """Begin without polls."""
         super().__init__(watch)
         self.polls: dict[str, list[Poll]] = {target.name: [] for target in watch.backends}
         self.failures: list[tuple[str, Reading]] = []
 
     def accept(self, key: SourceKey, reading: Reading, took_ms: float | None = None) -> None:
-        """Take a reading and keep what came of it."""
+        """Store a reading and keep what is shown after it."""
         super().accept(key, reading, took_ms)
         if not isinstance(reading, EngineSample):
             self.failures.append((key.name, reading))
@@ -73,7 +73,7 @@ class SteppedSource(EngineSource):
     """Our own source, a fraction of a second behind the monitor's instants: in step with the scrapes."""
 
     def __init__(self, target: BackendTarget, behind_s: float) -> None:
-        """Poll `target` so long after each whole second of the monotonic clock."""
+        """Poll `target` `behind_s` after each whole second of the monotonic clock."""
         super().__init__(target)
         self._behind_s = behind_s
 
@@ -88,18 +88,18 @@ class SteppedWays(RealWays):
     """The monitor's usual ways, in step with Prometheus."""
 
     def __init__(self, behind_s: Mapping[str, float]) -> None:
-        """Take for each server how far its scrapes are behind the whole second."""
+        """Store by how much the scrapes of each server follow the whole second."""
         self._behind_s = behind_s
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Give sources in step."""
+        """Return sources in step with the scrapes."""
         return [SteppedSource(target, self._behind_s[target.name]) for target in targets]
 
 
 async def record(urls: Mapping[str, str], prometheus: Prometheus, duration_s: float) -> dict[str, list[Poll]]:
     """Watch servers (URLs by name) for a time with one monitor, each polled when Prometheus scrapes it.
 
-    Two windows of ten seconds a fraction of a second apart hold other requests, and both are right.
+    Windows of ten seconds that are a fraction of a second apart hold different requests, and both are right.
     """
     behind_s = {
         name: await asyncio.wait_for(_scraped_behind_s(prometheus, name), SCRAPES_WITHIN_S) for name in urls
@@ -119,10 +119,10 @@ async def record(urls: Mapping[str, str], prometheus: Prometheus, duration_s: fl
 
 
 async def _scraped_behind_s(prometheus: Prometheus, name: str) -> float:
-    """Give how far the scrapes of a server are behind whole seconds of our monotonic clock.
+    """Return by how much the scrapes of a server follow whole seconds of our monotonic clock.
 
-    Prometheus has a rhythm of its own for each server. Where its time comes just before the next instant of
-    ours, it is a little less: an answer has to be there by then.
+    Prometheus has a rhythm of its own for each server. A time just before our next instant is cut to
+    `LATEST_S`: an answer has to arrive before that instant.
     """
     while True:
         series = await prometheus.raw(f'up{{server="{name}"}}', 60, round(time.time() * 1000))
@@ -134,7 +134,7 @@ async def _scraped_behind_s(prometheus: Prometheus, name: str) -> float:
 
 @asynccontextmanager
 async def load(urls: Sequence[str], concurrency: Sequence[int]) -> AsyncIterator[None]:
-    """Keep so many requests in flight at each server."""
+    """Keep `concurrency` requests in flight at each server."""
     client = await asyncio.create_subprocess_exec(
         sys.executable,
         str(LOAD_CLIENT),

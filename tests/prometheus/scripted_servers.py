@@ -1,4 +1,4 @@
-"""Servers over HTTP whose figures follow a script: they lie where buckets say no more, or there are none."""
+"""HTTP servers with scripted figures: at the edges of the buckets, or none at all."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FEW_EVERY_S = 20
 
 
 def _idle(ledger: Ledger, tally: EngineTally, tick: int) -> None:
-    """Serve nobody."""
+    """Serve no request."""
 
 
 def _at_the_edges(ledger: Ledger, tally: EngineTally, tick: int) -> None:
-    """Take times in first buckets, and times beyond the last finite bounds; for first tokens, both."""
+    """Observe times in the first buckets and beyond the last finite bounds; for first tokens, both."""
     ledger.ttft_s.observe(0.0004 if tick % 5 else 9000.0)
     ledger.itl_s.observe(100.0)
     ledger.e2e_s.observe(9000.0)
@@ -35,7 +35,7 @@ def _at_the_edges(ledger: Ledger, tally: EngineTally, tick: int) -> None:
 
 
 def _until_it_stops(ledger: Ledger, tally: EngineTally, tick: int) -> None:
-    """Take ordinary times, until nobody comes any more."""
+    """Observe ordinary times until requests stop."""
     if tick < BUSY_S * TICKS_PER_S:
         _serve(ledger, tally, tick)
 
@@ -77,7 +77,7 @@ class ScriptedServer:
         self._ticks = 0
 
     async def metrics(self, _: web.Request) -> web.Response:
-        """Count what has happened since the last look, and tell."""
+        """Count what is due since the last request; return the page."""
         due = int((time.monotonic() - self._began) * TICKS_PER_S)
         for tick in range(self._ticks, due):
             self._script(self._ledger, self._engine.tally, tick)
@@ -88,7 +88,7 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def scripted_servers() -> AsyncIterator[dict[str, str]]:
-    """Serve a page for each script on the running loop; gives URLs by name."""
+    """Serve a page for each script on the running loop; yield the URLs by name."""
     runners: list[web.AppRunner] = []
     urls: dict[str, str] = {}
     try:

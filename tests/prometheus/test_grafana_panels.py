@@ -4,12 +4,13 @@ Prometheus and our monitor read the same servers once a second for three minutes
 is started in step with Prometheus' scrapes, so that both windows can have the same edges. Every 15 s one poll
 is compared with what Prometheus answers for the same instant. Of the polls of those 15 s it is the one at
 whose three edges (now, 10 s and 60 s ago) the generated tokens that both had read lie closest together: where
-no engine step lies between two readings they tell the same, and one request more or less in a window is no
-fault of either. Of several such polls it is the one whose stamps lie closest: we stamp a reading when its
-answer begins, Prometheus when its scrape is due, so that a server that takes 0.3 s to answer at an edge makes
-3 % of a rate over 10 s. The instant is shifted by less than an interval, so that Prometheus' window, too,
-ends and begins with these readings. What instants not chosen so give stands in the table as "any instant":
-with a window of ten samples in the one and eleven in the other, and whole prompts between them.
+no engine step lies between two readings they show the same. (One request more or less in a
+window does not make either wrong.) Of several such polls it is the one whose stamps lie closest: we stamp a
+reading when its answer begins, Prometheus when its scrape is due, so that a server that takes 0.3 s to
+answer at an edge makes 3 % of a rate over 10 s. The instant is shifted by less than an interval, so that
+Prometheus' window, too, ends and begins with these readings. The column "any instant" of the table shows the
+deviation without that choice: one window may hold ten samples and the other eleven, with whole prompts
+between them.
 
 What `rate()` adds to the difference of the first and the last sample in its window (extrapolatedRate in
 promql/functions.go; seen with 2.42):
@@ -22,8 +23,8 @@ promql/functions.go; seen with 2.42):
   value in the window is 0 comes out up to 1 / 60 = 1.7 % too low in 60 s, and 10 % in 10 s. Buckets of one
   histogram differ in this, so quantiles move by up to 1.7 % of the observations.
 
-The column "from raw samples" is that difference, computed from Prometheus' own samples: it tells what is
-extrapolation from what is a fault of ours. The tolerance is for PromQL's own value.
+The column "from raw samples" is that difference, computed from Prometheus' own samples: it separates
+what is extrapolation from what is a fault of ours. The tolerance is for PromQL's own value.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Run:
 
 
 async def watch(urls: Mapping[str, str], folder: Path, *, simulated: bool) -> Run:
-    """Let Prometheus and our monitor watch the same servers, and compare."""
+    """Watch the same servers with Prometheus and with our monitor, and compare."""
     async with AsyncExitStack() as stack:
         if simulated:
             urls = {**urls, **await stack.enter_async_context(scripted_servers())}
@@ -109,7 +110,7 @@ def real(vllm_servers: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="module", params=["simulated", "real"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """One of them after the other."""
+    """Each of the two runs in turn."""
     found: Run = request.getfixturevalue(request.param)
     return found
 
@@ -163,7 +164,7 @@ def test_the_scripted_servers_showed_every_word(simulated: Run) -> None:
 
 
 def replay(polls: list[Poll]) -> list[Poll]:
-    """Give the same samples with what a fresh store shows of them."""
+    """Return the same samples with the views of a fresh store."""
     clock = 0.0
     store = Store(Watch(backends=(BackendTarget("again", "http://127.0.0.1"),)), clock=lambda: clock)
     again: list[Poll] = []

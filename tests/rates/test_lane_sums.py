@@ -19,7 +19,7 @@ SILENT = LaneSample("2", generation_tokens=5.0)
 
 
 def shown(*lanes: LaneSample) -> tuple[dict[str, float | None], BackendTrack]:
-    """Return what the board shows, and what a level's look has, of the same page."""
+    """Return what the board shows of a page, and its track; check that a level's sample is the same."""
     track = BackendTrack(BackendTarget("a", "http://127.0.0.1:8000"), StateThresholds())
     page = EngineSample(10.0, "vllm", lanes)
     track.accept_sample(page, wall_at=1000.0, interval_s=1.0, took_ms=1.0)
@@ -46,7 +46,7 @@ def test_a_silent_lane_leaves_the_sum_unknown() -> None:
 
 
 def test_a_full_lane_is_full_whatever_the_others_have() -> None:
-    """Its requests wait: the word says so, where the share of all caches is a third."""
+    """Its requests wait: the state is KV-full, although the caches of all lanes are only a third full."""
     track = shown(FULL, EMPTY)[1]
     assert track.view.state is BackendState.KV_FULL
     assert track.view.kv_fullest_percent == 99.0

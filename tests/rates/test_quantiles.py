@@ -82,7 +82,7 @@ def test_merged_lanes_are_the_observations_together(
 
 
 def test_lanes_merge_over_the_bounds_all_have(make_histogram: MakeHistogram) -> None:
-    """A bound that one lane lacks is no bound of the merged histogram: its count is not known there."""
+    """A bound that one lane lacks is left out of the merged histogram: its count is unknown there."""
     merged = merge(
         [
             make_histogram([0.3, 0.7], (0.1, 0.5, 1.0, math.inf)),

@@ -35,7 +35,7 @@ def test_a_sample_far_before_the_window_does_not() -> None:
 
 
 def page(at: float, **lanes: int) -> EngineSample:
-    """A sample in which each lane has so many answers below 1 s."""
+    """Return a sample in which each lane has this number of answers below 1 s."""
     ttft = {
         name: Histogram(BOUNDS, (0.0, float(count), float(count)), 0.5 * count)
         for name, count in lanes.items()
@@ -98,7 +98,7 @@ class PlainWindow:
         return next((tally for tally in past or recent if tally.at >= since), recent[-1])
 
     def counted(self, name: str, window_s: float) -> tuple[float, float] | None:
-        """The growth of a counter, as its definition says."""
+        """Return the growth of a counter, as its definition says."""
         newest = self.window.newest
         if newest is None or name not in newest.counters:
             return None
@@ -108,7 +108,7 @@ class PlainWindow:
         return (newest.counters[name] - before, span_s) if span_s > 0 and before is not None else None
 
     def latency(self, name: str, window_s: float) -> Latency:
-        """A latency, as its definition says."""
+        """Return a latency, as its definition says."""
         newest = self.window.newest
         total = newest.histograms.get(name) if newest else None
         if newest is None or total is None:
@@ -121,7 +121,7 @@ class PlainWindow:
 
 
 def random_page(rng: random.Random, at: float, before: EngineSample | None) -> EngineSample:
-    """A page on which counters grow, rest, fall, appear and disappear, as do lanes and bounds."""
+    """Return a page on which counters grow, rest, fall, appear and disappear, as do lanes and bounds."""
     lanes = []
     for name in ("a", "b", "c")[: rng.choice((1, 1, 2, 3))]:
         known = {lane.lane: lane for lane in before.lanes} if before else {}

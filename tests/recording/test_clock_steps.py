@@ -49,7 +49,7 @@ def last_poll(player: Player) -> str:
 @pytest.mark.outside
 @pytest.mark.parametrize("step", [HOUR, -HOUR, timedelta()])
 def test_all_of_it_is_played_in_order(tmp_path: Path, step: timedelta) -> None:
-    """From the beginning, and to moments before and after the step."""
+    """It is played from the beginning, and to moments before and after the step of the clock."""
     recorded(tmp_path / "a", step)
     recording = Recording([tmp_path / "a"])
     whole, _ = read(tmp_path / "copy", (tmp_path / "a").read_bytes())

@@ -61,12 +61,12 @@ def after(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compared(before: Path, after: Path) -> Comparison:
-    """Open both."""
+    """Open a comparison of two recordings."""
     return Comparison(Recording([before]), Recording([after]))
 
 
 def snapshot_of(recording: Recording | Comparison, passed_s: float) -> Snapshot:
-    """Return the snapshot so many seconds after the start."""
+    """Return the snapshot `passed_s` seconds after the start."""
     player = recording.player()
     player.seek(recording.frames[0].instant.wall + timedelta(seconds=passed_s))
     return player.snapshot()
@@ -107,7 +107,7 @@ def test_groups_are_judged_apart_and_drawn_on_one_scale(before: Path, after: Pat
 
 
 def test_the_shorter_one_ends(before: Path, after: Path) -> None:
-    """The axis is as long as the longer one; then the sources of the other have no figures any more."""
+    """The axis is as long as the longer one; after the end of the shorter one its sources have no figures."""
     comparison = compared(before, after)
     begin = comparison.frames[0].instant.wall
     assert (comparison.end - begin).total_seconds() == pytest.approx(BEFORE_S, abs=2)
@@ -123,7 +123,7 @@ def test_the_shorter_one_ends(before: Path, after: Path) -> None:
 
 
 def test_it_is_replayed(before: Path, after: Path) -> None:
-    """Jumps, events and the bar; the header says that it is a comparison."""
+    """Jumps, events and the bar work as for one recording; the header says that it is a comparison."""
     replay = Replay(compared(before, after))
     for _ in range(10_000):
         replay.work(0.1)
@@ -166,7 +166,7 @@ def test_one_that_is_written_holds_the_other_back(before: Path, after: Path, tmp
 
 
 def test_a_restart_of_the_recording_machine_keeps_the_axis(after: Path) -> None:
-    """The monotonic clock of each boot is shifted by itself."""
+    """The monotonic clock of each boot is shifted by an amount of its own."""
     recording = Recording([after])
     side = Side(recording, "@after", Instant(1000.0, recording.frames[0].instant.wall + timedelta(days=1)))
     first = recording.frames[0].instant
@@ -176,7 +176,7 @@ def test_a_restart_of_the_recording_machine_keeps_the_axis(after: Path) -> None:
 
 
 def test_everything_that_names_a_source_is_renamed(after: Path) -> None:
-    """Calls of the store other than those of the rehearsal."""
+    """Calls of the store that the rehearsal does not make are renamed, too."""
     recording = Recording([after])
     side = Side(recording, "@x", recording.frames[0].instant)
     key = SourceKey.backend("a")
@@ -204,14 +204,14 @@ def test_everything_that_names_a_source_is_renamed(after: Path) -> None:
 def test_what_does_not_fit_is_refused(
     before: Path, after: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With exit code 2 and one line."""
+    """Unsuitable arguments end with exit code 2 and one line."""
     named = {"BEFORE": str(before), "AFTER": str(after)}
     assert main([named.get(word, word) for word in words]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_a_report_of_both(before: Path, after: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`snapshot --from BEFORE --compare AFTER`."""
+    """`snapshot --from BEFORE --compare AFTER` reports the sources of both recordings."""
     words = ["--from", str(before), "--compare", str(after), "--at", "60s ago", "--format", "md"]
     assert main(["snapshot", *words]) == 0
     text = capsys.readouterr().out

@@ -117,7 +117,7 @@ def test_a_frame_that_wants_a_gigabyte_is_refused(made: Made, tmp_path: Path) ->
 def test_a_growing_file_is_followed_through_every_torn_header_and_block(
     made: Made, tmp_path: Path, step: int
 ) -> None:
-    """However few bytes arrive at a time, each record is read once, and what was torn is no damage."""
+    """However few bytes arrive at a time, each record is read once, and torn ones do not count as damage."""
     first = made.ends[A_FRAME - 1] - 300
     (file := tmp_path / "a").write_bytes(made.data[:first])
     with file.open("rb") as opened, file.open("ab") as writer:
@@ -166,7 +166,7 @@ def test_a_file_of_nothing_but_frame_beginnings_is_read_in_a_few_passes(
 def test_a_recording_before_many_frame_beginnings_is_opened_in_a_few_passes(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each of them only its own frame is read, not all that follows."""
+    """For each beginning only its own frame is read, not all that follows."""
     head = record_of_head(made.records[0].instant, Head())
     frame, count = FrameWriter(3), 0
     data = frame.add(encode(head)) + frame.end() + MAGIC * 5_000
@@ -185,7 +185,7 @@ def test_a_recording_before_many_frame_beginnings_is_opened_in_a_few_passes(
 def test_a_record_in_blocks_of_one_byte_is_decoded_a_few_times(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its head tells the length: until that many bytes are there, nothing is parsed again."""
+    """The head of a record states its length: until that many bytes are there, nothing is parsed again."""
     calls = 0
 
     def counted(text: bytes, start: int = 0) -> tuple[Record, int] | int:

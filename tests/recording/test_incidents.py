@@ -32,13 +32,13 @@ WAIT_S = 100.0
 
 @dataclass
 class Saving:
-    """Incidents of a folder, with what they reported."""
+    """Incidents saved in a folder, and what they reported."""
 
     folder: Path
     lines: list[tuple[str, Severity]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Save the default alerts."""
+        """Create incidents for the default alerts."""
         self.incidents = Incidents(self.folder, INCIDENTS, lambda *line: self.lines.append(line))
 
     @property
@@ -47,7 +47,7 @@ class Saving:
         return sorted(self.folder.glob("*.rec.zst"))
 
     def alert(self, at: float, subject: str = "spark-a", kind: str = "unreachable") -> None:
-        """Let an alert begin, two minutes pass and the copy be written."""
+        """Begin an alert, pass two minutes and wait until the copy is written."""
         about = f"backend:{subject}:{kind}"
         when = instant(at)
         event = Event(when.wall, Severity.CRITICAL, subject, "down", at_s=at, about=about, phase=Phase.BEGIN)
@@ -159,7 +159,7 @@ def test_other_alerts_ends_and_what_holds_at_the_start_are_not_saved(saving: Sav
 
 
 def test_the_oldest_copies_are_deleted_first(saving: Saving, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By number and by bytes; a single incident is cut to its newest frames."""
+    """Number and bytes of copies are limited; a single incident is cut to its newest frames."""
     for index in range(MOST_COPIES + 2):
         saving.alert(10_000.0 + 1_000 * index, f"s{index}")
     assert [path.name.split("-")[1] for path in saving.copies] == [f"s{i}" for i in range(2, 12)]

@@ -76,7 +76,7 @@ def test_a_recording_shows_the_figures_that_it_showed(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_every_reader_opens_it(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The screen's replay, the check, both dumps and the snapshot of a moment."""
+    """The screen's replay, the check, both dumps and the snapshot of a moment can read it."""
     assert check(path).is_whole
     assert check(path).end == "quit"
     replay = Replay(Recording([path]))

@@ -23,12 +23,12 @@ from tests.recording.conftest import instant
 
 @cache
 def views(count: int) -> tuple[BackendView, ...]:
-    """Return so many servers."""
+    """Return `count` servers."""
     return tuple(BackendView(f"b{i}", "http://h", "g") for i in range(count))
 
 
 def snapshot(at: float, *, backends: int = 2, events: tuple[float, ...] = ()) -> Snapshot:
-    """Return a snapshot of that time, with events of these times."""
+    """Return a snapshot taken at `at`, with events at these times."""
     return Snapshot(
         instant(at).wall,
         at,
@@ -40,7 +40,7 @@ def snapshot(at: float, *, backends: int = 2, events: tuple[float, ...] = ()) ->
 
 
 def filled(seconds: int, *, backends: int = 2, per_second: int = 1) -> Past:
-    """Return a past with pictures of so many seconds."""
+    """Return a past with the pictures of `seconds` seconds."""
     past = Past()
     for tick in range(seconds * per_second):
         past.add(snapshot(tick / per_second, backends=backends))
@@ -48,7 +48,7 @@ def filled(seconds: int, *, backends: int = 2, per_second: int = 1) -> Past:
 
 
 def test_the_newest_are_close_together_and_all_are_bounded() -> None:
-    """One a second for 5 minutes, one in 5 s up to 30 minutes, also when drawn 4 times a second."""
+    """One snapshot a second is kept for 5 minutes, one in 5 s up to 30 minutes, even if drawn at 4 Hz."""
     past = filled(4000, per_second=4)
     times = [one.at for one in past.stamps]
     gaps = [late - early for early, late in pairwise(times)]
@@ -74,7 +74,7 @@ def test_many_sources_are_kept_farther_apart() -> None:
 
 
 def test_a_fleet_goes_back_ten_minutes() -> None:
-    """Of so many servers only the newest pictures are kept, and the first one is not older than they need."""
+    """Of many servers only the newest pictures are kept, and the oldest is not older than necessary."""
     past = filled(1500, backends=MANY_SOURCES + 1)
     oldest, newest = past.oldest, past.newest
     assert oldest is not None
@@ -105,7 +105,7 @@ def test_pictures_share_the_answers_of_a_prometheus() -> None:
 
 
 def test_many_scraped_servers_go_back_ten_minutes() -> None:
-    """Their answers alone take the memory that there is."""
+    """Their answers alone fill the memory that is allowed."""
     servers = tuple(FleetServer(f"s{at}", f"http://s{at}", "g") for at in range(MANY_SCRAPED + 1))
     fleets = (FleetView("main", "http://p", Fleet(0.0, 15.0, servers)),)
     past = Past()
@@ -153,7 +153,7 @@ def test_a_wall_clock_that_steps_back_changes_no_order() -> None:
 
 
 def test_events_are_found_in_both_directions() -> None:
-    """The first picture that shows the event; events before the oldest picture are left out."""
+    """The first picture that shows the event is found; events before the oldest picture are left out."""
     past = Past()
     for at in range(100, 200):
         past.add(snapshot(at, events=tuple(one for one in (20.0, 120.5, 150.0) if one <= at)))

@@ -55,7 +55,7 @@ class Recorded:
         self.recorder.start(self.store)
 
     def second(self) -> None:
-        """Let a second pass: a failed poll and a judgement."""
+        """Advance the clock by a second, with a failed poll and a judgement."""
         self.at += 1.0
         failure = Failure(FailureKind.REFUSED, "refused", self.at)
         self.store.accept(SourceKey.backend("a"), failure, 1.0)
@@ -71,7 +71,7 @@ def wait(condition: Callable[[], object]) -> None:
 
 
 def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
-    """Neither of the configuration nor of targets found later; addresses keep host and path."""
+    """The file has no secret of the configuration or of targets found later; addresses keep host and path."""
     run = Recorded(tmp_path / "a")
     run.second()
     run.store.add(
@@ -91,7 +91,7 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line, no crash; what was written stays readable, and it goes on when there is room again."""
+    """It costs one line; what was written stays readable, and recording goes on when there is room again."""
     full = False
 
     def require_room(_: int) -> None:
@@ -256,7 +256,7 @@ def test_a_file_deleted_before_it_is_locked_is_made_again(
 
 
 def test_a_deleted_file_is_made_again(tmp_path: Path) -> None:
-    """A file that somebody removed, or whose folder was renamed, is begun anew."""
+    """A new file is begun if the file was removed or its folder was renamed."""
     run = Recorded(tmp_path / "a")
     run.second()
     wait(lambda: run.path.exists() and run.path.stat().st_size)

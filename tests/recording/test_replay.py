@@ -95,7 +95,7 @@ def comparable(snapshot: Snapshot) -> dict[str, object]:
 
 
 def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Taped, replay: Replay) -> None:
-    """Backwards and forwards; the picture equals the live one of that moment."""
+    """Jumps back and forth show pictures that equal the live ones of those moments."""
     assert replay.word().endswith(" end")
     for index in (13, 3, 21):
         live = taped.live[index]
@@ -109,7 +109,7 @@ def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Taped, re
 
 
 def test_a_jump_is_done_in_slices(taped: Taped, replay: Replay, clock: Clock) -> None:
-    """No call works longer than its budget and one record; a first picture comes before all is replayed."""
+    """No call takes longer than its budget plus one record; a first picture precedes the complete replay."""
     replay.past.clear()
     replay.go(taped.live[15].taken_at)
     before, calls, pictures = replay.picture(), 0, []
@@ -220,7 +220,7 @@ def test_a_file_that_grows_is_followed(taped: Taped, tmp_path: Path, clock: Cloc
 
 
 def test_a_file_of_a_killed_writer_is_over(taped: Taped, tmp_path: Path) -> None:
-    """Still written while it is locked or has just changed; then it was cut off, until more is appended."""
+    """A file is still written while it is locked or has just changed; after that it counts as cut off."""
     path, data = tmp_path / "killed.rec.zst", taped.data
     path.write_bytes(data[: len(data) // 8])
     recording = Recording([path])
@@ -243,7 +243,7 @@ def test_a_file_of_a_killed_writer_is_over(taped: Taped, tmp_path: Path) -> None
 
 
 def test_a_recording_of_one_frame(taped: Taped, tmp_path: Path) -> None:
-    """Less than a minute is a recording too; an empty file is none."""
+    """Less than a minute is a recording too; an empty file is refused."""
     path = tmp_path / "one.rec.zst"
     second = Recording([taped.path]).frames[1].offset
     path.write_bytes(taped.data[:second])

@@ -15,7 +15,7 @@ ONE = PastStart("h", "vllm", "m", 280.0, {"weights": 40.0}, "boot", warm=True, e
 
 
 def test_earlier_starts_are_recorded() -> None:
-    """The call comes back as it was made."""
+    """A recorded call is read back as it was made."""
     call = Call(Change.LEARN_STARTS, ((ONE,),))
     record = record_of(NOW, call)
     assert record is not None

@@ -33,12 +33,12 @@ def finished() -> SweepView:
 
 
 def fields_of(view: SweepView | None) -> dict[str, object]:
-    """Return the fields of a view, which are compared one by one: two views are never equal."""
+    """Return the fields of a view for comparison: two views are never equal."""
     return {} if view is None else {one.name: getattr(view, one.name) for one in fields(view)}
 
 
 def test_a_view_is_read_as_it_was_written() -> None:
-    """Levels, rows, marks, plots and verdicts; text is cleaned, and what is no view is refused."""
+    """Levels, rows, marks, plots and verdicts are kept; text is cleaned, and anything else is refused."""
     view = finished()
     record = record_of_sweep(instant(1.0), view)
     assert record is not None

@@ -56,7 +56,7 @@ def tape(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_every_replayed_snapshot_equals_the_live_one(tape: Tape) -> None:
-    """Field by field, with all histories, verdicts, alerts and events."""
+    """They are equal field by field, with all histories, verdicts, alerts and events."""
     player = Player(Recording([tape.path]))
     for live in tape.snapshots:
         player.play(live.taken_at)
@@ -91,7 +91,7 @@ def test_a_jump_far_into_a_recording_has_the_true_beginnings(tape: Tape) -> None
 
 
 def test_the_recording_ends_with_its_reason(tape: Tape) -> None:
-    """The last record is the end, so that a later start knows that nothing was killed."""
+    """The last record is the end with its reason, so that a later start knows that nothing was killed."""
     recording = Recording([tape.path])
     last = [*recording.records(recording.frames[-1])][-1]
     assert (last.kind, last.fields["reason"]) == ("end", "quit")

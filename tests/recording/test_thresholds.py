@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.outside, pytest.mark.long]
 
 STRICT = Thresholds(StateThresholds(busy_share=0.05, window_s=20.0), NodeThresholds(headroom_warn_gib=64.0))
 CHANGES = {20: STRICT, 40: Thresholds(), 60: STRICT}
-"""Thresholds that are set after so many seconds."""
+"""Thresholds by the second at which they are set."""
 SECONDS = 80
 
 

@@ -37,7 +37,7 @@ def local(text: str) -> datetime:
     ],
 )
 def test_durations_count_back_from_the_end(text: str, seconds: float) -> None:
-    """With or without "ago" or a minus sign."""
+    """A duration counts back from the end, with or without "ago" or a minus sign."""
     assert read_time(text, FRAME) == END - timedelta(seconds=seconds)
 
 
@@ -91,14 +91,14 @@ def test_times_of_day_are_local(text: str, wanted: str) -> None:
     ],
 )
 def test_what_is_no_time_is_refused_with_examples(text: str) -> None:
-    """One line, without control characters."""
+    """The refusal is one line without control characters."""
     with pytest.raises(UsageError, match="is not a time: write it like 10m ago") as error:
         read_time(text, FRAME)
     assert str(error.value).isprintable()
 
 
 def test_changes_of_the_clocks() -> None:
-    """A local time that happened twice or never is refused; with its zone, or on another day, it is one."""
+    """A local time that occurred twice or never is refused; its zone, or another day, makes it valid."""
     frame = TimeRange(END, datetime(2026, 11, 1, tzinfo=UTC), END, BERLIN)
     with pytest.raises(
         UsageError, match=r"2026-10-25 02:30 happened twice here: write the zone .*02:30\+02:00"
@@ -117,7 +117,7 @@ def test_changes_of_the_clocks() -> None:
 
 
 def test_a_moment_outside_is_said_with_both_ends() -> None:
-    """With the zone of the times."""
+    """The message names the first and the last moment with the zone of the times."""
     with pytest.raises(
         UsageError, match=r"2026-11-22 12:00:00 CET is before what is kept: 2026-11-22 19:30:00 CET to"
     ):

@@ -8,10 +8,10 @@ VOID = {"meta", "link", "img", "br"}
 
 
 class Page(HTMLParser):
-    """Collects the tags, the attributes and the cells of a page, and holds that tags are balanced."""
+    """Collects the tags, attributes and cells of a page, and asserts that its tags are balanced."""
 
     def __init__(self, text: str) -> None:
-        """Read a whole page."""
+        """Parse a complete page."""
         super().__init__()
         self.tags: set[str] = set()
         self.attributes: set[tuple[str, str | None]] = set()
@@ -23,7 +23,7 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag."""
+        """Store a tag."""
         self.tags.add(tag)
         self.attributes.update(attrs)
         if tag not in VOID:
@@ -32,7 +32,7 @@ class Page(HTMLParser):
             self.cells.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        """Hold that the innermost tag ends."""
+        """Assert that the innermost open tag ends."""
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
@@ -41,5 +41,5 @@ class Page(HTMLParser):
             self.cells[-1] += data
 
     def handle_comment(self, data: str) -> None:
-        """Note a comment."""
+        """Store a comment."""
         self.comments.append(data)

@@ -27,7 +27,7 @@ def swinging() -> Snapshot:
 
 
 def test_json_has_what_the_schema_promised_and_the_evidence(swinging: Snapshot) -> None:
-    """Every promised key is there, with the figures behind the word beside them."""
+    """Every promised key is there, with the figures behind the verdict beside them."""
     (found,) = json.loads(json.dumps(to_json(swinging), allow_nan=False))["balance"]
     assert set(PROMISED) <= found.keys()
     assert (found["group"], found["verdict"], found["verdict_now"]) == ("proxy", "oscillating", "oscillating")
@@ -72,7 +72,7 @@ def test_json_of_a_group_of_which_nothing_is_known() -> None:
 
 
 def test_json_has_no_infinities_and_no_escapes() -> None:
-    """A skew that never changes is endlessly steady: null; names are clean."""
+    """The infinite steadiness of a skew that never changes is null; names have no escapes."""
     hostile = Balance(
         "\x1b[2Jproxy",
         ("a\n", "b"),
@@ -90,7 +90,7 @@ def test_json_has_no_infinities_and_no_escapes() -> None:
 
 @pytest.mark.parametrize("width", [60, 100])
 def test_plain_text_says_the_word_and_why(swinging: Snapshot, width: int) -> None:
-    """One line with the word and its figures, the reasons below it, cause and hint last."""
+    """One line has the verdict and its figures, the reasons follow, cause and hint come last."""
     text = render(swinging, width)
     assert max(map(len, text.splitlines())) <= width
     flat = " ".join(text.split())
@@ -101,7 +101,7 @@ def test_plain_text_says_the_word_and_why(swinging: Snapshot, width: int) -> Non
 
 
 def test_tables_have_the_group(swinging: Snapshot) -> None:
-    """Markdown and HTML show the word with its figures, and why as a list."""
+    """Markdown and HTML show the verdict with its figures, and the reasons as a list."""
     shown = markdown.render(swinging)
     assert "### Balance" in shown
     assert "oscillating" in shown
@@ -113,14 +113,14 @@ def test_tables_have_the_group(swinging: Snapshot) -> None:
 
 
 def test_without_groups_nothing_is_said() -> None:
-    """A report of one server has no word on balance."""
+    """A report of one server does not mention balance."""
     alone = Pair(router=None, backends=("a",)).look()
     assert "alance" not in render(alone, 100) + markdown.render(alone)
     assert to_json(alone)["balance"] == []
 
 
 def test_the_word_of_a_group_is_the_announced_one(swinging: Snapshot) -> None:
-    """While a word is being withdrawn the report says which one stands, and what the window says now."""
+    """While a verdict is being withdrawn, the report has the one that still holds and that of the window."""
     held = replace(swinging.balance[0], word_now=BalanceWord.BALANCED)
     (found,) = json.loads(json.dumps(to_json(replace(swinging, balance=(held,)))))["balance"]
     assert (found["verdict"], found["verdict_now"]) == ("oscillating", "balanced")
@@ -137,7 +137,7 @@ def test_json_has_the_events(swinging: Snapshot) -> None:
 
 
 def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot) -> None:
-    """Before a word is announced its window's stands there, and while one is withdrawn both stand there."""
+    """Before an announcement the window's verdict is shown; during a withdrawal, both are."""
     one = swinging.balance[0]
     early = replace(swinging, balance=(replace(one, word=BalanceWord.UNKNOWN),))
     text = " ".join(render(early, 100).split())

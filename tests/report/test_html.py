@@ -137,7 +137,7 @@ def test_hostile_text_is_shown_and_does_nothing(full_snapshot: Snapshot, name: s
 
 
 def test_nothing_watched_is_a_page_too(empty_snapshot: Snapshot) -> None:
-    """Without anything to tell there are no empty tables."""
+    """A page without anything to show has no empty tables."""
     assert Page(render(empty_snapshot, SCREEN)).cells == []
 
 

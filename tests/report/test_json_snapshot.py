@@ -119,7 +119,7 @@ def test_an_empty_snapshot_has_every_key(empty_snapshot: Snapshot) -> None:
 
 
 def test_a_full_snapshot_has_every_key(full_snapshot: Snapshot) -> None:
-    """What is known stands where the schema says, beside things of which nothing is known."""
+    """What is known is where the schema says, beside objects of which nothing is known."""
     data = as_read(full_snapshot)
     check_shape(data)
     assert len(data["nodes"]) == len(data["backends"]) == 2
@@ -215,7 +215,7 @@ def test_strings_are_clean(full_snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_is_null(full_snapshot: Snapshot, value: float) -> None:
-    """NaN and infinities, which JSON has no words for, are unknown."""
+    """NaN and infinities, which JSON cannot represent, are null."""
     sample = NodeSample(at=0.0, cpu=CpuReading(percent=value))
     odd = replace(
         full_snapshot,
@@ -235,7 +235,7 @@ def test_counts_are_whole_numbers(full_snapshot: Snapshot) -> None:
 
 
 def test_the_rest_of_a_node_is_told(full_snapshot: Snapshot) -> None:
-    """Parts, energy, MIG, bus, errors, rails, processes, speed and trend stand where the schema says."""
+    """Parts, energy, MIG, bus, errors, rails, processes, speed and trend are where the schema says."""
     node = as_read(full_snapshot)["nodes"][0]
     assert sum(part["size_bytes"] for part in node["memory"]["parts"]) == node["memory"]["total_bytes"]
     assert node["memory"]["overlap_bytes"] == 0

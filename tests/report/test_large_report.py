@@ -65,7 +65,7 @@ def test_the_report_is_short_and_begins_with_the_groups(fleet: Snapshot, form: s
 
 
 def test_reports_of_few_servers_are_as_they_were() -> None:
-    """No further tables, and all servers in detail."""
+    """Reports of few servers have no further tables, and show all servers in detail."""
     few = Rehearsal(backends=4).play(3).snapshot()
     assert not is_large(few)
     assert narrowed(few) is few
@@ -84,7 +84,7 @@ def test_json_has_each_group_with_its_states(fleet: Snapshot) -> None:
 
 
 def test_json_has_the_lists_of_the_screen(fleet: Snapshot) -> None:
-    """The same servers and machines in the same order with the same figures, and at most 100 in each."""
+    """JSON has the same servers and machines in the same order with the same figures, at most 100 a list."""
     worst, wall = json.loads(render(fleet, "json"))["worst_lists"], wall_of(fleet)
     keys = {Top.WAITING: "waiting", Top.KV: "kv_cache", Top.TTFT: "ttft_p95", Top.CLOCK: "slow_clock"}
     assert set(worst) == set(keys.values())

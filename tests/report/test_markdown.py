@@ -60,7 +60,7 @@ def test_an_address_is_a_name_that_fits(full_snapshot: Snapshot) -> None:
 
 
 def test_unknown_is_a_dash(full_snapshot: Snapshot) -> None:
-    """A backend that never told has dashes, and no zeros."""
+    """A backend that never reported has dashes, and no zeros."""
     row = next(line for line in render(full_snapshot).splitlines() if line.startswith("| `b [31mad`"))
     assert [cell.strip() for cell in row.strip("|").split("|")][2:] == ["–"] * 6
 
@@ -100,7 +100,7 @@ def test_hostile_names_stay_text(full_snapshot: Snapshot, name: str) -> None:
 
 
 def test_names_stand_in_code(full_snapshot: Snapshot) -> None:
-    """Forums that turn bare addresses and mentions into links leave code alone: names stand there."""
+    """Names are in code spans, whose addresses and mentions forums do not turn into links."""
     backend = replace(full_snapshot.backends[0], name="http://evil.example", model="@www.evil.example")
     page = READER.render(render(replace(full_snapshot, backends=(backend,))))
     for name in ("http://evil.example", "@www.evil.example"):

@@ -15,7 +15,7 @@ RANKS = RanksView(VERDICT, 4.0, node="spark-a")
 
 
 def asked(full: Snapshot, *, stands: bool) -> Snapshot:
-    """Return a snapshot whose first backend was asked about; it may stand still for that reason."""
+    """Return a snapshot whose first backend has an answer of NCCL; it may be stuck for that reason."""
     why = ProgressView(Progress.STUCK, 70.0, SENTENCE) if stands else None
     first: BackendView = replace(full.backends[0], ranks=RANKS, progress=why)
     return replace(full, backends=(first, *full.backends[1:]))

@@ -20,7 +20,7 @@ def snapshot(**part: object) -> Snapshot:
 
 
 def test_json_has_the_routers_of_the_schema() -> None:
-    """Every key is there; a deployment that is no backend is null."""
+    """Every key is present; a deployment without a backend here is null."""
     (router,) = json.loads(json.dumps(to_json(snapshot(strangers=1)), allow_nan=False))["routers"]
     assert router.pop("age_s") >= 0
     assert router == {
@@ -45,7 +45,7 @@ def test_json_has_the_routers_of_the_schema() -> None:
 
 
 def test_json_of_a_router_that_tells_nothing() -> None:
-    """Without a key deployments are null, not none at all; down it has its error."""
+    """Without a key, deployments are null instead of an empty list; a router that is down has its error."""
     (router,) = json.loads(json.dumps(to_json(snapshot(tells=False, down_at_s=10))))["routers"]
     assert (router["deployments"], router["strategy"], router["ok"]) == (None, "simple-shuffle", False)
     assert "connection refused" in router["error"]

@@ -61,7 +61,7 @@ def written(document: Mapping[str, object]) -> object:
 
 @pytest.mark.parametrize("name", ["oscillation", "lanes", "dead-rank", "long-prefill", "hot", "client-gone"])
 def test_snapshots_of_other_scenarios_and_seeds(name: str) -> None:
-    """They were not what the schema was made of."""
+    """They were not among the data that the schema was made of."""
     snapshot = Rehearsal(scenario=SCENARIOS[name], nodes=2, seed=11).play(25).snapshot()
     assert faults("snapshot.json", written(to_json(snapshot))) == []
 
@@ -72,7 +72,7 @@ def test_a_snapshot_in_which_nothing_is_known() -> None:
 
 
 def test_events_doctor_and_results() -> None:
-    """As a hook, `doctor --format json` and `sweep --format json` have them."""
+    """Events for hooks, `doctor --format json` and `sweep --format json` match their schemas."""
     snapshot = Rehearsal(scenario=SCENARIOS["memory"], nodes=1).play(60).snapshot()
     lines = [json.loads(event_document(one, simulated=True, dropped=1)) for one in snapshot.events]
     assert lines
@@ -84,7 +84,7 @@ def test_events_doctor_and_results() -> None:
 
 
 def test_an_agents_answer_about_this_machine() -> None:
-    """All that is read here; unknown values are left out or null."""
+    """All that is read on this machine fits the schema; unknown values are left out or null."""
     sample = Machine().read()
     assert faults("node.json", json.loads(encode(Reply("1.0", samples=(sample,))))) == []
 

@@ -75,7 +75,7 @@ def test_nothing_watched_is_said(empty_snapshot: Snapshot) -> None:
 
 
 def test_a_node_tells_more_below_its_row(full_snapshot: Snapshot) -> None:
-    """Memory's parts, the trend, the GPU, RDMA with its errors, and a slow state with cause and fix."""
+    """The lines have memory's parts, its trend, the GPU, RDMA errors, and a slow state with cause and fix."""
     text = " ".join(render(full_snapshot, 100).split())
     for words in (
         "memory: GPU processes 60.0 GiB, free 68.0 GiB",

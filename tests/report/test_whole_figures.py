@@ -24,7 +24,7 @@ ALERT = "no answer for 3 min 12 s (90.5 ms a poll), memory 118.9 of 121.6 GiB, s
 
 
 def fleet(base: Snapshot, count: int, pattern: str) -> Snapshot:
-    """Return so many backends and nodes with figures of the greatest usual widths."""
+    """Return `count` backends and nodes with figures of the greatest usual widths."""
     names = [pattern.format(number + 100) for number in range(count)]
     backends = tuple(
         replace(
@@ -99,7 +99,7 @@ def test_every_backend_of_a_group_has_its_shares(empty_snapshot: Snapshot, count
 
 
 def test_text_has_no_dash_where_a_sentence_can_do_without(empty_snapshot: Snapshot) -> None:
-    """A process whose GPU memory is unknown has no words about it."""
+    """The line of a process leaves out unknown GPU memory."""
     node = full_node()
     assert node.sample is not None
     gpus = tuple(

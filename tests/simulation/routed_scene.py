@@ -1,4 +1,4 @@
-"""Two simulated engines behind a router under a closed loop: what each mechanism's test looks at."""
+"""Two simulated engines behind a router under a closed loop, for the tests of single mechanisms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparktop.simulation.virtual_time import VirtualTime
 from stage.load_trace import LoadTrace, imbalance, period_s
 
 ROOMY = replace(SOLO, max_num_seqs=128)
-"""Nobody waits for a slot: what is slow is slow because of the batch alone."""
+"""No request waits for a slot: what is slow is slow because of the batch alone."""
 
 AS_GIVEN = RouterSettings()
 SPREAD = ProxyHabits(arrival_spread_s=0.002)
@@ -43,7 +43,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What came of it, after the warm-up unless said otherwise."""
+    """The results, after the warm-up unless said otherwise."""
 
     tps: float
     loads: Sequence[tuple[int, ...]]

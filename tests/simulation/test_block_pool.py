@@ -71,7 +71,7 @@ def test_the_prefix_unused_longest_goes_first() -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    """A second block with the same tokens stays without a name."""
+    """A second block with the same tokens gets no name."""
     pool = BlockPool(4)
     pool.allocate(2)
     assert pool.name(7)

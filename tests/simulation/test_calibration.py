@@ -71,7 +71,7 @@ def test_the_topologies_are_as_fast_as_their_table(
 def test_long_prompts_take_as_long_as_their_table_says(
     prompt_tokens: int, latency_ms: float, tokens_per_s: float
 ) -> None:
-    """Latency and tokens per second of the whole request within 3 %; the table implies the tokens made."""
+    """Latency and tokens per second of a request agree within 3 %; the table implies the tokens made."""
     output_tokens = round(tokens_per_s * latency_ms / 1000)
     figures = burst(LONG_CONTEXT, 1, prompt_tokens, output_tokens)
     assert figures.e2e_ms is not None

@@ -112,7 +112,7 @@ def test_knowing_arrivals_beforehand_changes_nothing(asked: list[Asked]) -> None
 @given(asked=loads(cancelling=True))
 @settings(max_examples=40, deadline=None)
 def test_without_token_events_the_rest_is_the_same(profile: EngineProfile, asked: list[Asked]) -> None:
-    """First tokens, ends and counters do not depend on whether each token is told."""
+    """First tokens, ends and counters do not depend on whether each token is an event."""
     full, counting, _ = play(profile, asked)
     brief, silent, _ = play(profile, asked, token_events=False)
     assert [event for event in full if not isinstance(event, Tokens)] == brief
@@ -136,7 +136,7 @@ def counters(engine: Engine) -> tuple[object, ...]:
 @given(asked=loads(cancelling=True))
 @settings(max_examples=40, deadline=None)
 def test_tokens_are_conserved(profile: EngineProfile, asked: list[Asked]) -> None:
-    """Each request ends once; one that was not cancelled has all its tokens, told, counted and reported."""
+    """Each request ends once; unless cancelled it has all its tokens, in events, counters and its end."""
     events, engine, ends = play(profile, asked)
     told = tokens_of(events)
     ended = {event.request_id: event for event in events if isinstance(event, RequestEnded)}

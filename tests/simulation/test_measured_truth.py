@@ -38,14 +38,14 @@ def measured(profile: EngineProfile, level: Level) -> tuple[LevelResult, Engine]
     ids=["burst", "steady", "steady with long prompts"],
 )
 def test_pure_decode_is_the_true_rate(profile: Maker, level: Level) -> None:
-    """Four streams a step: 4 / step time, whatever prompts are computed between them."""
+    """The rate of four streams is 4 / step time, whatever prompts are computed between their steps."""
     figures, _ = measured(profile(), level)
     assert figures.pure_decode_tps is not None
     assert figures.pure_decode_tps.mean == pytest.approx(4 / TRUE_STEP_S, rel=1e-6)
 
 
 def test_the_windows_of_one_burst_differ_as_they_must(profile: Maker) -> None:
-    """Over the whole run less than while decoding, where equal streams begin and end together."""
+    """The rate over the run is lower than that while decoding, where equal streams begin and end together."""
     figures, engine = measured(profile(), Level("x", 4, 8, 40))
     assert figures.decode_tps is not None
     assert figures.output_tps is not None

@@ -18,7 +18,7 @@ changes = st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(0, 2), st.booleans
 
 
 def take(router: Router, count: int, now: float = 0.0) -> list[int | None]:
-    """Let requests come one after another at one time."""
+    """Send `count` requests one after another at one time; return the backends chosen."""
     chosen = [router.choose(now)]
     for _ in range(count - 1):
         last = chosen[-1]
@@ -29,7 +29,7 @@ def take(router: Router, count: int, now: float = 0.0) -> list[int | None]:
 
 
 def fail(router: Router, backend: int, now: float, status: int | None = 500) -> None:
-    """Let one request fail there."""
+    """Begin a request at `backend` and end it with a failure."""
     router.started(backend, now)
     router.ended(backend, now, ok=False, status=status)
 
@@ -79,7 +79,7 @@ def test_a_choice_shows_after_the_hop() -> None:
 
 
 def test_an_end_shows_late_as_well() -> None:
-    """Until then the backend counts as busy."""
+    """Until its end is counted, a request keeps its backend busy."""
     router = LeastBusy(2, RouterSettings(decrement_lag_s=1.0))
     router.started(0, 0.0)
     router.ended(0, 5.0)
@@ -122,7 +122,7 @@ def test_a_backend_comes_back_the_emptiest() -> None:
 
 
 def test_litellm_chooses_at_random_when_the_emptiest_cools_down() -> None:
-    """It looks for the lowest count among all backends; the newest version among the healthy ones."""
+    """It searches the lowest count among all backends; the newest version, among the healthy ones."""
 
     def chosen(*, random_ties: bool) -> set[int | None]:
         found: set[int | None] = set()
@@ -189,7 +189,7 @@ def test_cooldowns_can_be_disabled() -> None:
 
 
 def test_a_client_that_goes_away_speaks_for_nobody() -> None:
-    """It lowers the count and is neither a failure nor a success."""
+    """A client's disconnect lowers the count and is neither a failure nor a success."""
     router = LeastBusy(2)
     fail(router, 0, 0.0)
     router.started(0, 1.0)
@@ -201,7 +201,7 @@ def test_a_client_that_goes_away_speaks_for_nobody() -> None:
 
 
 def test_expired_counts_begin_again_and_fall_below_zero() -> None:
-    """Forgotten so long after the first was written, however many were written since."""
+    """Counts expire a fixed time after the first was written, however many were written since."""
     router = LeastBusy(2, RouterSettings(expiry_s=10.0))
     for at in (1.0, 5.0, 10.9):
         router.started(0, at)
@@ -246,7 +246,7 @@ def test_late_counts_are_the_true_ones_of_then(told: Changes, lag_s: float, more
 @settings(max_examples=80)
 @given(told=changes, looks=st.booleans(), more_s=st.floats(0.0, 5.0))
 def test_polled_counts_are_those_of_the_last_poll(told: Changes, *, looks: bool, more_s: float) -> None:
-    """Whether or not anybody looked in between; what happens at a poll's moment is not in it."""
+    """Reads in between make no difference; a change at the moment of a poll is not in that poll."""
     counts, now = Counts(3, poll_s=2.0), 0.0
     seen: list[tuple[float, int, bool]] = []
     for pause_s, backend, begins in told:
@@ -259,7 +259,7 @@ def test_polled_counts_are_those_of_the_last_poll(told: Changes, *, looks: bool,
     poll_at = at // 2.0 * 2.0
     expected = [0, 0, 0]
     for when, backend, begins in seen:
-        # A look at the very moment of a poll takes it; what is told afterwards comes too late.
+        # A read at the very moment of a poll triggers it; a change reported afterwards comes too late.
         if when < poll_at:
             expected[backend] += 1 if begins else -1
     if all(when != poll_at for when, _, _ in seen):
@@ -272,7 +272,7 @@ def test_polled_counts_are_those_of_the_last_poll(told: Changes, *, looks: bool,
     told=st.lists(st.tuples(st.floats(0.0, 2.0), st.sampled_from([None, 200, 429, 500])), max_size=60),
 )
 def test_no_cooling_backend_is_ever_chosen(name: str, told: list[tuple[float, int | None]]) -> None:
-    """Whatever failed before: a healthy one, or None when there is none."""
+    """Whatever failed before, a healthy backend is chosen, or None if there is none."""
     router, now = make_router(name, 3, seed=1), 0.0
     for pause_s, status in told:
         now += pause_s

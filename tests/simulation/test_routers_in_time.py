@@ -1,4 +1,4 @@
-"""Routers before engines in virtual time: what clients are told, and the reference table's two columns."""
+"""Routers before engines in virtual time: what reaches clients, and the reference table's two columns."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_shuffle_wins_where_it_wins_in_the_table(concurrency: int) -> None:
 
 
 def test_a_request_that_breaks_off_ends_with_its_failure(profile: Maker) -> None:
-    """After the tokens it was to make, as an error with words, and the router hears of it."""
+    """After the tokens that it was allowed, it ends with an error that the router counts."""
     virtual = VirtualTime([Engine(profile())])
     router = make_router("least-busy", 1)
     way = RoutedWay(virtual, router, ProxyHabits(faults=Faults(share=1.0, after_tokens=5)))
@@ -93,7 +93,7 @@ def test_a_request_that_breaks_off_ends_with_its_failure(profile: Maker) -> None
 
 
 def test_a_refusal_reaches_the_client_after_a_moment(profile: Maker) -> None:
-    """A closed loop before backends that refuse everything tries again and again, and its level ends."""
+    """With backends that refuse everything, a closed loop retries until its level ends."""
     virtual = VirtualTime([Engine(profile()) for _ in range(2)])
     faults = Faults(share=1.0, status=429)
     way = RoutedWay(virtual, make_router("round-robin", 2), ProxyHabits(faults=faults))
@@ -110,7 +110,7 @@ def test_a_refusal_reaches_the_client_after_a_moment(profile: Maker) -> None:
 
 
 def test_a_request_is_aborted_wherever_it_is(profile: Maker) -> None:
-    """On its way to the router and in its engine; each is told once, and no count stays."""
+    """Requests on their way to the router or in an engine end with one event each, and no count is left."""
     virtual = VirtualTime([Engine(profile()) for _ in range(2)])
     router = make_router("least-busy", 2)
     way = RoutedWay(virtual, router, ProxyHabits(arrival_spread_s=0.5), seed=2)
@@ -132,13 +132,13 @@ def test_a_request_is_aborted_wherever_it_is(profile: Maker) -> None:
 
 
 def test_a_router_has_the_backends_there_are(profile: Maker) -> None:
-    """Two engines and a router of three: ValueError."""
+    """A router of three backends before two engines raises ValueError."""
     with pytest.raises(ValueError, match="as many"):
         RoutedWay(VirtualTime([Engine(profile()), Engine(profile())]), make_router("round-robin", 3))
 
 
 def test_a_trace_holds_what_is_under_way(profile: Maker) -> None:
-    """One row every quarter of a second from its making on, up to its end and no further."""
+    """It has one row every quarter of a second from its start to its end, and none later."""
     virtual = VirtualTime([Engine(profile()) for _ in range(2)])
     way = RoutedWay(virtual, make_router("round-robin", 2))
     trace = LoadTrace(virtual, way, until_s=2.0)
@@ -168,6 +168,6 @@ def test_a_period_is_found_and_none_invented() -> None:
 
 
 def test_the_shortest_of_nearly_equal_periods_is_the_one() -> None:
-    """A swing of 10 s whose every other turn is weaker returns better after 20 s, and is one of 10."""
+    """A swing of 10 s with a weaker every other turn correlates more at 20 s, but its period is 10 s."""
     rows = [((1, 9), (9, 1), (2, 8), (8, 2))[step // 20 % 4] for step in range(800)]
     assert period_s(rows, 0.25) == pytest.approx(10.0)

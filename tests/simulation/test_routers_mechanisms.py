@@ -35,7 +35,7 @@ def cooling() -> Seen:
 
 
 def test_a_warm_router_without_errors_does_not_swing(warm: Seen) -> None:
-    """32/32 throughout."""
+    """The load stays at 32 to 32 throughout."""
     assert warm.imbalance < 0.05
     assert all(abs(first - second) <= 8 for first, second in warm.steady)
     assert warm.way.refused == 0
@@ -52,7 +52,7 @@ def test_cooldowns_make_a_limit_cycle(cooling: Seen, warm: Seen) -> None:
 
 
 def test_the_same_errors_without_cooldowns_do_nothing(warm: Seen) -> None:
-    """`disable_cooldowns`: flat, and as fast as without errors."""
+    """With `disable_cooldowns` the load is flat, and the rate is that without errors."""
     seen = play(Scene(habits=BREAKING, settings=RouterSettings(cooldown_s=None)))
     assert seen.imbalance < 0.05
     assert seen.tps == pytest.approx(warm.tps, rel=0.05)
@@ -104,7 +104,7 @@ def test_counts_that_expire_freeze_the_skew_of_that_moment() -> None:
 
 
 def leak(*, leaks: bool) -> list[int]:
-    """Let 14 clients of the first backend go away, then send 32 requests; give where those are."""
+    """Abort 14 requests at the first backend, then send 32; return the number of those on each backend."""
     virtual = VirtualTime([Engine(ROOMY, token_events=False) for _ in range(2)])
     way = RoutedWay(virtual, LeastBusy(2), ProxyHabits(leaks=leaks))
     for number in range(28):
@@ -119,13 +119,13 @@ def leak(*, leaks: bool) -> list[int]:
 
 
 def test_counts_that_leak_leave_a_constant_skew() -> None:
-    """14 disconnects that still count: 9/23 of 32; where they do not, 16/16."""
+    """If 14 disconnects still count, 32 requests are spread 9 to 23; if they do not, 16 to 16."""
     assert leak(leaks=True) == [9, 23]
     assert leak(leaks=False) == [16, 16]
 
 
 def test_workers_that_count_apart_prefer_the_first() -> None:
-    """Four workers, each with ties of its own: a small lead of the first, always there, no swing."""
+    """Four workers, each with ties of its own, give the first backend a small constant lead and no swing."""
     seen = play(Scene(workers=4, variable=True))
     difference = fmean(first - second for first, second in seen.steady)
     assert 0.5 < difference < 6
@@ -157,7 +157,7 @@ def test_stale_counts_swing_with_fixed_lengths(strategy: str) -> None:
 
 
 def test_stale_counts_are_harmless_with_variable_lengths() -> None:
-    """The same, lengths drawn from half to one and a half: as fast as shuffle, no rhythm."""
+    """With lengths from half to one and a half, stale counts are as fast as shuffle and have no rhythm."""
     seen = play(Scene(settings=RouterSettings(poll_s=1.0), output=60, variable=True))
     shuffled = play(Scene("simple-shuffle", output=60, variable=True))
     assert seen.imbalance < 0.2

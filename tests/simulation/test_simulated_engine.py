@@ -46,7 +46,7 @@ def end_of(events: list[EngineEvent], name: str) -> RequestEnded:
 
 
 def test_one_request_takes_its_prompt_and_a_step_a_token(profile: Maker) -> None:
-    """Wake, one step for the prompt, one step for each token after the first, in exact times."""
+    """It takes a wake-up, one step for the prompt and one for each token after the first, at exact times."""
     engine = Engine(profile())
     engine.submit(ask("a"), 1.0)
     events = engine.advance(FOREVER)
@@ -124,7 +124,7 @@ def test_context_makes_steps_longer(profile: Maker) -> None:
 
 
 def test_long_prompts_cost_their_square(profile: Maker) -> None:
-    """With 1 ms a pair, 8 tokens attend to 32 pairs and chunks of 4 to the same sum."""
+    """With 1 ms a pair, 8 tokens attend to 32 pairs, and chunks of 4 tokens add up to the same."""
     cost = StepCost(0.0, 0.5, 0.0, 0.0, 0.0, 0.001)
     for budget in (64, 4):
         engine = Engine(profile(cost=cost, max_num_batched_tokens=budget, max_num_seqs=4))
@@ -260,7 +260,7 @@ def test_a_request_can_be_cancelled_before_it_runs(profile: Maker, at: float) ->
 
 
 def test_what_can_never_run_is_refused(profile: Maker) -> None:
-    """Too long for the context or the cache, empty, twice the same id, or in the past: ValueError."""
+    """Requests too long for context or cache, empty, repeated or in the past raise ValueError."""
     engine = Engine(profile(kv_blocks=10))
     for bad in (ask("a", 41, 1), ask("a", 0, 1), ask("a", 1, 0), ask("a", 1000, 1)):
         with pytest.raises(ValueError, match="token"):

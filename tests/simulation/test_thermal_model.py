@@ -66,7 +66,7 @@ def test_drawing_the_same_in_pieces_changes_nothing(cuts: list[float]) -> None:
 
 
 def test_the_clock_sags_only_when_hot_and_sleeps_when_idle() -> None:
-    """208 MHz idle, the full clock while cool, some percent less at 89 degrees."""
+    """It is 208 MHz idle, the full clock while cool, and some percent less at 89 degrees."""
     node = NodeThermal()
     assert node.clock_mhz(0.0) == IDLE_CLOCK_MHZ
     node.draw(0.0, 75.0)
@@ -86,7 +86,7 @@ def test_throttled_time_is_counted_only_when_hot() -> None:
 
 
 def test_a_power_delivery_fault_is_slow_cool_and_silent() -> None:
-    """A pinned clock: 611 MHz under load at 15 to 18 W, and no throttling is told."""
+    """The pinned clock is 611 MHz under load at 15 to 18 W, and no throttling is reported."""
     node = NodeThermal()
     node.pinned_mhz = 611.0
     node.draw(0.0, 75.0)

@@ -36,18 +36,18 @@ class Alternating:
         self._where: dict[str, int] = {}
 
     def send(self, request: SimulatedRequest) -> None:
-        """Send to the next engine."""
+        """Submit the request to the next engine."""
         self._where[request.request_id] = self._next
         self._time.submit(self._next, request)
         self._next = (self._next + 1) % len(self._time.engines)
 
     def abort(self, request_id: str) -> None:
-        """Cancel where it was sent."""
+        """Cancel the request on the engine that has it."""
         self._time.cancel(self._where[request_id], request_id)
 
 
 def test_events_of_all_engines_come_in_one_order(profile: Maker) -> None:
-    """Two engines with work at different times are heard in order of time, each with its own place."""
+    """Events of two engines with work at different times arrive in order of time, each with its engine."""
     time = VirtualTime([Engine(profile()), Engine(profile())])
     heard: list[tuple[int, EngineEvent]] = []
     time.listeners.append(lambda engine, event: heard.append((engine, event)))
@@ -60,7 +60,7 @@ def test_events_of_all_engines_come_in_one_order(profile: Maker) -> None:
 
 
 def test_a_listener_hears_an_event_when_it_happens(profile: Maker) -> None:
-    """While an event is told, the virtual time is the event's."""
+    """While a listener receives an event, the virtual time is the event's."""
     time = VirtualTime([Engine(profile())])
     clocks: list[tuple[float, float]] = []
     time.listeners.append(lambda _engine, event: clocks.append((time.now_s, event.at)))
@@ -71,7 +71,7 @@ def test_a_listener_hears_an_event_when_it_happens(profile: Maker) -> None:
 
 
 def test_time_stops_where_it_is_told_to(profile: Maker) -> None:
-    """Up to a moment only what happens by then is told; going on tells the rest."""
+    """A run up to a moment delivers only events up to then; the next run delivers the rest."""
     time = VirtualTime([Engine(profile()), Engine(profile())])
     heard: list[EngineEvent] = []
     time.listeners.append(lambda _engine, event: heard.append(event))
@@ -85,7 +85,7 @@ def test_time_stops_where_it_is_told_to(profile: Maker) -> None:
 
 
 def test_silent_engines_count_up_to_the_moment(profile: Maker) -> None:
-    """Engines that tell no tokens have counted them when time stops in the middle of a stretch."""
+    """Engines without token events have counted their tokens when time stops in the middle of a stretch."""
     loud, silent = (VirtualTime([Engine(profile(), token_events=telling)]) for telling in (True, False))
     for time in (loud, silent):
         time.submit(0, SimulatedRequest("a", 8, 500))
@@ -94,7 +94,7 @@ def test_silent_engines_count_up_to_the_moment(profile: Maker) -> None:
 
 
 def test_a_call_at_the_moment_of_an_event_comes_after_it(profile: Maker) -> None:
-    """Whoever is called at the time of a request's end sees it ended."""
+    """A call at the time of a request's end comes after that end."""
     probe = Engine(profile())
     probe.submit(SimulatedRequest("a", 8, 5), 0.0)
     end_s = probe.advance(9.0)[-1].at
@@ -107,7 +107,7 @@ def test_a_call_at_the_moment_of_an_event_comes_after_it(profile: Maker) -> None
 
 
 def test_cancelling_tells_the_end_at_once(profile: Maker) -> None:
-    """A request that is aborted in virtual time ends then, and engines go on."""
+    """A request that is aborted in virtual time ends at that moment, and engines go on."""
     time = VirtualTime([Engine(profile())])
     heard: list[EngineEvent] = []
     time.listeners.append(lambda _engine, event: heard.append(event))
@@ -144,7 +144,7 @@ def test_a_burst_runs_again_when_all_have_ended(profile: Maker) -> None:
 
 
 def test_a_steady_level_keeps_its_requests_in_flight(profile: Maker) -> None:
-    """Once all clients have begun, so many run until the time is up; then what is left is aborted."""
+    """Once all clients have begun, their requests stay in flight until time is up; the rest is aborted."""
     time = VirtualTime([Engine(profile()), Engine(profile())])
     level = Level("x", 6, 8, 20, mode=LoadMode.STEADY, duration_s=4.0)
     loop = ClosedLoop(time, Alternating(time), level, stagger_s=1.0)

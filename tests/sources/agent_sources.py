@@ -18,13 +18,13 @@ Make = Callable[..., AgentSource]
 
 
 class Waits:
-    """A sleep that takes no time and notes what it was asked for."""
+    """A sleep that takes no time and stores the requested durations."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
     async def __call__(self, seconds: float) -> None:
-        """Note it and let others run."""
+        """Store the duration and let other tasks run."""
         self.seconds.append(seconds)
         await asyncio.sleep(0)
 

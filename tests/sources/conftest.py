@@ -32,7 +32,7 @@ process_start_time_seconds 1.7e+09
 
 
 def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
-    """One well-formed HTTP answer."""
+    """Return one well-formed HTTP answer."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
@@ -62,7 +62,7 @@ class RawServer:
         return [head.split(b" ")[1].decode() for head in self.heads]
 
     def target(self, name: str = "server", *, api_key: str | None = None) -> BackendTarget:
-        """Itself as something to watch."""
+        """Return the server as a backend to watch."""
         return BackendTarget(name, self.url, api_key=api_key)
 
     async def read_head(self, reader: asyncio.StreamReader) -> bytes:
@@ -166,12 +166,12 @@ class FakeClock:
         await self.settle()
 
     async def jump(self, seconds: float) -> None:
-        """Move on at once, as after a suspend: nobody woke in between."""
+        """Move on at once, as after a suspend: no sleeper woke in between."""
         self.now += seconds
         await self.advance(0.0)
 
     async def settle(self) -> None:
-        """Let everything that can run now run: no test here has a chain of more than a few steps."""
+        """Run all tasks that can run now: no test here has a chain of more than a few steps."""
         for _ in range(20):
             await asyncio.sleep(0)
 

@@ -22,7 +22,7 @@ TOKEN = "0123456789abcdef-token"  # noqa: S105 - of this test
 
 
 def reply(now: float, *at: float, boot: str | None = "b", version: str = __version__) -> Reply:
-    """An answer of a node at its time `now` with samples of these times."""
+    """Return an answer of a node at its time `now` with samples of these times."""
     identity = NodeIdentity(os="Linux", boot_id=boot)
     return Reply(version, boot, now, 1.0, identity=identity, samples=tuple(NodeSample(one) for one in at))
 
@@ -40,7 +40,7 @@ async def watch(clock: FakeClock, waits: Waits) -> AsyncIterator[Make]:
 
 
 async def scripted(serve: Serve, *replies: Reply | bytes) -> RawServer:
-    """A server that gives these answers, one after the other, on one connection or several."""
+    """Start a server that gives these answers, one after the other, on one connection or several."""
     left = list(replies)
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -54,7 +54,7 @@ async def scripted(serve: Serve, *replies: Reply | bytes) -> RawServer:
 
 
 def asked(server: RawServer) -> list[dict[str, list[str]]]:
-    """The query of every request."""
+    """Return the query of every request."""
     return [parse_qs(urlsplit(path).query) for path in server.paths]
 
 
@@ -69,7 +69,7 @@ async def test_samples_are_placed_at_receipt_less_their_age(
 
 
 async def test_only_what_is_new_is_asked_for(serve: Serve, watch: Make, clock: FakeClock) -> None:
-    """The second question names the newest sample by the node's clock; what came twice is given once."""
+    """The second request names the newest sample by the node's clock; a repeated sample is delivered once."""
     server = await scripted(serve, reply(9000.0, 8999.5), reply(9003.0, 8999.5, 9001.0, 9002.0))
     source = watch(server.url)
     await sample_of(source)
@@ -107,7 +107,7 @@ async def test_a_restarted_node_begins_anew(serve: Serve, watch: Make) -> None:
 
 
 async def test_a_clock_that_went_back_begins_anew_without_a_boot_id(serve: Serve, watch: Make) -> None:
-    """Where nobody tells the boot, a clock behind our newest sample is a restart."""
+    """If no boot ID is reported, a clock behind our newest sample means a restart."""
     server = await scripted(serve, reply(9000.0, 9000.0, boot=None), reply(12.0, 11.5, boot=None))
     source = watch(server.url)
     await sample_of(source)
@@ -116,7 +116,7 @@ async def test_a_clock_that_went_back_begins_anew_without_a_boot_id(serve: Serve
 
 
 async def test_nothing_new_is_asked_again_when_it_is_due(serve: Serve, watch: Make, waits: Waits) -> None:
-    """An answer without a sample is no failure: the next one is due an interval after the last."""
+    """An answer without a sample is not a failure: the next one is due an interval after the last."""
     server = await scripted(serve, reply(9000.0, 8999.9), reply(9000.4), reply(9001.0, 9000.9))
     source = watch(server.url)
     await sample_of(source)
@@ -126,7 +126,7 @@ async def test_nothing_new_is_asked_again_when_it_is_due(serve: Serve, watch: Ma
 
 
 async def test_an_agent_that_takes_no_samples_any_more_is_a_failure(serve: Serve, watch: Make) -> None:
-    """When nothing new can come before the deadline, the age of the newest sample is told."""
+    """If no new sample can come before the deadline, the failure has the age of the newest one."""
     server = await scripted(serve, reply(9000.0, 9000.0), replace(reply(9040.0), interval_s=100.0))
     source = watch(server.url)
     await sample_of(source)
@@ -145,7 +145,7 @@ async def test_a_sample_from_the_future_does_not_end_the_stream(serve: Serve, wa
 
 
 async def test_the_identity_is_another_object_only_when_it_changed(serve: Serve, watch: Make) -> None:
-    """The store is told who a node is when that changes, not with each sample; its version is in it."""
+    """The store gets a node's identity when it changes, not with each sample; it includes the version."""
     server = await scripted(
         serve, reply(1.0, 1.0), reply(2.0, 2.0), reply(3.0, 3.0, version="0.0.9"), reply(4.0, 4.0)
     )
@@ -161,7 +161,7 @@ async def test_the_identity_is_another_object_only_when_it_changed(serve: Serve,
 
 
 async def test_process_table_and_interval_are_asked_for(serve: Serve, watch: Make) -> None:
-    """The table is wanted only while somebody looks at it; the interval is told once it is known."""
+    """The table is requested only while it is shown; the interval is sent once it is known."""
     server = await scripted(serve, reply(1.0, 1.0), reply(2.0, 2.0))
     source = watch(server.url)
     await sample_of(source)

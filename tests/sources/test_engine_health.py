@@ -61,7 +61,7 @@ async def test_an_engine_that_died_behind_a_living_page_is_dead(serve: Serve, cl
 
 
 async def test_503_of_a_page_is_death_of_vllm_and_loading_of_others(serve: Serve) -> None:
-    """A server known as vLLM has died; SGLang, and a server of which nothing is known, load."""
+    """A server known as vLLM counts as dead; SGLang, and a server of which nothing is known, as loading."""
     kinds = {}
     for name, page in (("vllm", HEALTHY_PAGE), ("sglang", SGLANG_PAGE), ("unknown", b"")):
         table = {"/metrics": answer(page)} if page else {"/metrics": DEAD}
@@ -82,7 +82,7 @@ async def test_503_of_a_page_is_death_of_vllm_and_loading_of_others(serve: Serve
 
 
 async def test_another_server_at_the_same_port_starts_without_a_past(serve: Serve) -> None:
-    """A vLLM goes, the port is closed, and what comes there and answers 503 is unknown again."""
+    """After a vLLM's port was closed, a server there that answers 503 is unknown again."""
     table = vllm()
     server: RawServer = await serve(table)
     source = EngineSource(server.target())
@@ -135,7 +135,7 @@ async def test_a_litellm_is_a_router_not_a_generic_server(serve: Serve, metrics:
 
 
 async def test_a_server_whose_engine_is_named_is_never_asked_for_a_router_s_route(serve: Serve) -> None:
-    """And a plain OpenAI server stays one."""
+    """A server without a configured engine that is a plain OpenAI server stays one."""
     server: RawServer = await serve({"/v1/models": answer(b'{"data": [{"id": "gpt"}]}')})
     named = EngineSource(replace(server.target(), engine="openai"))
     assert await look(named) == "openai"

@@ -21,7 +21,7 @@ MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 4096}, {"id
 def replies(
     *, page: bytes = HEALTHY_PAGE, version: object = "0.32.0", models: object = None
 ) -> dict[str, bytes]:
-    """Everything a vLLM server answers."""
+    """Return all answers of a vLLM server, by path."""
     return {
         "/metrics": answer(page),
         "/version": answer(json.dumps({"version": version}).encode()),
@@ -30,7 +30,7 @@ def replies(
 
 
 async def poll(source: EngineSource) -> EngineSample:
-    """Poll once for a sample, and wait for what it set off."""
+    """Poll once for a sample, and wait for the requests that it started."""
     sample = await source.poll(2.0)
     assert isinstance(sample, EngineSample), sample
     if source._asking is not None:
@@ -58,7 +58,7 @@ async def test_a_good_page_becomes_a_sample(serve: Serve) -> None:
 
 
 async def test_the_connection_is_kept_alive(serve: Serve) -> None:
-    """Ten polls and the questions for the identity go over one connection, and want no compression."""
+    """Ten polls and the requests for the identity use one connection, and ask for no compression."""
     server: RawServer = await serve(replies())
     source = EngineSource(server.target())
     for _ in range(10):
@@ -186,7 +186,7 @@ async def test_a_redirect_is_not_followed(serve: Serve) -> None:
     "url", ["http://", "ftp://127.0.0.1:1", "http://127.0.0.1:99999", "no url", "http://[::1"]
 )
 async def test_an_unusable_address_is_a_failure(url: str) -> None:
-    """An address that is none is told in one line instead of ending the program."""
+    """An invalid address costs one line instead of ending the program."""
     source = EngineSource(BackendTarget("server", url))
     failure = await fail(source)
     await source.close()
@@ -268,7 +268,7 @@ async def test_what_is_known_stays_while_the_process_is_the_same(serve: Serve) -
 
 
 async def test_a_new_process_forgets_the_old_identity(serve: Serve) -> None:
-    """After a restart, what the new process does not tell is unknown."""
+    """After a restart, what the new process does not report is unknown."""
     table = replies()
     server: RawServer = await serve(table)
     source = EngineSource(server.target())
@@ -328,7 +328,7 @@ async def test_an_odd_identity_is_cleaned_or_unknown(
 
 @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[" * 100_000, b"<html>", b"9" * 10_000])
 async def test_an_unreadable_identity_is_unknown(body: bytes, serve: Serve) -> None:
-    """Answers that are no JSON, or JSON without end, leave the identity unknown."""
+    """Answers that are not JSON, or JSON without end, leave the identity unknown."""
     table = {"/metrics": answer(HEALTHY_PAGE), "/version": answer(body), "/v1/models": answer(body)}
     server: RawServer = await serve(table)
     source = EngineSource(server.target())

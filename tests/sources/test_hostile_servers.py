@@ -194,7 +194,7 @@ class Watched:
         self.enough = asyncio.Event()
 
     def deliver(self, name: str, reading: Reading, took_ms: float | None) -> None:
-        """Keep a reading; enough is one of the tested server and three of the healthy one."""
+        """Keep a reading; one of the tested server and three of the healthy one are enough."""
         assert took_ms is not None
         (self.tested if name == "tested" else self.healthy).append(reading)
         if self.tested and len(self.healthy) >= 3:
@@ -219,7 +219,7 @@ async def watch(tested: BackendTarget, serve: Serve, deadline_s: float = AMPLE_S
 
 
 def check_line(text: str) -> None:
-    """Hold that `text` is one clean line."""
+    """Assert that `text` is one clean line."""
     assert text.isprintable()
     assert 10 < len(text) <= 200
     assert not set(text) & set("\u202e\u2066")
@@ -245,7 +245,7 @@ async def test_a_bad_answer_is_one_clean_line(case: str, serve: Serve) -> None:
 
 
 async def test_a_closed_port_is_refused(serve: Serve) -> None:
-    """A port on which nothing listens is told as that, with its address."""
+    """The failure names the port on which nothing listens, with its address."""
     server: RawServer = await serve(b"")
     await server.stop()
     watched = await watch(server.target("tested"), serve)
@@ -271,7 +271,7 @@ async def test_an_unknown_host_name_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_http_to_a_tls_port_says_https(serve: Serve) -> None:
-    """A server that speaks TLS, asked in plain HTTP, is told as that."""
+    """If a server that speaks TLS is asked in plain HTTP, the failure says to use https://."""
     alert = b"\x15\x03\x03\x00\x02\x02\x46"
     server: RawServer = await serve(alert)
     watched = await watch(server.target("tested"), serve)

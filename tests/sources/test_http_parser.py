@@ -77,7 +77,7 @@ def test_a_body_that_breaks_off_is_not_whole() -> None:
     ],
 )
 def test_connections_are_used_again_only_when_both_agree(said: bytes, reusable: bool) -> None:  # noqa: FBT001 - a table
-    """`Connection: close`, HTTP/1.0 and words too many end a connection."""
+    """`Connection: close`, HTTP/1.0 and bytes after the body end a connection."""
     answer, _ = read(said)
     answer.feed(b"")
     assert answer.done
@@ -101,7 +101,7 @@ def test_connections_are_used_again_only_when_both_agree(said: bytes, reusable: 
     ],
 )
 def test_what_is_no_answer_is_refused(said: bytes) -> None:
-    """Other protocols, broken numbers, unknown packings and heads without an end are told as such."""
+    """Other protocols, broken numbers, unknown encodings and heads without an end are refused."""
     with pytest.raises(BrokenAnswerError):
         read(said)
 

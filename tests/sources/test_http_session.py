@@ -83,7 +83,7 @@ async def test_a_connection_is_used_again_where_that_is_allowed(
 async def test_an_answer_without_a_length_ends_with_its_connection(
     serve: Serve, session: SharedSession
 ) -> None:
-    """Where neither length nor chunks are told, the body is all that came until the close."""
+    """Without a length or chunks, the body is all that arrives until the close."""
     server: RawServer = await serve(each(b"HTTP/1.1 200 OK\r\n\r\n", PAGE, close=True))
     assert (await get(session, server.url)).body == PAGE
     await session.leave()
@@ -123,7 +123,7 @@ async def test_a_connection_that_is_closed_as_it_is_used_costs_no_poll(
 async def test_a_new_connection_that_is_closed_is_not_tried_again(
     serve: Serve, session: SharedSession
 ) -> None:
-    """Of a server that hangs up on a fresh connection, that is told after one request."""
+    """If a server hangs up on a new connection, the failure is raised after one request."""
 
     async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -137,7 +137,7 @@ async def test_a_new_connection_that_is_closed_is_not_tried_again(
 
 
 async def test_data_that_nobody_asked_for_ends_the_connection(serve: Serve, session: SharedSession) -> None:
-    """What arrives on an idle connection is no answer to the next request."""
+    """Data that arrives on an idle connection is not read as the answer to the next request."""
     server: RawServer = await serve(
         each(answer(b"first"), b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
     )
@@ -248,7 +248,7 @@ async def test_a_dead_first_address_costs_a_moment_also_of_a_name_that_ends_in_a
 async def test_name_servers_that_do_not_answer_hold_up_nothing_else(
     session: SharedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threads that read files are free, and no thread is left for which the program would wait at its end."""
+    """Threads that read files stay free, and the end of the program waits for no thread."""
     answered = threading.Event()
 
     def hang(host: str, port: int, **_: int) -> list[object]:
@@ -276,7 +276,7 @@ async def test_name_servers_that_do_not_answer_hold_up_nothing_else(
 
 @pytest.mark.parametrize("reply", [None, b"", b"garbage\r\n", answer(PAGE)[:-1]])
 async def test_a_failure_leaves_no_garbage(reply: bytes | None, serve: Serve, session: SharedSession) -> None:
-    """Tracebacks and the exceptions that they hold would wait for a collection otherwise."""
+    """Otherwise tracebacks and the exceptions that they hold would wait for a garbage collection."""
     server: RawServer = await serve(each(reply or b"", close=bool(reply)))
     if reply is None:
         await server.stop()

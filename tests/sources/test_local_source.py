@@ -118,7 +118,7 @@ async def test_the_loop_runs_while_the_driver_takes_its_time(source: LocalSource
 
 
 async def test_a_cancelled_poll_leaves_a_working_source(source: LocalSource, driver: SlowDriver) -> None:
-    """Cancelling passes through; the read that nobody waits for any more spoils no later one."""
+    """The cancellation is raised; the abandoned read does not spoil a later one."""
     driver.free.clear()
     poll = asyncio.create_task(source.poll(AMPLE_S))
     await wait_for(driver.asked.wait)
@@ -135,7 +135,7 @@ async def test_a_cancelled_poll_leaves_a_working_source(source: LocalSource, dri
 async def test_a_programming_error_reaches_the_poller(
     source: LocalSource, driver: SlowDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no outside trouble: it is raised, with its traceback, and the thread lives on."""
+    """It is not reported as a failure: it is raised with its traceback, and the thread goes on."""
     monkeypatch.setattr(driver, "nvmlDeviceGetTemperature", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         await source.poll(AMPLE_S)
@@ -184,7 +184,7 @@ async def test_closing_does_not_wait_for_a_hanging_driver(
 
 
 async def test_processes_are_read_while_they_are_shown(source: LocalSource, tmp_path: Path) -> None:
-    """Nobody pays for a table that nobody looks at; each poll goes by what is wanted then."""
+    """A table is read only while it is shown; each poll follows what is requested then."""
     (tmp_path / "proc/42").mkdir()
     (tmp_path / "proc/42/stat").write_text(stat_line(42, "vllm", rss_pages=10))
     tables = []
@@ -201,7 +201,7 @@ async def test_processes_are_read_while_they_are_shown(source: LocalSource, tmp_
 
 @pytest.mark.outside
 async def test_this_machine_is_a_source() -> None:
-    """The real machine: a sample with the processor's figures and honest words about the GPU."""
+    """A poll of the real machine gives the processor's figures, and GPUs or the reason why there are none."""
     local = LocalSource("here")
     sample = await local.poll(AMPLE_S)
     await local.close()

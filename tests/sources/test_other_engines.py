@@ -132,7 +132,7 @@ async def serving() -> AsyncIterator[Serving]:
 
 
 async def poll(source: EngineSource) -> EngineSample:
-    """Poll once for a sample, and wait for what it set off."""
+    """Poll once for a sample, and wait for the requests that it started."""
     sample = await source.poll(5.0)
     assert isinstance(sample, EngineSample), sample
     if source._asking is not None:
@@ -185,7 +185,7 @@ async def test_a_named_engine_is_asked_on_its_routes_only(engine: str, serving: 
 
 
 async def test_the_sample_is_stamped_by_its_own_answer(serving: Serving) -> None:
-    """Time, duration and size of a sample are those of the route that told it, not of those before."""
+    """Time, duration and size of a sample are those of the answer it was made of, not of those before."""
     served = await serving(SERVERS["ollama"])
     source = watch(served)
     sample = await poll(source)
@@ -211,7 +211,7 @@ async def test_another_server_on_the_port_is_found_out_again(serving: Serving) -
 
 
 async def test_a_list_of_other_models_is_looked_behind_at_once(serving: Serving) -> None:
-    """A server known by its list of models alone is asked on all routes when that list changes."""
+    """If the list of models of a server known by nothing else changes, all routes are asked."""
     served = await serving(SERVERS["openai"])
     source = watch(served)
     await poll(source)
@@ -222,7 +222,7 @@ async def test_a_list_of_other_models_is_looked_behind_at_once(serving: Serving)
 
 
 async def test_a_list_of_models_is_looked_behind_every_10_s(serving: Serving, clock: FakeClock) -> None:
-    """A server that begins to tell figures, or another one with the same model, is found after 10 s."""
+    """A server that begins to report figures, or another one with the same model, is found after 10 s."""
     served = await serving(SERVERS["openai"])
     source = watch(served, clock=clock)
     await poll(source)
@@ -237,7 +237,7 @@ async def test_a_list_of_models_is_looked_behind_every_10_s(serving: Serving, cl
 
 
 async def test_a_list_of_models_stays_when_there_is_no_more(serving: Serving, clock: FakeClock) -> None:
-    """Looked behind in vain, the list is still the answer, with the same note, and remembered again."""
+    """If no other route answers, the list stays the answer, with the same note, and is remembered again."""
     served = await serving(SERVERS["openai"])
     source = watch(served, clock=clock)
     first = await poll(source)
@@ -255,7 +255,7 @@ async def test_a_list_of_models_stays_when_there_is_no_more(serving: Serving, cl
 async def test_where_nothing_answers_it_is_not_asked_four_times_a_second(
     serving: Serving, clock: FakeClock
 ) -> None:
-    """After a look at all routes in vain only /metrics is asked, for 10 s; its reason is the one told."""
+    """After all routes were asked in vain, only /metrics is, for 10 s; its failure is the one reported."""
     served = await serving({"/metrics": 500})
     source = watch(served, clock=clock)
     for expected in ([*LOOK, ROUTER], LOOK[:1], LOOK[:1], LOOK, LOOK[:1]):
@@ -269,7 +269,7 @@ async def test_where_nothing_answers_it_is_not_asked_four_times_a_second(
 
 
 async def test_a_route_that_is_lost_makes_the_next_poll_ask_all(serving: Serving, clock: FakeClock) -> None:
-    """However short ago all routes were asked, a server that answered and no longer does is a new one."""
+    """However recently all routes were asked, a server whose route is lost counts as a new one."""
     served = await serving(SERVERS["openai"])
     source = watch(served, clock=clock)
     await poll(source)
@@ -345,7 +345,7 @@ async def test_hostile_facts_leave_the_identity_unknown(serving: Serving) -> Non
 
 
 async def test_ollamas_identity_is_complete_without_a_model(serving: Serving, clock: FakeClock) -> None:
-    """What an engine never tells is not asked for again every minute."""
+    """What an engine never reports is not requested again every minute."""
     for engine in ("ollama", "openai"):
         served = await serving(SERVERS[engine])
         source = watch(served, engine, clock)

@@ -18,7 +18,7 @@ PAGE = b'process_start_time_seconds 1.0\nvllm:num_requests_running{engine="0",mo
 
 
 async def test_other_work_runs_between_two_pages(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many pages are there at once, the event loop goes round between any two that are read."""
+    """However many pages have arrived, the event loop runs once between any two that are read."""
     rounds = 0
     read_at: list[int] = []
 

@@ -55,7 +55,7 @@ class FakeReader:
         return NodeSample(self.node_time(), processes=table)
 
     async def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to close."""
 
 
 @asynccontextmanager
@@ -101,7 +101,7 @@ async def test_the_real_agent_whose_machine_hangs_says_so(watch: Make, clock: Fa
 
 
 async def test_a_changed_token_file_is_read_again(watch: Make, clock: FakeClock, tmp_path: Path) -> None:
-    """The token is the file's first line; after a refusal the file is looked at once more."""
+    """The token is the file's first line; after a refusal the file is read again."""
     file = tmp_path / "token"
     file.write_text(f"{OTHER_TOKEN}\nmore\n", encoding="utf-8")
     async with real_agent(FakeReader(clock), token=TOKEN) as url:
@@ -157,7 +157,7 @@ def server_side(certificate: tuple[Path, Path]) -> ssl.SSLContext:
 async def test_a_private_certificate_needs_tls_ca(
     watch: Make, clock: FakeClock, certificate: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """A certificate that nobody knows is refused with the setting to use; with it, all is well."""
+    """An unknown certificate is refused, and the line names the setting with which it is accepted."""
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("no certificate", encoding="utf-8")
     async with real_agent(FakeReader(clock), tls=server_side(certificate)) as url:

@@ -1,4 +1,4 @@
-"""What a router tells of cooldowns and failures, in its settings and on its own metrics page."""
+"""What a router reports of cooldowns and failures, in its settings and on its own metrics page."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def router(server: RawServer, clock: FakeClock) -> RouterSource:
 
 
 def test_a_page_gives_failures_by_deployment() -> None:
-    """Summed over causes; what the router refused itself is counted apart from what backends failed."""
+    """Failures are summed over causes; refusals by the router itself have a count of their own."""
     assert read_counts(PAGE) == RouterCounts({"spark-1": 5.0, "spark-2": 1.0}, 4.0, 9.0)
 
 
 def test_a_page_without_failures_tells_none() -> None:
-    """LiteLLM shows these counters only after the first failure: none means 0, on its own page alone."""
+    """LiteLLM shows these counters only after a first failure: their absence means 0 on its page alone."""
     assert read_counts(b"litellm_requests_metric_total 5.0\n") == RouterCounts({}, 0.0, 0.0)
     assert read_counts(b"python_info 1.0\n") is None
 
 
 def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
-    """An id with an escape is cleaned, one without an id and a value that is no count are dropped."""
+    """An id with an escape is cleaned; a failure without an id and an invalid count are dropped."""
     page = (
         b'litellm_deployment_failure_responses_total{model_id="\x1b[2Jx"} 1\n'
         b"litellm_deployment_failure_responses_total 5\n"
@@ -73,7 +73,7 @@ def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
 
 
 async def test_counters_are_asked_every_ten_seconds(serve: Serve, clock: FakeClock) -> None:
-    """Where the page is there each sample has the newest counters."""
+    """If the page exists, each sample has its newest counters."""
     server = await serve(table() | {METRICS: answer(PAGE)})
     source = router(server, clock)
     first = await poll(source)
@@ -90,7 +90,7 @@ async def test_counters_are_asked_every_ten_seconds(serve: Serve, clock: FakeClo
 
 @pytest.mark.parametrize("status", ["404 Not Found", "401 Unauthorized", "307 Temporary Redirect"])
 async def test_a_set_up_without_the_page_is_asked_once(serve: Serve, clock: FakeClock, status: str) -> None:
-    """Most have none: then nothing is counted, nothing is wrong, and it is not asked in vain again."""
+    """Most routers have no such page: then nothing is counted or reported, and it is requested only once."""
     server = await serve(table() | {METRICS: answer(b"", status)})
     source = router(server, clock)
     for _ in range(4):

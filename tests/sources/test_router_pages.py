@@ -44,7 +44,7 @@ async def test_a_router_is_known_by_its_page(
 
 
 async def test_a_router_that_stops_answering_is_a_failure_and_then_anything(serve: Serve) -> None:
-    """The page that was there and is not is trouble; a server that is no router has a note, as ever."""
+    """If its page disappears, a router is a failure; a server that is not a router has a note, as ever."""
     routes = {"/metrics": page("router-stack")}
     server = await serve(routes)
     source = RouterSource(RouterTarget("front", server.url))
@@ -63,7 +63,7 @@ async def test_a_router_that_stops_answering_is_a_failure_and_then_anything(serv
 
 @pytest.mark.parametrize("name", ["router-dynamo", "router-stack", "router-epp"])
 async def test_a_router_given_as_a_server_is_named(name: str, serve: Serve) -> None:
-    """The failure is the one for which the monitor watches it as a router instead."""
+    """The failure is of the kind that makes the monitor watch it as a router instead."""
     server = await serve({"/metrics": page(name)})
     source = EngineSource(BackendTarget("x", server.url))
     failure = await source.poll(2.0)

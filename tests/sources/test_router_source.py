@@ -53,7 +53,7 @@ async def poll(source: RouterSource) -> RouterSample:
 
 
 async def test_the_first_poll_tells_everything(serve: Serve) -> None:
-    """Kind, version, strategy and deployments are there at once: a single look is a whole one."""
+    """Kind, version, strategy and deployments are complete after a single poll."""
     server = await serve(OPEN)
     source = router(server, key=KEY)
     sample = await poll(source)
@@ -68,7 +68,7 @@ async def test_the_first_poll_tells_everything(serve: Serve) -> None:
 
 
 async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -> None:
-    """Over minutes and whatever fails, only GETs of six known paths; never /health."""
+    """Over minutes and whatever fails, it sends only GETs of six known paths, and never of /health."""
     asked: set[str] = set()
     doors: list[dict[str, bytes]] = [
         OPEN,
@@ -101,7 +101,7 @@ async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -
 
 
 async def test_facts_are_asked_once_a_minute(serve: Serve, clock: FakeClock) -> None:
-    """Between two looks at the facts only the liveliness is asked, and the samples repeat what was told."""
+    """Between two requests for the facts only the liveness is asked; samples repeat the known facts."""
     server = await serve(OPEN)
     source = router(server, clock)
     first = await poll(source)
@@ -137,7 +137,7 @@ async def test_facts_are_asked_once_a_minute(serve: Serve, clock: FakeClock) -> 
 async def test_a_refusal_is_one_line_and_final(
     serve: Serve, clock: FakeClock, key: str | None, refusal: bytes, note: str
 ) -> None:
-    """Without the right key it is still alive, says what to do, and is not asked in vain again."""
+    """Without the right key it is still alive, says what to do, and the list is not requested again."""
     server = await serve(OPEN | {"/model/info": refusal})
     source = router(server, clock, key)
     for _ in range(3):
@@ -166,7 +166,7 @@ async def test_after_a_loss_of_contact_a_refusal_is_forgotten(serve: Serve, cloc
 
 
 async def test_a_passing_trouble_keeps_what_is_known(serve: Serve, clock: FakeClock) -> None:
-    """A server error with the right key costs nothing that was told before, and says so."""
+    """A server error with the right key loses no known fact, and the note says so."""
     table = dict(OPEN)
     server = await serve(table)
     source = router(server, clock, KEY)
@@ -185,7 +185,7 @@ async def test_a_passing_trouble_keeps_what_is_known(serve: Serve, clock: FakeCl
 
 
 async def test_a_slow_fact_never_costs_the_sign_of_life(serve: Serve) -> None:
-    """A list of deployments that never comes leaves an alive router within the deadline."""
+    """A list of deployments that never arrives does not prevent an alive sample within the deadline."""
     stop = asyncio.Event()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -209,7 +209,7 @@ async def test_a_slow_fact_never_costs_the_sign_of_life(serve: Serve) -> None:
 
 @pytest.mark.parametrize("words", [answer(b"", "404 Not Found"), answer(b"ok")])
 async def test_another_server_is_a_router_of_unknown_kind(serve: Serve, words: bytes) -> None:
-    """What answers otherwise than LiteLLM answers, and that is all that is said of it."""
+    """A server that answers differently from LiteLLM answers, but nothing else is known of it."""
     server = await serve({"/health/liveliness": words})
     source = router(server)
     sample = await poll(source)
@@ -221,7 +221,7 @@ async def test_another_server_is_a_router_of_unknown_kind(serve: Serve, words: b
 
 @pytest.mark.outside
 async def test_nobody_there_is_a_failure() -> None:
-    """A closed port is told as for any server."""
+    """A closed port is reported as for any server."""
     source = RouterSource(RouterTarget("proxy", "http://127.0.0.1:1"))
     reading = await source.poll(2.0)
     await source.close()

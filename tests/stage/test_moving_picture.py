@@ -46,7 +46,7 @@ def seen(svg: str, moment: int, count: int) -> set[tuple[str, ...]]:
 
 
 async def test_each_moment_is_its_picture() -> None:
-    """Texts and places are those of the pictures; what changes is not seen at other moments."""
+    """Texts and places are those of the pictures; a text that changes is not visible at other moments."""
     drawn = await pictures(4)
     svg = moving(drawn, 0.5)
     truth = [set(TEXT.findall(one)) for one in drawn]
@@ -58,7 +58,7 @@ async def test_each_moment_is_its_picture() -> None:
 
 
 async def test_without_motion_it_is_the_last_picture() -> None:
-    """Each group says whether it is seen when nothing moves."""
+    """Each group states whether it is visible without motion."""
     drawn = await pictures(2)
     svg = moving(drawn, 0.5)
     still = dict(re.findall(r"\.(m\d+) \{ visibility: (\w+);", svg))

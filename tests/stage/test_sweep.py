@@ -43,7 +43,7 @@ async def test_two_of_them_draw_the_same() -> None:
 
 
 async def test_nothing_in_it_is_to_be_doubted_but_its_length() -> None:
-    """Servers and client count the same, nobody else is there, and all requests end well."""
+    """Servers and client count the same, there is no foreign load, and all requests succeed."""
     sweep = RehearsedSweep()
     await sweep.play(plan_of(sweep, "proxy", "spark-a"))
     result = sweep.result
@@ -62,7 +62,7 @@ async def test_nothing_in_it_is_to_be_doubted_but_its_length() -> None:
 
 
 async def test_it_stays_where_it_is_told_to() -> None:
-    """Within the second run of the last level: one level is in the table, eight requests are in flight."""
+    """Stopped in the second run of the last level, one level is in the table and eight requests in flight."""
     sweep = RehearsedSweep()
     halt = Halt("spark-a", Load(64, 8), run=1, after_s=0.3)
     await sweep.play(plan_of(sweep, "spark-a"), halt=halt)
@@ -116,7 +116,7 @@ async def test_the_guard_stops_it() -> None:
 
 
 async def test_an_engine_over_two_machines_can_be_swept() -> None:
-    """In the scenario of tensor parallelism a level tells both machines of a server."""
+    """In the scenario of tensor parallelism, a level has both machines of a server."""
     sweep = RehearsedSweep(scenario=SCENARIOS["tp2"], backends=1)
     await sweep.play(plan_of(sweep, "spark-a", concurrency=(4,), tg=96))
     assert sweep.result is not None

@@ -22,14 +22,14 @@ START = 1000.0
 
 
 def observe(seconds: Iterable[float], bounds: Sequence[float] = BOUNDS) -> Histogram:
-    """Give the histogram that these observations make."""
+    """Return the histogram of these observations."""
     values = list(seconds)
     cumulative = tuple(float(sum(value <= bound for value in values)) for bound in bounds)
     return Histogram(tuple(bounds), cumulative, math.fsum(values))
 
 
 def page(at: float, *lanes: LaneSample, start_time: float | None = None) -> EngineSample:
-    """Give a page of `lanes`."""
+    """Return a page of `lanes`."""
     return EngineSample(at, "vllm", lanes, models=("m",), start_time=start_time, answer_ms=3.0)
 
 
@@ -47,11 +47,11 @@ class World:
         )
 
     def wall(self, at: float) -> float:
-        """Give the Unix time at a monotonic time."""
+        """Return the Unix time at a monotonic time."""
         return EPOCH.timestamp() + at - START
 
     def feed(self, reading: Reading, at: float | None = None, name: str = "b") -> BackendView:
-        """Hand over a reading at a time and give the backend as it is then."""
+        """Accept a reading at a time, and return the backend as it is then."""
         self.at = reading.at if at is None else at
         self.store.accept(SourceKey.backend(name), replace(reading, at=self.at), 5.0)
         return self.view(name)
@@ -65,11 +65,11 @@ class World:
         return self.feed(Failure(kind, "nothing listens there", at))
 
     def view(self, name: str = "b") -> BackendView:
-        """Give a backend as it is now."""
+        """Return a backend as it is now."""
         return next(view for view in self.snapshot().backends if view.name == name)
 
     def snapshot(self) -> Snapshot:
-        """Give the picture as it is now."""
+        """Return the snapshot of now."""
         return self.store.snapshot()
 
 

@@ -1,4 +1,4 @@
-"""Recorded loads fed to a store look by look, as pages of two servers behind one router."""
+"""Recorded loads fed to a store sample by sample, as pages of two servers behind one router."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = ("spark-a", "spark-b")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What both servers told at one time, seconds from the trace's begin."""
+    """What both servers reported at one time, in seconds from the trace's beginning."""
 
     at: float
     running: tuple[float, float]
@@ -32,7 +32,7 @@ class Look:
 
 
 def looks(name: str, *, every: int = 1) -> list[Look]:
-    """Read a trace, each `every`-th row of it: 4 Hz, or less."""
+    """Read every `every`-th row of a trace: at 4 Hz, or less."""
     with (TRACES / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return [
@@ -47,7 +47,7 @@ def looks(name: str, *, every: int = 1) -> list[Look]:
 
 
 def lane(name: str, running: float, waiting: float, tokens: float, **told: object) -> LaneSample:
-    """Give a lane whose requests are `answer` tokens long and live for `life_s`, by what it made so far."""
+    """Return a lane that made `tokens` in requests of `answer` tokens, which live for `life_s`."""
     answer, life_s = float(str(told.get("answer", 64.0))), told.get("life_s")
     ended = math.floor(tokens / answer)
     failed = float(str(told.get("failed", 0.0)))
@@ -63,7 +63,7 @@ def lane(name: str, running: float, waiting: float, tokens: float, **told: objec
 
 
 def lives(ended: int, life_s: float) -> Histogram:
-    """Give the histogram of so many requests that all lived as long."""
+    """Return the histogram of `ended` requests that all lived for `life_s`."""
     counts = tuple(float(ended) if bound >= life_s else 0.0 for bound in LIFE_BOUNDS)
     return Histogram(LIFE_BOUNDS, counts, ended * life_s)
 
@@ -89,19 +89,19 @@ class Pair:
         self.store = Store(watch, clock=lambda: self.at, now=self.now)
 
     def now(self) -> datetime:
-        """Give the wall clock."""
+        """Return the wall-clock time."""
         return EPOCH + timedelta(seconds=self.at - START)
 
     def tell(self, name: str, *lanes: LaneSample) -> None:
-        """Hand over a page, now."""
+        """Accept a page of a backend now."""
         self.give(name, EngineSample(self.at, "vllm", lanes, models=("m",), answer_ms=3.0))
 
     def give(self, name: str, reading: Reading) -> None:
-        """Hand over a reading of a backend."""
+        """Accept a reading of a backend."""
         self.store.accept(SourceKey.backend(name), reading, 3.0)
 
     def look(self) -> Snapshot:
-        """Judge what is due, as the monitor's timer does, and return a snapshot."""
+        """Judge what is due, as the monitor's timer does; return a snapshot."""
         self.store.judge()
         return self.store.snapshot()
 
@@ -113,7 +113,7 @@ class Pair:
         failed: Callable[[float], Mapping[str, float]] = lambda _: {},
         snapshot_every_s: float = 1.0,
     ) -> Iterator[Snapshot]:
-        """Feed a trace from now on, and give a snapshot once a second."""
+        """Feed a trace from now on; yield a snapshot every `snapshot_every_s`."""
         begin, shown = self.at, -math.inf
         for look in trace:
             self.at = begin + look.at

@@ -32,7 +32,7 @@ def lane(at: float, start_time: float | None = None, **told: Any) -> EngineSampl
 
 
 def test_three_failures_or_three_seconds_are_down(world: World) -> None:
-    """Two quick failures are none; the third is, and so is a second one 3 s later; `since` is the first."""
+    """Two quick failures raise nothing; the third does, as does a second one 3 s later, since the first."""
     world.fail(1000)
     world.fail(1001)
     assert alerts(world) == []
@@ -56,7 +56,7 @@ def test_three_failures_or_three_seconds_are_down(world: World) -> None:
     ],
 )
 def test_not_every_failure_is_an_outage(world: World, kind: FailureKind, expected: list[Severity]) -> None:
-    """A loading server raises nothing, one that merely tells nothing a warning."""
+    """A loading server raises nothing, one that only reports no figures a warning."""
     for at in range(1000, 1005):
         world.fail(at, kind)
     assert [alert.severity for alert in world.snapshot().alerts] == expected
@@ -114,7 +114,7 @@ def test_preempting_holds_for_half_a_minute(world: World) -> None:
 
 
 def test_an_unreachable_backend_has_no_other_alert(world: World) -> None:
-    """Nobody knows whether the cache of a server that does not answer is full."""
+    """It is unknown whether the cache of a server that does not answer is full."""
     world.feed(lane(1000, kv_cache_percent=99.0))
     for at in (1001, 1002, 1003):
         world.fail(at)
@@ -139,7 +139,7 @@ def test_headroom_of_unified_memory_has_its_own_limits(make_world: MakeWorld) ->
 
 
 def test_headroom_of_other_machines_is_a_share(make_world: MakeWorld) -> None:
-    """With GPU memory of its own, a tenth and a twentieth of the total count; unknown is no alert."""
+    """With GPU memory of its own, a tenth and a twentieth of the total count; unknown raises nothing."""
     world = make_world(Watch(nodes=(NodeTarget("n"),)))
     seen = [
         node_alerts(world, 1000 + step, MemoryReading(total_bytes=100, available_bytes=left))
@@ -194,7 +194,7 @@ def test_what_happens_again_and_again_is_one_event(world: World) -> None:
 
 
 def stepping(at: float, step_ms: float, running: float = 8.0, batch: float = 8.0) -> EngineSample:
-    """A server that has made a step every `step_ms` since time 0."""
+    """Return a page of a server that has made a step every `step_ms` since time 0."""
     steps = at * 1000.0 / step_ms
     tokens = Histogram((1e6, math.inf), (steps, steps), steps * batch)
     return EngineSample(
@@ -215,7 +215,7 @@ def test_steps_that_are_slow_beside_its_peer_s_are_an_alert(
     slow_batch: float,
     alerted: bool,  # noqa: FBT001 - a case
 ) -> None:
-    """Three times the peer's for a like batch; a batch 32 times as large explains 8 times the steps."""
+    """Steps of 3 times the peer's raise it for a like batch; a batch 32 times as large explains 8 times."""
     world = make_world(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"))))
     for second in range(60):
         world.feed(stepping(1000 + second, 60.0), name="b")
@@ -267,7 +267,7 @@ def failing(at: float, **counts: float) -> EngineSample:
 
 
 def test_refused_requests_are_an_alert_until_a_minute_passed_without(world: World) -> None:
-    """Two refusals are none, the third raises it; the figure follows; old refusals count for nothing."""
+    """Two refusals are too few, the third raises it; the figure follows; old refusals do not count."""
     for at, refused in ((1000, 7.0), (1010, 9.0)):
         world.feed(failing(at, refused=refused))
     assert alerts(world) == []
@@ -288,7 +288,7 @@ def test_refused_requests_are_an_alert_until_a_minute_passed_without(world: Worl
 
 
 def test_http_errors_are_an_alert_with_their_share(world: World) -> None:
-    """4xx alone are the client's; 5xx are the server's, with their part of all answers."""
+    """Only 5xx count, as the server's fault, with their share of all answers; 4xx are the client's."""
     world.feed(failing(1000, http_answers=10.0, http_4xx=0.0, http_5xx=0.0))
     world.feed(failing(1010, http_answers=100.0, http_4xx=30.0, http_5xx=0.0))
     assert alerts(world) == []

@@ -21,7 +21,7 @@ SECONDS = (2, 3, 5, 8, 9, 10, 13, 18)
 
 
 def values(second: int, name: str) -> dict[str, float]:
-    """Give a sample's values by `le` ("" where it has none), read by prometheus_client."""
+    """Return a sample's values by `le` ("" where it has none), read by prometheus_client."""
     text = (PAGES / f"t{second:03}.prom").read_text()
     return {
         sample.labels.get("le", ""): sample.value
@@ -88,7 +88,7 @@ def test_gauges_are_what_the_page_says(watched: World) -> None:
 
 
 def test_two_engines_on_one_page_are_two_lanes(world: World) -> None:
-    """A page of a data-parallel server: a lane an engine, the total their sum."""
+    """The page of a data-parallel server gives a lane for each engine; the total is their sum."""
     body = (PAGES.parent / "vllm-0.32-modes" / "two-engines.prom").read_bytes()
     view = world.feed(read_page(body, at=1000.0))
     assert [lane.lane for lane in view.lanes] == ["0", "1"]

@@ -1,4 +1,4 @@
-"""Two Prometheus that scrape the same servers: each of these stands on one wall and counts once."""
+"""Two Prometheus that scrape the same servers: each server is on one wall and counts once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def names(shown: Snapshot) -> list[list[str]]:
 
 
 def test_each_server_stands_on_one_wall() -> None:
-    """That of the first; the second says so, and the same answers stay the same objects."""
+    """It is on the first one's wall; the second says so, and equal answers stay the same objects."""
     pair = Pair()
     pair.accept("one", BOTH)
     more = FleetServer("h:9000", "http://h:9000", "g", 100.0, running=1.0)
@@ -61,7 +61,7 @@ def test_each_server_stands_on_one_wall() -> None:
 
 
 def test_the_other_takes_over_what_does_not_answer_through_the_first() -> None:
-    """One server is down by the first alone; then the first fails, and comes back."""
+    """A server that is down only in the first counts in the second; then the first fails, and comes back."""
     pair = Pair()
     pair.accept("one", replace(BOTH, servers=(replace(SERVERS[0], down=True), *SERVERS[1:])))
     shown = pair.accept("two", BOTH)

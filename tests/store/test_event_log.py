@@ -80,7 +80,7 @@ def test_a_flapping_source_is_one_line_with_a_count_and_a_rate() -> None:
 
 
 def test_what_flaps_for_hours_is_announced_every_ten_minutes() -> None:
-    """The count is of the last ten minutes, and a line that goes on is no stream."""
+    """The line counts the last ten minutes, and does not announce each change."""
     told = Told()
     told.cycle(0, 90)
     assert told.lines == ["down 16 times in 10 min: nothing listens"]
@@ -88,7 +88,7 @@ def test_what_flaps_for_hours_is_announced_every_ten_minutes() -> None:
 
 
 def test_what_settles_is_announced_with_the_state_that_remains() -> None:
-    """Twice the usual time without a change, a minute at least: up again, or down for good."""
+    """It settles after twice the usual time without a change, at least a minute: up, or down for good."""
     told = Told()
     told.cycle(0, 5)
     for at in range(169, 300):
@@ -107,7 +107,7 @@ def test_what_settles_is_announced_with_the_state_that_remains() -> None:
 
 
 def test_slow_flapping_waits_longer_before_it_counts_as_settled() -> None:
-    """An outage every three minutes: no word of peace between two of them."""
+    """With an outage every three minutes, nothing is announced as settled between two of them."""
     told = Told()
     for number in range(4):
         told.begin(180 * number)
@@ -145,7 +145,7 @@ def test_what_becomes_worse_while_it_flaps_is_announced() -> None:
 
 
 def test_a_listener_that_ended_hears_nothing() -> None:
-    """What `listen` returned ends it, once and for all."""
+    """The function that `listen` returned ends it for good."""
     told = Told()
     told.end()
     told.begin(0)

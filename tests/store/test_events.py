@@ -181,7 +181,7 @@ def test_a_machine_that_restarted_is_an_event_with_its_last_values(make_world: M
 def test_what_is_no_other_boot_is_no_restart(
     first: str | None, second: str | None, make_world: MakeWorld
 ) -> None:
-    """The same boot id, and one that is not known, say nothing."""
+    """The same boot ID, or an unknown one, is not a restart."""
     world = of_node(make_world)
     for boot_id in (first, second):
         world.store.identify(NODE, NodeIdentity(boot_id=boot_id))
@@ -189,7 +189,7 @@ def test_what_is_no_other_boot_is_no_restart(
 
 
 def test_a_boot_id_that_is_missing_for_a_while_hides_no_restart(make_world: MakeWorld) -> None:
-    """It is compared with the last one that was known; without samples there are no values."""
+    """It is compared with the last known one; without samples there are no last values."""
     world = of_node(make_world)
     for boot_id in ("one", None, "two"):
         world.store.identify(NODE, NodeIdentity(boot_id=boot_id))
@@ -237,7 +237,7 @@ def scene(store: Store, set_time: Callable[[float], None]) -> list[tuple[Any, ..
 
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_step_of_the_wall_clock_changes_no_verdict_and_no_alert(hours: int, make_world: MakeWorld) -> None:
-    """An hour forth or back in the middle, and back again: the same alerts, events and states each second."""
+    """An hour forth or back in the middle, and back again, leaves alerts, events and states the same."""
     watch = Watch(
         nodes=(NodeTarget("n"),),
         backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c")),

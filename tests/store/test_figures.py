@@ -21,7 +21,7 @@ def test_each_history_gets_its_point() -> None:
 
 
 def test_the_store_hides_no_type() -> None:
-    """A dictionary of Any, or a field read by its name, would pass a figure that mypy cannot check."""
+    """A figure in a dictionary of Any, or in a field that is read by its name, is not checked by mypy."""
     modules = sorted(Path(store.__path__[0]).rglob("*.py"))
     assert modules
     assert [one.name for one in modules if re.search(r"\bAny\b|\bgetattr\(", one.read_text())] == []

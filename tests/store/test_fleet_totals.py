@@ -35,12 +35,12 @@ def test_a_sum_is_that_of_the_wall_and_what_is_polled_beside_it() -> None:
 
 
 def test_two_prometheus_servers_that_scrape_the_same_servers_count_them_once() -> None:
-    """By address."""
+    """Servers with the same address count once."""
     assert totals([], [WALL, replace(WALL, name="other")]) == Totals(8700.0, None, 174.0, 87.0, 87, 87)
 
 
 def test_servers_without_an_answer_are_counted() -> None:
-    """One is down on the wall, one that is polled refuses: the sum says that it is of fewer."""
+    """One server is down on the wall and a polled one refuses: the sum says that it lacks them."""
     assert WALL.fleet is not None
     some = (replace(SERVERS[0], down=True, running=None), *SERVERS[1:3])
     view = replace(WALL, fleet=replace(WALL.fleet, servers=some))
@@ -62,7 +62,7 @@ def test_a_stale_server_on_the_wall_is_in_no_sum_and_does_not_count() -> None:
 
 
 def test_old_answers_of_a_dead_prometheus_do_not_count() -> None:
-    """What is read sample by sample and still fresh does."""
+    """Servers that are read sample by sample and are still fresh do count."""
     view = replace(WALL, failure=REFUSED)
     assert totals([polled("http://h:8000", 9.0)], [view]) == Totals(40.0, None, 9.0, None, 1, 1)
 
@@ -94,7 +94,7 @@ FLEETS = st.lists(
 def test_sums_of_an_answer_that_is_shown_again_are_to_the_digit(
     turns: list[list[FleetView]], backends: list[BackendView]
 ) -> None:
-    """As if each value was added anew, whatever was summed before."""
+    """The sums equal those of adding each value anew, whatever was summed before."""
     for fleets in (turns[0], turns[0], turns[1], turns[0]):
         by_url = {one.url: one for view in fleets if view.fleet is not None for one in view.fleet.servers}
         others = [one for one in backends if one.url not in by_url]

@@ -33,7 +33,7 @@ AXIS, WINDOW = TimeAxis(1100.0, 1.0), TimeWindow(1100.0, 76.0)
 
 
 def eight(**changes: Any) -> FakeDriver:  # noqa: ANN401 - answers of the driver
-    """A machine with eight H200."""
+    """Return the driver of a machine with eight H200."""
     return FakeDriver(
         *(h200(nvmlDeviceGetUUID=f"GPU-{index}", **changes) for index in range(8)), driver="580.95"
     )
@@ -48,7 +48,7 @@ class Watched:
         self._via = via
 
     def look(self, at: float) -> Snapshot:
-        """Read the machine at a time and return the picture after it."""
+        """Read the machine at a time; return the snapshot after it."""
         self.world.at = at
         sample: NodeSample | None = self._machine.read()
         assert sample is not None
@@ -70,7 +70,7 @@ def events(picture: Snapshot) -> list[tuple[Severity, str]]:
 
 @pytest.mark.parametrize("via", ["local", "agent", "ssh"])
 def test_one_of_eight_that_is_lost_is_critical_and_named(make_world: MakeWorld, via: str) -> None:
-    """Alert and event at the next look, both gone and an event when the driver has it again."""
+    """Alert and event come with the next sample; once the driver has it again, an event ends the alert."""
     driver = eight()
     watched = Watched(make_world, driver, via)
     assert alerts(watched.look(1000)) == []
@@ -151,7 +151,7 @@ def test_another_gpu_in_its_place_is_no_loss(make_world: MakeWorld) -> None:
 
 
 def test_a_driver_restart_is_not_eight_lost_gpus(make_world: MakeWorld) -> None:
-    """All gone at once: a warning with the driver's words, critical after a minute, an event for each."""
+    """All gone at once are a warning with the driver's words, later critical, and an event for each."""
     driver = eight()
     watched = Watched(make_world, driver)
     watched.look(1000)
@@ -195,7 +195,7 @@ def test_splitting_a_gpu_anew_is_no_loss(make_world: MakeWorld) -> None:
 
 
 def test_an_older_agent_that_reports_no_loss_is_seen_through(make_world: MakeWorld) -> None:
-    """What it showed before is remembered here."""
+    """The GPUs of its earlier samples are remembered here."""
     driver = eight()
     watched = Watched(make_world, driver)
     watched.look(1000)

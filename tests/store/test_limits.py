@@ -39,7 +39,7 @@ def test_a_verdict_needs_some_seconds(full: LimitedRun) -> None:
 
 
 def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:
-    """Its last verdict is no news any more."""
+    """Its last verdict does not count any more."""
     full.play(30)
     full.store.accept(SourceKey.backend("server-1"), Failure(FailureKind.REFUSED, "refused", 30.5), 1.0)
     (view,) = full.store.snapshot().backends
@@ -86,7 +86,7 @@ def test_equal_runs_have_equal_verdicts() -> None:
 
 
 def test_the_idle_neighbour_of_a_stuck_server_is_not_limited_by_the_router() -> None:
-    """The requests that a stuck server holds are no choice of the router's."""
+    """The router did not choose to leave requests with a server that is stuck."""
     rehearsal = Rehearsal(nodes=4, scenario=SCENARIOS["hang-a"])
     stuck, idle = rehearsal.play(200).snapshot().backends
     assert stuck.state is BackendState.STUCK

@@ -26,7 +26,7 @@ def page(
     tokens: float = 0.0,
     life: Histogram | None = None,
 ) -> LaneSample:
-    """Give a lane that finished `ended` requests of `tokens` tokens in all."""
+    """Return a lane that finished `ended` requests of `tokens` tokens in all."""
     finished = {"length": ended - (failed or 0.0) - aborted, "abort": aborted}
     if failed is not None:
         finished["error"] = failed
@@ -42,7 +42,7 @@ def logged(*pages: LaneSample, step_s: float = 1.0) -> LoadLog:
 
 
 def test_totals_count_from_the_first_look() -> None:
-    """What a server counted before it was watched is nobody's; of a window only what fell into it counts."""
+    """Requests counted before the first sample are left out; a window has only what was counted in it."""
     log = logged(page(100), page(103), page(110))
     assert log.counted(0.0)["finished"] == 10
     assert log.counted(1.0)["finished"] == 7
@@ -65,7 +65,7 @@ def test_arrived_requests_are_those_that_ended_and_those_still_there() -> None:
 
 
 def test_a_track_holds_who_came_by_each_look() -> None:
-    """Ended and still there, look by look; nothing where the server does not count what ended."""
+    """For each sample it has the requests ended and running so far; None if the server counts no ends."""
     log = logged(page(100, running=2.0), page(103, running=4.0), page(110, running=0.0))
     track = log.track("spark-a", -1.0, slots=None, errors=None)
     assert track.arrived == [2.0, 7.0, 10.0]
@@ -91,7 +91,7 @@ def test_a_server_that_knows_no_reasons_tells_no_errors() -> None:
 
 
 def test_a_look_that_failed_is_no_look() -> None:
-    """A gap is drawn, and left out of what is judged."""
+    """A gap is drawn, and left out of the samples that are judged."""
     log = logged(page(), page())
     log.gap(2.0)
     log.note(3.0, (page(),), 50.0, continues=True)
@@ -134,7 +134,7 @@ def test_the_median_life_is_of_all_backends_together() -> None:
 
 
 def test_of_few_ended_requests_older_ones_are_asked_too() -> None:
-    """Long requests: where two minutes saw too few, ten minutes count; fewer than five tell nothing."""
+    """If two minutes have too few ended requests, ten minutes count; fewer than five give nothing."""
     log = LoadLog()
     for index in range(60):
         log.note(10.0 * index, (page(life=lives(index // 5, 50.0)),), None, continues=index > 0)
@@ -145,7 +145,7 @@ def test_of_few_ended_requests_older_ones_are_asked_too() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(10, 400), min_size=40, max_size=120), st.integers(1, 3), st.floats(0.5, 20.0))
 def test_lengths_are_told_apart_without_buckets(lengths: list[int], at_once: int, scale: float) -> None:
-    """Whatever the lengths: 0 where all are one, never negative, and their unit does not matter."""
+    """Whatever the lengths, the spread is 0 if all are equal, never negative and independent of the unit."""
 
     def log_of(values: list[float]) -> LoadLog:
         pages, ended, tokens = [page()], 0, 0.0
@@ -169,7 +169,7 @@ def test_lengths_are_told_apart_without_buckets(lengths: list[int], at_once: int
 
 
 def test_few_answers_tell_no_spread() -> None:
-    """Seven short times with two answers each are too little."""
+    """Seven short times with two answers each are too few."""
     log = logged(*(page(2 * index, tokens=100.0 * index) for index in range(8)), step_s=3.0)
     assert length_variation([log], 0.0) is None
 

@@ -132,7 +132,7 @@ def test_a_signal_that_wavers_about_its_limit_changes_an_alert_once(
 def test_an_alert_clears_on_the_good_side_of_its_band(
     name: str, clear: float, after_s: int, make_world: MakeWorld
 ) -> None:
-    """At once where the reading is steady by nature, after half a minute where it comes in bursts."""
+    """It clears at once if the reading is steady by nature, and after half a minute if it comes in bursts."""
     make, beyond, _, _ = BANDS[name]
     world = watching(make_world)
     for step in range(10):
@@ -202,7 +202,7 @@ def test_a_fall_says_when_it_becomes_critical(make_world: MakeWorld) -> None:
 
 
 def test_a_limit_that_is_near_in_time_is_an_alert_before_memory_is_short(make_world: MakeWorld) -> None:
-    """From 60 GiB at 5.4 GiB a minute: a warning half an hour ahead, critical five minutes ahead."""
+    """From 60 GiB at 5.4 GiB a minute, it warns half an hour ahead and is critical five minutes ahead."""
     world = watching(make_world)
     seen: dict[str, Severity] = {}
     for second in range(0, 560, 2):
@@ -231,7 +231,7 @@ def test_plenty_of_memory_that_falls_for_minutes_is_an_alert(make_world: MakeWor
 
 
 def test_programs_that_start_do_not_use_up_the_memory(make_world: MakeWorld) -> None:
-    """7.6 of 23.5 GiB taken within a minute are no alert while 15.9 are left; the fall itself is shown."""
+    """7.6 of 23.5 GiB taken within a minute raise nothing while 15.9 are left; the fall itself is shown."""
     world = watching(make_world)
     total = 23.5
     shown = []
@@ -248,7 +248,7 @@ def test_programs_that_start_do_not_use_up_the_memory(make_world: MakeWorld) -> 
 
 
 def test_throttling_says_reason_and_share(make_world: MakeWorld) -> None:
-    """Heat is a warning, a GPU at its power limit worth knowing; what somebody has set is neither."""
+    """Heat is a warning and a power limit an information; limits set by the user are neither."""
     world = watching(make_world)
     shares = {
         "software thermal": 34.0,
@@ -292,7 +292,7 @@ def test_the_limits_are_settings(make_world: MakeWorld) -> None:
 
 
 def test_a_node_that_is_down_has_no_other_alert(make_world: MakeWorld) -> None:
-    """Nobody knows whether the memory of a machine that does not answer is short."""
+    """It is unknown whether the memory of a machine that does not answer is short."""
     world = watching(make_world)
     alerts(world, unified(1000, 3))
     for at in (1001, 1002, 1003):

@@ -38,7 +38,7 @@ def take(world: World, sample: NodeSample | Failure) -> NodeView:
 
 
 def look(at: float, *missed: float) -> NodeSample:
-    """Give a sample whose processor use is its time, with older ones."""
+    """Return a sample whose processor use is its time, with older samples in `missed`."""
     return NodeSample(at, cpu=CpuReading(at), missed=tuple(look(one) for one in missed))
 
 
@@ -151,7 +151,7 @@ def hot(at: float, percent: float | None, *missed: NodeSample) -> NodeSample:
 
 
 def test_throttling_is_weighed_by_time_and_gaps_have_none(node: World) -> None:
-    """The first sample covers nothing, and nobody knows what one after a failure does; missed ones count."""
+    """The first sample, and the first one after a failure, cover no time; missed samples do."""
     assert take(node, hot(1000, 100.0)).throttled_percent == {}
     take(node, hot(1010, 30.0))
     view = take(node, hot(1012, 90.0))
@@ -174,7 +174,7 @@ def memory(at: float, headroom_gib: float, *, unified: bool = True) -> NodeSampl
 
 
 def test_headroom_tells_when_it_ends(node: World) -> None:
-    """A GiB every ten seconds from 40 reaches 8 in 320 s, of which 120 are over; a dead node tells none."""
+    """A GiB every ten seconds from 40 reaches 8 in 320 s, of which 120 have passed; a dead node has none."""
     for second in range(0, 121, 2):
         view = take(node, memory(1000 + second, 40 - second / 10))
     assert view.headroom.slope_bytes_per_s == pytest.approx(-GIB / 10, rel=0.01)
@@ -186,7 +186,7 @@ def test_headroom_tells_when_it_ends(node: World) -> None:
 
 
 def test_headroom_s_limit_is_a_share_where_gpus_have_their_own_memory(node: World) -> None:
-    """5 % of 100 GiB; a machine that tells no total has no limit."""
+    """It is 5 % of 100 GiB; a machine that reports no total has no limit."""
     assert take(node, memory(1000, 40, unified=False)).headroom.limit_bytes == 5 * GIB
     assert take(node, NodeSample(1002, memory=MemoryReading(headroom_bytes=9))).headroom.limit_bytes is None
 
@@ -205,7 +205,7 @@ def test_a_clock_that_was_slow_in_missed_samples_was_slow(node: World) -> None:
 
 
 def test_a_clock_is_not_slow_through_a_gap(node: World) -> None:
-    """What nobody saw for ten seconds was not slow for ten seconds; a node that is down has no speed."""
+    """Ten seconds without samples are not ten seconds of a slow clock; a node that is down has no speed."""
     take(node, slow(1000))
     take(node, lost(1006))
     assert take(node, slow(1012)).speed.word == "unknown"

@@ -1,4 +1,4 @@
-"""What the store makes of engines that tell less than vLLM, or later."""
+"""What the store makes of engines that report less than vLLM, or later."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_server_without_figures_is_unknown_in_its_own_words(world: World) -> N
 
 
 def test_a_mean_without_buckets_is_a_mean_without_quantiles(world: World) -> None:
-    """llama.cpp tells a sum and a count: the mean of the window is known, its quantiles are not."""
+    """llama.cpp reports a sum and a count: the mean of the window is known, its quantiles are not."""
     for second in range(3):
         tokens = 100.0 * second
         lane = LaneSample("0", itl=Histogram((math.inf,), (tokens,), tokens * 0.03))

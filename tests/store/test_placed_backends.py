@@ -51,7 +51,7 @@ def see(world: World, sample: NodeSample, name: str = "a") -> NodeView:
 
 
 def page(at: float, steps: float, tokens: float, *running: float) -> EngineSample:
-    """Give a page of as many lanes as there are numbers of running requests."""
+    """Return a page with a lane for each number of running requests."""
     histogram = Histogram((float("inf"),), (steps / len(running),), tokens / len(running))
     lanes = tuple(
         LaneSample(str(index), running=one, kv_cache_percent=40.0, step_tokens=histogram)
@@ -61,7 +61,7 @@ def page(at: float, steps: float, tokens: float, *running: float) -> EngineSampl
 
 
 def test_a_backend_is_on_the_node_of_its_address(make_world: MakeWorld) -> None:
-    """Found by the agent's URL at once, by an interface once the machine tells it, lost with the node."""
+    """It is known from the agent's URL at once, else from the node's interfaces, and lost with the node."""
     other = BackendTarget("w", "http://10.0.0.2:8000")
     world = make_world(Watch(nodes=(A, B), backends=(V, other)))
     assert (backend(world).nodes, backend(world, "w").nodes) == (("a",), ())
@@ -81,7 +81,7 @@ def test_the_config_s_nodes_stay(make_world: MakeWorld) -> None:
 
 
 def test_engine_processes_get_their_backend_when_its_engine_is_known(make_world: MakeWorld) -> None:
-    """Before the first page nobody knows the engine; afterwards the process is the backend's."""
+    """Before the first page the engine is unknown; afterwards the process is the backend's."""
     world = make_world(Watch(nodes=(A,), backends=(V,)))
     (process,) = see(world, gb10(1000, "VLLM::EngineCore", "Xorg")).engine_processes
     assert (process.pid, process.engine, process.backend) == (100, "vllm", None)
@@ -107,7 +107,7 @@ def test_a_backend_over_two_nodes_is_seen_by_its_ranks(make_world: MakeWorld) ->
 def serve(
     world: World, step_ms: float, seconds: Iterable[float], running: float = 8.0, *, state: dict[str, float]
 ) -> BackendView:
-    """Let the backend make steps of one length, and look at it every second."""
+    """Feed a page each second of a backend that makes steps of equal length; return its view."""
     for at in seconds:
         state["steps"] = state.get("steps", 0.0) + 1000 / step_ms
         state["tokens"] = state.get("tokens", 0.0) + running * 1000 / step_ms
@@ -116,7 +116,7 @@ def serve(
 
 
 def test_a_step_s_time_is_told_where_requests_ran_all_the_time(make_world: MakeWorld) -> None:
-    """63 ms a step, of both lanes at once; not before five seconds, nor where a lane was idle."""
+    """A step takes 63 ms in both lanes together; before five seconds, or with an idle lane, it is unknown."""
     world, state = make_world(Watch(backends=(V,))), dict[str, float]()
     assert serve(world, 63.0, range(1000, 1005), state=state).step_ms is None
     view = serve(world, 63.0, range(1005, 1012), state=state)
@@ -134,7 +134,7 @@ def test_a_step_s_time_is_told_where_requests_ran_all_the_time(make_world: MakeW
 
 
 def worlds_with_slow_steps(make_world: MakeWorld, watch: Watch) -> World:
-    """Give a world whose backend made steps of 63 ms for a minute and has made some of 94 ms for one."""
+    """Return a world whose backend made steps of 63 ms for a minute, then of 94 ms for a minute."""
     world, state = make_world(watch), dict[str, float]()
     serve(world, 63.0, range(1000, 1060), state=state)
     serve(world, 94.0, range(1060, 1120), state=state)
@@ -165,7 +165,7 @@ def test_slow_steps_at_a_healthy_clock_raise_an_alert(make_world: MakeWorld) -> 
 
 
 def test_slow_steps_are_not_told_where_something_else_explains_them(make_world: MakeWorld) -> None:
-    """A slow clock here, or on the backend's other node, or a second backend on the GPU: no hidden state."""
+    """A slow clock on any of its nodes, or a second backend on the GPU, explains slow steps."""
     world = worlds_with_slow_steps(make_world, Watch(nodes=(A,), backends=(V,)))
     for at in range(1110, 1122, 2):
         see(world, gb10(at, clock=611, power=16.0))

@@ -12,7 +12,7 @@ from sparktop.store.placement import MOST_PEERS, Placement
 
 
 def tracks(count: int) -> dict[str, BackendTrack]:
-    """Return so many backends that answered, of two models in turns, with the same step time."""
+    """Return `count` backends that answered, of two models in turn, with the same step time."""
     made = {}
     for number in range(count):
         track = BackendTrack(BackendTarget(f"b{number}", f"http://b{number}:8000"), StateThresholds())

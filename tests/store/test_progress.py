@@ -81,7 +81,7 @@ class World:
         sample: NodeSample | None = None,
         engine: str = "vllm",
     ) -> World:
-        """Poll for so many seconds; one GPU for each machine, or none if they do not answer."""
+        """Poll for `seconds` seconds, with one GPU per machine, or none if they do not answer."""
         for _ in range(seconds):
             self.at += 1.0
             self.tokens += 50.0 if moving else 0.0
@@ -117,7 +117,7 @@ class World:
 
 @pytest.mark.parametrize("still", [SPINNING, RESTING])
 def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
-    """A fact after 10 s, a suspicion after 60 s, a critical alert after 120 s, then the pause."""
+    """It is a fact after 10 s, a suspicion after 60 s, a critical alert after 120 s, and then a pause."""
     world = World().run(20, HELD, WORKING, moving=True)
     assert world.run(10, HELD, still).word is Progress.STILL
     assert world.view.state.value == "no progress"
@@ -170,7 +170,7 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
     ],
 )
 def test_reasons_to_rest(lane: LaneSample, sample: NodeSample | None, words: str) -> None:
-    """However long: a fact with its reason, and no alert."""
+    """However long it lasts, the standstill is a fact with its reason, and raises no alert."""
     world = World().run(20, lane, RESTING, moving=True).run(400, lane, RESTING, sample=sample)
     assert world.word is Progress.STILL
     assert words in world.view.state_rule
@@ -186,7 +186,7 @@ def test_the_step_after_a_reason_to_rest_has_its_time() -> None:
 
 
 def test_a_busy_core_is_a_long_step() -> None:
-    """A grammar that is compiled on one core, while the GPU rests."""
+    """A grammar is compiled on one core while the GPU rests."""
     busy = NodeSample(0.0, processes=table(99.0))
     world = World().run(20, HELD, RESTING, moving=True).run(400, HELD, RESTING, sample=busy)
     assert world.word is Progress.LONG_STEP
@@ -210,7 +210,7 @@ def test_gpus_at_rest_with_unknown_processes_decide_nothing() -> None:
 
 
 def test_without_a_view_of_the_machine() -> None:
-    """Metrics alone: 300 s and 900 s."""
+    """With metrics alone, it is a suspicion after 300 s and an alert after 900 s."""
     world = World(nodes=()).run(20, moving=True).run(299)
     assert world.word is Progress.STILL
     assert "its GPUs are not watched" in world.view.state_rule
@@ -273,7 +273,7 @@ def test_limits_of_other_gpus_are_learned() -> None:
 
 
 def test_the_router_that_still_sends_says_so() -> None:
-    """Its view names the backend, with the words of the standstill and what the router counts there."""
+    """Its view names the backend, with the words of the standstill and the router's count of its requests."""
     world = World().run(20, HELD, WORKING, moving=True).run(125, HELD, SPINNING)
     assert world.store.snapshot().routers[0].stuck == {"a": "stuck, no progress for 125 s"}
     key, listed = SourceKey.router("proxy"), (Deployment("d-1", "http://a:8000/v1"),)

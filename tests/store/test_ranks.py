@@ -179,7 +179,7 @@ def test_a_hostile_answer_is_cleaned_in_a_replay(stuck: World) -> None:
 
 
 def test_json_has_the_verdict_and_each_rank(stuck: World) -> None:
-    """Scripts get the verdict, who is behind and ahead, and all counts."""
+    """Scripts get the verdict, the ranks behind and ahead, and all counts."""
     for second in (31, 36, 41):
         asked(stuck, "lags-by-one", second)
     backends = to_json(stuck.snapshot())["backends"]

@@ -42,7 +42,7 @@ def groups(world: World) -> dict[str, str]:
 
 
 def test_a_router_is_there_before_it_answers(make_world: MakeWorld) -> None:
-    """Nothing is known but what the config says."""
+    """Only what the configuration says is known."""
     target = RouterTarget("proxy", "http://p:4000", "shuffle", ("a", "b"), {"d1": "a"})
     seen = view(world_of(make_world, target))
     assert (seen.ok, seen.age_s, seen.kind, seen.alive) == (False, None, "unknown", None)
@@ -110,7 +110,7 @@ def test_shares_are_of_backends_that_answer(make_world: MakeWorld) -> None:
 
 
 def test_a_router_goes_down_and_comes_back(make_world: MakeWorld) -> None:
-    """Two failed looks are an alert and an event; the next answer ends both and begins anew."""
+    """Two failed polls are an alert and an event; the next answer ends both, and its time begins anew."""
     world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
     world.store.accept(PROXY, told())
     world.at = START + 2
@@ -135,7 +135,7 @@ def test_a_router_goes_down_and_comes_back(make_world: MakeWorld) -> None:
 
 
 def test_its_poll_has_a_name_and_a_time(make_world: MakeWorld) -> None:
-    """What asking a router costs stands among our own costs, and a name shared with a backend is no clash."""
+    """The cost of polling a router is among our own, and a name shared with a backend does no harm."""
     world = world_of(make_world, RouterTarget("a", "http://p:4000"))
     world.store.accept(SourceKey.router("a"), told(), 7.0)
     assert world.snapshot().self_cost.poll_ms == {"router:a": 7.0}

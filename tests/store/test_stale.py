@@ -46,7 +46,7 @@ class Scene:
         self.store.accept(SourceKey.backend(name), EngineSample(at, "vllm", lanes=(lane,)), 1.0)
 
     def pass_to(self, at: float, *, failure: Failure | None = REFUSED) -> None:
-        """Let the Prometheus fail, while the other server is polled, until `at`."""
+        """Fail the Prometheus each second, while the other server is polled, until `at`."""
         while self.at < at:
             self.at += 1.0
             self.sample("near", self.at)
@@ -76,7 +76,7 @@ def test_old_samples_are_no_figures(every_s: float, limit_s: float) -> None:
 
 
 def test_only_the_prometheus_has_an_alert() -> None:
-    """One for all of its servers."""
+    """There is one alert for all servers of a Prometheus."""
     scene = Scene()
     scene.pass_to(120.0)
     assert [alert.subject for alert in scene.store.snapshot().alerts] == ["main"]

@@ -27,7 +27,7 @@ T0 = 1000.0
 
 
 def node_sample(at: float, started_at: float, takes_s: float = 200.0, **server: Any) -> NodeSample:  # noqa: ANN401 - fields of a record
-    """A node whose server's process started at `started_at`."""
+    """Return a sample of a node whose server's process started at `started_at`."""
     shown = starting(at - started_at, takes_s)
     fields = {"port": 8000, **server}
     processes = (
@@ -105,7 +105,7 @@ def test_a_learned_start_is_that_of_the_same_model_on_the_same_machine(world: Wo
 
 
 def test_the_host_is_named_by_itself(world: World) -> None:
-    """The name of a target can change; the boot tells whether files are cached."""
+    """The name of a target can change; the boot ID shows whether files are cached."""
     world.store.identify(NODE, NodeIdentity(hostname="spark-1", boot_id="b1"))
     world.store.learn_starts((PastStart("spark-1", "vllm", "m", 90.0, boot_id="b1", warm=True),))
     loading = start(world, 20).loading

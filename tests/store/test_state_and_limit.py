@@ -25,7 +25,7 @@ SWEPT = frozenset({"b"})
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["steady", "oscillation", "kv-starved", "pd-fault", "client-gone", "tp2"])
 def test_no_backend_is_bored_at_the_limit_of_its_engine(name: str) -> None:
-    """At each look at a scenario, a word of spare capacity never stands beside a limit of the work itself."""
+    """In each snapshot of a scenario, no state of spare capacity is beside a limit of the work itself."""
     live = Rehearsal(backends=2, nodes=2, scenario=SCENARIOS[name])
     for _ in range(0, 150, 3):
         for view in live.play(3).snapshot().backends:

@@ -16,14 +16,14 @@ World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot imp
 
 
 def look(world: World, at: float, running: float, waiting: float, tokens: float) -> BackendView:
-    """Feed one look and return the backend as it is shown then."""
+    """Feed a sample and return the backend as it is shown then."""
     lane = LaneSample("0", running=running, waiting=waiting, generation_tokens=tokens)
     view: BackendView = world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
     return view
 
 
 def test_idle_never_stands_beside_a_rate(world: World) -> None:
-    """Twenty seconds of work, then none: idle only once the rate beside it is 0, and then it is."""
+    """After twenty seconds of work it is idle as soon as the rate beside the state is 0, and not before."""
     words: list[tuple[str, bool]] = []
     for second in range(45):
         busy = 5 <= second < 25
@@ -36,7 +36,7 @@ def test_idle_never_stands_beside_a_rate(world: World) -> None:
 
 
 def test_requests_too_short_to_be_seen_are_not_idle(world: World) -> None:
-    """Tokens flow and no look ever meets a running request."""
+    """Tokens flow although no sample has a running request."""
     for second in range(12):
         view = look(world, 1000 + second, 0.0, 0.0, 128.0 * second)
     assert view.generation_tps == pytest.approx(128.0)
@@ -45,7 +45,7 @@ def test_requests_too_short_to_be_seen_are_not_idle(world: World) -> None:
 
 
 def test_queueing_beside_nothing_waiting_says_its_window(world: World) -> None:
-    """Requests wait in two looks of three: the word holds, and of which time it is stands with it."""
+    """If requests wait in two samples of three, the state holds, and is shown with its window."""
     seen = set()
     for second in range(24):
         view = look(world, 1000 + second, 4.0, float(second % 3 > 0), 100.0 * second)
@@ -55,7 +55,7 @@ def test_queueing_beside_nothing_waiting_says_its_window(world: World) -> None:
 
 
 def test_a_start_is_no_queue(world: World) -> None:
-    """A request waited in the first look alone: two looks are too few to call that a queue."""
+    """A request waited only in the first sample: two samples are too few to call that a queue."""
     words = [look(world, 1000 + second, 4.0, float(not second), 100.0 * second).state for second in range(4)]
     assert words == [BackendState.QUEUEING, *[BackendState.BORED] * 3]
 

@@ -87,7 +87,7 @@ def test_a_failure_is_a_gap_in_every_history(world: World) -> None:
 
 
 def test_totals_are_over_backends_that_answer(make_world: MakeWorld) -> None:
-    """A dead backend's last figures are not in the sum; a figure that nobody tells is None."""
+    """The last figures of a dead backend are not in the sum; a figure that no backend reports is None."""
     world = make_world(TWO)
     world.feed(running(1000, 3, waiting=2.0), name="b")
     world.feed(running(1000, 4), name="c")
@@ -150,7 +150,7 @@ def test_targets_can_be_added_and_removed(world: World) -> None:
 
 
 def test_events_tell_down_and_back_once(world: World) -> None:
-    """One lost poll is no event; three are one, and the return is one."""
+    """One lost poll causes no event; three cause one, and so does the return."""
     world.feed(running(1000, 3))
     world.fail(1001)
     world.feed(running(1002, 3))
@@ -219,7 +219,7 @@ def test_a_snapshot_does_not_change_afterwards(world: World) -> None:
 
 
 def test_own_cost_is_in_the_snapshot(world: World) -> None:
-    """The monitor and the screen each tell their part."""
+    """The monitor and the screen each report their part."""
     world.store.measure_self(1.5, 60_000_000)
     world.store.measure_terminal(9000.0)
     cost = world.snapshot().self_cost

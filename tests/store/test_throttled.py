@@ -19,7 +19,7 @@ def gpu(percent: float | None, index: int = 0, **others: float | None) -> GpuRea
 
 
 def test_looks_count_by_the_time_that_they_cover() -> None:
-    """10 s at 60 % and 30 s at 20 % are 30 %; a look that told nothing has no weight."""
+    """10 s at 60 % and 30 s at 20 % are 30 %; a sample without a share has no weight."""
     minute = ThrottledMinute()
     minute.add(1010, 10, [gpu(60)])
     minute.add(1040, 30, [gpu(20)])
@@ -31,7 +31,7 @@ def test_looks_count_by_the_time_that_they_cover() -> None:
 
 
 def test_what_is_older_than_a_minute_is_forgotten() -> None:
-    """A minute after the last slow look nothing is left of it."""
+    """A minute after the last throttled sample nothing is left of it."""
     minute = ThrottledMinute()
     minute.add(1000, 2, [gpu(100)])
     for at in range(1002, 1062, 2):
@@ -40,7 +40,7 @@ def test_what_is_older_than_a_minute_is_forgotten() -> None:
 
 
 def test_the_worst_gpu_is_told_whole() -> None:
-    """Of two GPUs that with the largest share, with all its reasons; none where none is known."""
+    """It is the GPU with the largest share, with all its reasons; None if no share is known."""
     minute = ThrottledMinute()
     assert minute.worst() is None
     minute.add(1000, 2, [gpu(30, 0), gpu(10, 1, other=31.0), GpuReading(2)])
@@ -62,7 +62,7 @@ def test_the_worst_gpu_is_told_whole() -> None:
 def test_the_running_sums_are_what_a_fresh_count_gives(
     looks: list[tuple[float, float | None, float | None]],
 ) -> None:
-    """However long it runs, the shares are the weighted means of the last minute's looks."""
+    """However long it runs, the shares are the weighted means of the last minute's samples."""
     minute, at, past = ThrottledMinute(), 0.0, []
     for span_s, first, second in looks:
         at += span_s

@@ -1,4 +1,4 @@
-"""A server that can be told to behave badly, and a client that loads it in this process."""
+"""A server that can be made to behave badly, and a client that loads it in this process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def server() -> AsyncIterator[StreamServer]:
 
 @dataclass(slots=True)
 class Loaded:
-    """What a run in this process gave."""
+    """The results of a run in this process."""
 
     record: RunRecord
     log: RunLog

@@ -32,7 +32,7 @@ TTFT_S, E2E_S, RATE = 0.5, 2.0, 100.0
 
 @dataclass
 class Clock:
-    """A clock that goes when it is told."""
+    """A clock that the test sets."""
 
     now: float = 1000.0
 

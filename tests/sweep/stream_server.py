@@ -1,4 +1,4 @@
-"""A small OpenAI-like server that can be told to behave badly, request by request.
+"""A small OpenAI-like server that can be made to behave badly, request by request.
 
 Run as a program it serves until its standard input ends, hangs in mid-stream, and prints its port.
 """
@@ -32,7 +32,7 @@ class Asked:
 
     @property
     def tokens(self) -> int:
-        """How many are to be made."""
+        """The number of tokens to generate."""
         return int(self.body["max_tokens"])
 
     @property
@@ -115,7 +115,7 @@ class StreamServer:
     template_tokens: int = 5
     has_tokenize: bool = True
     word_tokens: Callable[[str], int] = field(default=lambda word: (len(word) + 7) // 8)
-    """What a word costs: one token for each eight letters begun, unless told otherwise."""
+    """What a word costs: one token for each eight letters begun, unless set otherwise."""
     port: int = 0
     asked: int = 0
     """Completions so far."""
@@ -138,20 +138,20 @@ class StreamServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL on which it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     def count(self, text: str) -> int:
-        """Count tokens: words as this server's tokenizer has it, a mark like a word of one letter."""
+        """Return the number of tokens: words as the tokenizer counts them, marks like one-letter words."""
         words = text.replace(".", " .").replace(",", " ,").replace(":", " :").split()
         return sum(map(self.word_tokens, words))
 
     async def step(self) -> None:
-        """Let the loop turn once."""
+        """Run the event loop once."""
         await asyncio.sleep(0)
 
     async def hang(self) -> None:
-        """Wait until the test lets go."""
+        """Wait until the test sets `held`."""
         self.someone_waits.set()
         await self.held.wait()
 

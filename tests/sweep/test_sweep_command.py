@@ -18,7 +18,7 @@ from tests.sweep.watched_servers import watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
 SMALL = ["--pp", "40", "--tg", "9", "--runs", "1"]
-"""A calibration asks for fewer tokens, so its requests can be told from those of a run."""
+"""A calibration asks for fewer tokens, which distinguishes its requests from those of a run."""
 
 
 class Command:
@@ -50,7 +50,7 @@ class Command:
         )
 
     async def run(self, *words: str) -> tuple[int, str, str]:
-        """Make a sweep; give exit code, standard output and standard error."""
+        """Run a sweep; return exit code, standard output and standard error."""
         process = await self.start(*words)
         out, err = await process.communicate()
         assert process.returncode is not None
@@ -158,7 +158,7 @@ max_gpu_c = 200
 
 
 async def test_a_router_is_found_out_without_a_configuration(command: Command) -> None:
-    """A URL with a LiteLLM behind it is a router, and its deployments are who served."""
+    """A URL with a LiteLLM behind it is a router, and answers are attributed to its deployments."""
     async with watched(2, strategy="round-robin") as servers:
         url = servers.targets[-1].url
         code, out, err = await command.run(url, "-c", "4", *SMALL)
@@ -169,7 +169,7 @@ async def test_a_router_is_found_out_without_a_configuration(command: Command) -
 
 
 async def test_a_file_gets_the_format_of_its_name(command: Command, server: StreamServer) -> None:
-    """Markdown into report.md, and nothing on standard output."""
+    """The report is Markdown in report.md, and nothing is written to standard output."""
     report = command.home / "report.md"
     code, out, err = await command.run(server.url, "-c", "1", *SMALL, "-o", str(report))
     assert (code, out) == (0, ""), err
@@ -248,7 +248,7 @@ async def test_a_killed_sweep_loses_the_level_in_flight_at_most(
 async def test_a_place_that_cannot_be_written_is_told_before_any_load(
     command: Command, server: StreamServer
 ) -> None:
-    """Exit code 1 and no request at all."""
+    """The exit code is 1, and no request is sent."""
     code, out, err = await command.run(server.url, "-o", str(command.home / "no" / "folder.json"))
     assert (code, out, server.asked) == (1, "", 0)
     assert "there is no folder" in err

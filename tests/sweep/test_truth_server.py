@@ -41,7 +41,7 @@ def stamped(arrived_at: float, *stamps: float) -> Stream:
 
 
 def test_a_fixed_pace_counts_from_the_arrival() -> None:
-    """Token k is due at arrival + first + k gaps, for each request by itself."""
+    """Token k of a request is due at its arrival + first + k gaps."""
     timetable = FixedPace(0.3, 0.1).timetable()
     early, late = stream(3, at=1.0), stream(2, at=1.05)
     timetable.add(early)
@@ -60,7 +60,7 @@ def test_what_is_late_once_is_not_late_for_ever() -> None:
 
 
 def test_a_lost_stream_gets_no_more_tokens() -> None:
-    """Whoever hung up is forgotten, by either pace."""
+    """A stream whose client hung up is forgotten, by either pace."""
     for pace in (FixedPace(0.3, 0.1), Batching(2, 0.1, 0.2)):
         timetable = pace.timetable()
         gone = stream(4)
@@ -92,7 +92,7 @@ def test_free_slots_are_filled_one_a_step() -> None:
 
 
 def test_an_idle_batch_begins_with_the_next_arrival() -> None:
-    """Steps are not made while there is nobody to make them for."""
+    """No steps are made without a request."""
     timetable = Batching(slots=2, step_s=0.1, prefill_s=0.2).timetable()
     timetable.add(stream(1))
     assert [round(at, 6) for at, _ in play(timetable)] == [0.3]
@@ -122,7 +122,7 @@ def test_the_sustained_truth_ends_where_nothing_was_replaced() -> None:
 
 
 def test_a_missed_goal_is_told_as_missed() -> None:
-    """A median beyond its goal on either side is missed, so is no value; without a goal there is no word."""
+    """A median beyond its goal on either side misses it, as does no value; without a goal it is None."""
     assert Row("x", 0.5, ours=[-0.4, -0.6, -0.7]).met is False
     assert Row("x", 0.5, ours=[-0.4, 0.3, -0.7]).met is True
     assert Row("x", 100, at_least=True, ours=[99.0]).met is False
@@ -142,7 +142,7 @@ def server() -> Iterator[TruthProcess]:
 
 
 def ask(server: TruthProcess, tokens: int, key: str) -> list[str]:
-    """Ask for a completion and give the data of its events."""
+    """Request a completion; return the data of its events."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=LIMIT_S)
     body = {
         "model": "truth",
@@ -198,7 +198,7 @@ def test_a_pace_begins_with_no_requests(server: TruthProcess) -> None:
 
 @pytest.mark.process
 async def test_a_load_is_laid_beside_its_truth(server: TruthProcess) -> None:
-    """The generator's requests are found again at the server, whole, and none is told before it happened."""
+    """The generator's requests are found at the server, all of them, and no time precedes the true one."""
     core = min(os.sched_getaffinity(0))
     async with generator_on(server, core) as generator:
         load = await generator.burst(8, 10, FixedPace(0.05, 0.01))
@@ -215,7 +215,7 @@ async def test_a_load_is_laid_beside_its_truth(server: TruthProcess) -> None:
 
 @pytest.mark.process
 async def test_a_cancelled_load_is_lost_at_the_server(server: TruthProcess) -> None:
-    """Calling off closes every stream there, and the time that it took is told."""
+    """Cancelling closes every stream there, and the time that it took is returned."""
     core = min(os.sched_getaffinity(0))
     async with generator_on(server, core) as generator:
         assert await generator.cancel_s(4, 10_000, FixedPace(0.05, 0.05)) > 0

@@ -35,7 +35,7 @@ class Clock:
 
 @dataclass
 class Bench:
-    """A server that behaves as told, and a sweep of it."""
+    """A server that behaves as the test says, and a sweep of it."""
 
     server: StreamServer
     target: SweepTarget
@@ -61,7 +61,7 @@ class Bench:
         return worker
 
     def node(self, headroom_gib: float = 60.0, gpu_c: float = 50.0, *, unified: bool | None = None) -> None:
-        """Have the machine tell something."""
+        """Accept a sample of the machine."""
         sample = NodeSample(
             self.clock(),
             memory=MemoryReading(unified=unified, headroom_bytes=int(headroom_gib * GIB)),
@@ -70,12 +70,12 @@ class Bench:
         self.store.accept(SourceKey.node("spark-a"), sample)
 
     def fail(self) -> None:
-        """Have the server's page not come."""
+        """Accept a failure of the server's page."""
         failure = Failure(FailureKind.TIMEOUT, "no answer within 1 s", self.clock())
         self.store.accept(SourceKey.backend("solo"), failure)
 
     def hang_in_runs(self) -> None:
-        """From the first run on, let every request hang; the calibration was answered."""
+        """Make every request hang from the first run on; the calibration is answered."""
 
         async def answer(asked: Asked) -> None:
             if not self.running:
@@ -96,7 +96,7 @@ class Bench:
         self.server.behave = answer
 
     async def let_go(self) -> None:
-        """Let the server's handlers notice who is gone, and wait until no connection is open."""
+        """Release hanging answers, so that they notice closed connections; wait until none is open."""
         self.server.held.set()
         await self.server.all_gone.wait()
 
@@ -107,7 +107,7 @@ class Bench:
 
 
 def bench_on(server: StreamServer) -> Bench:
-    """Return a bench around a server, on a machine that has told something once."""
+    """Return a bench around a server, on a machine with one sample."""
     watch = Watch(
         nodes=(NodeTarget("spark-a"),),
         backends=(BackendTarget("solo", server.url, nodes=("spark-a",)),),

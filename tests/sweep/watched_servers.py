@@ -1,4 +1,4 @@
-"""Simulated servers in this process, a hundred times as fast as a Spark, and somebody who watches them."""
+"""Simulated servers in this process, a hundred times as fast as a Spark, and a monitor that watches them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SilentProxy(Proxy):
 
 @asynccontextmanager
 async def engine(profile: EngineProfile = QUICK) -> AsyncIterator[str]:
-    """Serve an engine on a free port; gives its URL."""
+    """Serve an engine on a free port; yield its URL."""
     ledger = Ledger(profile.max_model_len)
     live = LiveEngine(Engine(profile, seed=1, start_s=time.monotonic(), on_end=ledger.finished), ledger)
     application = EngineServer(live, started_unix_s=time.time()).application()
@@ -62,7 +62,7 @@ async def engine(profile: EngineProfile = QUICK) -> AsyncIterator[str]:
 
 @dataclass
 class Watched:
-    """Servers that are watched, and what sweeps of them told."""
+    """Servers that are watched, and the events and results of sweeps of them."""
 
     store: Store
     targets: tuple[SweepTarget, ...]

@@ -1,4 +1,4 @@
-"""The history on a terminal of its own, with results that are made as they are wanted."""
+"""The history on a terminal of its own, with results that a test makes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIZES = [(60, 16), (80, 24), (120, 36), (200, 50)]
 
 
 class HistoryApp(App[None]):
-    """Nothing but the history."""
+    """An application that has only the history."""
 
     def __init__(self, screen: HistoryScreen) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Shown:
 
     @asynccontextmanager
     async def on(self, size: tuple[int, int] = (120, 36), **told: list[str]) -> AsyncIterator[Shown]:
-        """Show it on a terminal of that size until everything on the disk is read."""
+        """Show the history on a terminal of that size until everything on the disk is read; yield itself."""
         palette = find_palette("spark-dark")
         assert palette is not None
         self.screen = HistoryScreen(
@@ -66,7 +66,7 @@ class Shown:
             yield self
 
     async def settled(self) -> None:
-        """Wait until all that was begun is done."""
+        """Wait until all workers are done."""
         await self.pilot.pause()
         await self.pilot.app.workers.wait_for_complete()
         await self.pilot.pause()
@@ -83,7 +83,7 @@ class Shown:
         await self.settled()
 
     def keep(self, name: str, *, days: int = 0, preset: str = "quick", step: float = 0.25) -> str:
-        """Keep a small result that began `days` after the first one."""
+        """Save a small result that began `days` after the first one."""
         result = made_sweep(("a", [made_level(2, step=step)]), preset=preset)
         save(self.folder / name, result.model_copy(update={"started_at": BEGAN + timedelta(days=days)}))
         os.utime(self.folder / name, (BEGAN.timestamp() + 60 * days,) * 2)

@@ -82,7 +82,7 @@ class Terminal:
         await self.told.wait()
 
     async def until(self, words: bytes, *, after: int = 0) -> None:
-        """Wait until the program has written these words, behind so many bytes."""
+        """Wait until the program has written these words after the first `after` bytes."""
         while words not in self.seen[after:]:
             await self.more()
 
@@ -101,7 +101,7 @@ class Terminal:
         os.close(slave)
 
     def close(self) -> None:
-        """Let the terminal go away: the kernel sends SIGHUP."""
+        """Close the terminal: the kernel sends SIGHUP."""
         if self.master >= 0:
             asyncio.get_running_loop().remove_reader(self.master)
             os.close(self.master)

@@ -43,7 +43,7 @@ def whole_result() -> SweepResult:
 
 @dataclass
 class PlayedRunner:
-    """A runner that tells and ends what the test says."""
+    """A runner whose events and end the test determines."""
 
     plan: Plan
     keep: Callable[[SweepResult], None] | None
@@ -224,7 +224,7 @@ class SweepStage:
     def play(self, *levels: tuple[str, int]) -> PlayedSweep:
         """Play these levels; all of them where none is named."""
         played = PlayedSweep(whole_result(), self.clock)
-        played.view = _Fold(self)  # type: ignore[assignment]  # what is told goes through the screen's own fold
+        played.view = _Fold(self)  # type: ignore[assignment]  # its events go through the screen's own fold
         if not levels:
             played.whole()
         for target, concurrency in levels:
@@ -261,7 +261,7 @@ class _Fold:
         self._stage.runner.take(event)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Let the screen's sweep look at servers."""
+        """Pass a snapshot to the screen's sweep."""
         self._stage.sweeping.look(snapshot)
 
 

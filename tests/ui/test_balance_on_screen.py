@@ -46,7 +46,7 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
 
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 36), (200, 50)])
 async def test_b_shows_the_group_and_w_why(size: tuple[int, int]) -> None:
-    """One key shows the swing large, one more why it has its word; both go back the way they came."""
+    """One key shows the swing large, another the reason for the verdict; both go back the way they came."""
     app = SparktopApp(lambda: traced("cooldown-c64"))
     async with app.run_test(size=size) as pilot:
         await press(pilot, "b")

@@ -1,4 +1,4 @@
-"""How often it is looked and drawn when the terminal or the servers cannot follow."""
+"""How often servers are polled and the screen is drawn when servers or terminal cannot keep up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def polled(cadence: Cadence, times: int, *poll_ms: float | None) -> list[bool]:
 
 
 def test_slow_polls_double_the_interval() -> None:
-    """The fifth look in a row that takes more than half of the interval doubles it, and says so once."""
+    """The fifth poll in a row that takes more than half of the interval doubles it, and says so once."""
     cadence = Cadence(1.0)
     assert polled(cadence, 4, 600.0) == [False] * 4
     assert polled(cadence, 1, 600.0) == [True]
@@ -41,7 +41,7 @@ def test_slow_polls_double_the_interval() -> None:
 
 
 def test_one_quick_look_forgives_the_slow_ones() -> None:
-    """Slow looks count only in a row."""
+    """Slow polls count only in a row."""
     cadence = Cadence(1.0)
     polled(cadence, 4, 600.0)
     polled(cadence, 1, 400.0)
@@ -60,7 +60,7 @@ def test_one_slow_server_among_many_slows_nobody_down() -> None:
 
 
 def test_quick_answers_bring_the_interval_back() -> None:
-    """Ten quick looks in a row take back one doubling."""
+    """Ten quick polls in a row halve the interval once."""
     cadence = Cadence(1.0)
     polled(cadence, 5, 600.0)
     polled(cadence, 5, 1100.0)
@@ -72,7 +72,7 @@ def test_quick_answers_bring_the_interval_back() -> None:
 
 
 def test_polls_between_quick_and_slow_change_nothing() -> None:
-    """What takes a third of the interval neither slows down nor brings back."""
+    """Polls that take a third of the interval change nothing."""
     cadence = Cadence(1.0)
     polled(cadence, 5, 600.0)
     assert not any(polled(cadence, 30, 700.0))
@@ -80,7 +80,7 @@ def test_polls_between_quick_and_slow_change_nothing() -> None:
 
 
 def test_the_interval_has_an_end_and_comes_back_from_it() -> None:
-    """However slow, it is looked every ten seconds; from there it comes back as fast as it went."""
+    """However slow, servers are polled every ten seconds; the interval returns as fast as it grew."""
     cadence = Cadence(1.0)
     polled(cadence, 200, 60_000.0)
     assert cadence.interval_s == MAX_INTERVAL_S
@@ -89,7 +89,7 @@ def test_the_interval_has_an_end_and_comes_back_from_it() -> None:
 
 
 def test_a_long_interval_that_was_asked_for_stays() -> None:
-    """Whoever asks for a minute gets it: no faster and, however slow the servers, no notice."""
+    """A requested interval of a minute stays, and however slow the servers, there is no notice."""
     cadence = Cadence(60.0)
     assert cadence.interval_s == cadence.draw_s == 60.0
     polled(cadence, 50, 50_000.0)
@@ -147,7 +147,7 @@ def test_slow_polls_are_said_before_all_else() -> None:
 
 
 def test_another_wish_forgets_the_trouble() -> None:
-    """Who asks for another interval gets it at once."""
+    """A newly chosen interval applies at once."""
     cadence = Cadence(1.0)
     polled(cadence, 5, 600.0)
     cadence.drew(5)
@@ -161,7 +161,7 @@ STEPS = st.lists(st.one_of(st.integers(0, 6), st.floats(0, 90_000)), max_size=80
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0]), st.booleans(), STEPS)
 def test_whatever_happens_drawings_fall_on_polls(asked: float, low: bool, steps: list[float]) -> None:  # noqa: FBT001 - drawn by hypothesis
-    """It is never polled faster than asked, drawn on whole intervals only, and `polled` tells each change."""
+    """Polls are never faster than requested, drawings on whole intervals; `polled` reports each change."""
     cadence = Cadence(asked, low_bandwidth=low)
     for step in steps:
         before = cadence.interval_s

@@ -27,7 +27,7 @@ WIDTH = 24
 
 @st.composite
 def rows(draw: st.DrawFn) -> Row:
-    """A row of WIDTH cells, wide characters among them."""
+    """Draw a row of WIDTH cells, wide characters among them."""
     row: Row = []
     left = WIDTH
     while left:

@@ -42,7 +42,7 @@ def logs(folder: Path) -> str:
 
 
 async def test_a_server_that_does_not_answer_reaches_a_person(tmp_path: Path) -> None:
-    """One bell and one notification, whole, the same JSON to hook and webhook, and no secret anywhere."""
+    """One bell and one complete notification, and the same JSON to hook and webhook, hold no secret."""
     posts = Posts()
     server = await asyncio.start_server(posts.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -69,7 +69,7 @@ class Screen:
 
 @st.composite
 def lines(draw: st.DrawFn) -> Strip:
-    """A strip of WIDTH cells in a few styles."""
+    """Draw a strip of WIDTH cells in a few styles."""
     cuts = sorted(draw(st.sets(st.integers(1, WIDTH - 1), max_size=3)))
     edges = [0, *cuts, WIDTH]
     text = draw(st.text(alphabet="ab⣿ ", min_size=WIDTH, max_size=WIDTH))

@@ -16,7 +16,7 @@ from tests.ui.pseudo_terminal import WAITS, Terminal
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
 VIEWER = "http://127.0.0.1:9/"
-"""A port that nobody listens on: the viewer shows why."""
+"""A port on which nothing listens: the viewer shows why."""
 DRAWN = b"refused"
 ENTERED = b"\x1b[?1049h"
 """Begins the alternate screen."""
@@ -71,7 +71,7 @@ async def test_a_terminal_that_nobody_reads_does_not_hold_the_program(
 
 
 async def test_the_demo_ends_with_a_terminal_that_nobody_reads(tmp_path: Path) -> None:
-    """Its servers, too."""
+    """Its servers end, too."""
     terminal = Terminal(tmp_path)
     async with terminal.running("demo", "--load", "0") as process:
         await terminal.until(b"spark-b")

@@ -23,7 +23,7 @@ def picture() -> Snapshot:
 async def shown_at(
     app: SparktopApp, messages: list[tuple[str, str]], size: tuple[int, int]
 ) -> list[tuple[str, Region]]:
-    """Give each message on the screen and where it is."""
+    """Return each message on the screen and its region."""
     async with app.run_test(size=size, notifications=True) as pilot:
         await pilot.pause()
         for message, severity in messages:

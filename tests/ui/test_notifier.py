@@ -29,7 +29,7 @@ class Terminal:
     def happen(
         self, message: str = "down", severity: Severity = Severity.CRITICAL, subject: str = "b"
     ) -> None:
-        """Let an event happen."""
+        """Pass an event to the notifier."""
         self.notifier.hear(Event(NOON, severity, subject, message))
 
 

@@ -29,14 +29,14 @@ def picture() -> Snapshot:
 
 
 class Asked:
-    """Stands where the monitor is told which tables to read."""
+    """Stands for the monitor's part that is given the tables to read."""
 
     def __init__(self) -> None:
-        """Begin with nothing told."""
+        """Begin without calls."""
         self.names: list[tuple[str, ...]] = []
 
     def show_processes(self, names: tuple[str, ...]) -> None:
-        """Note what was told."""
+        """Store the nodes given."""
         self.names.append(tuple(names))
 
 
@@ -157,7 +157,7 @@ async def test_arrows_and_wheel_scroll_the_table() -> None:
 
 
 async def test_tables_are_read_only_while_in_sight() -> None:
-    """The monitor is told when a table comes into sight and when it is gone, once each."""
+    """The monitor is called when a table comes into sight and when it is gone, once each."""
     asked = Asked()
     app = make_app(asked)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -97,7 +97,7 @@ def test_a_broken_file_gives_the_defaults(tmp_path: Path, body: bytes) -> None:
 
 
 def test_without_a_file_it_is_the_defaults(tmp_path: Path) -> None:
-    """Nothing there, a folder there: the defaults."""
+    """Without a file, or with a folder in its place, the defaults are used."""
     assert recall(tmp_path / "none") == recall(tmp_path) == View()
 
 

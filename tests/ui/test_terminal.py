@@ -53,7 +53,7 @@ def test_what_is_written_arrives_in_order() -> None:
 
 
 def test_a_terminal_without_a_reader_holds_nobody() -> None:
-    """A thousand writes return, the backlog says so, and waiting for them ends; later they are all there."""
+    """A thousand writes return, the backlog is reported, and waiting for them ends; later they all arrive."""
     with pipe() as (reading, writing):
         fill(writing)
         output = TerminalOutput(writing)

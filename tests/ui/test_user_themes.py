@@ -75,7 +75,7 @@ def test_themes_of_the_users_stand_beside_ours(folder: Path) -> None:
 
 
 def test_of_two_kinds_with_one_name_ours_counts(folder: Path) -> None:
-    """NAME.toml is used before NAME.theme, and that is told."""
+    """NAME.toml is used before NAME.theme, and a problem says so."""
     (folder / "a.toml").write_text(own_toml(), encoding="utf-8")
     (folder / "a.theme").write_text('theme[main_bg]="#10"', encoding="utf-8")
     assert palettes()["a"].source.endswith("a.toml")
@@ -126,7 +126,7 @@ def test_a_hostile_file_costs_one_clean_line(folder: Path, name: str, content: b
 
 
 def test_what_is_no_file_is_never_opened(folder: Path) -> None:
-    """A folder, a pipe and a link to nowhere that are named like themes do not hold up the start."""
+    """A folder, a pipe and a dangling link that are named like themes do not hold up the start."""
     (folder / "a.theme").mkdir()
     os.mkfifo(folder / "b.theme")
     (folder / "c.toml").symlink_to(folder / "gone")
@@ -190,7 +190,7 @@ async def test_good_themes_cost_no_toast(folder: Path) -> None:
 
 
 async def test_the_terminals_background_stays_with_true_colours(folder: Path) -> None:
-    """A theme with an empty main_bg paints no background anywhere, its words in the file's own colours."""
+    """A theme with an empty main_bg paints no background; its words have the file's own colours."""
     (folder / "a clear sky.theme").write_text('theme[main_bg]=""\ntheme[title]="#aabbcc"', encoding="utf-8")
     app = SparktopApp(Rehearsal().play(5).snapshot, theme="a clear sky")
     async with app.run_test(size=(80, 24)) as pilot:

@@ -72,7 +72,7 @@ async def test_enter_opens_a_group_then_a_server_and_esc_goes_back() -> None:
 
 
 async def test_a_click_marks_a_group_and_a_second_one_opens_it() -> None:
-    """The same with a server in it."""
+    """In the group, clicks mark and open a server in the same way."""
     app = SparktopApp(picture)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()

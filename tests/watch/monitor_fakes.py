@@ -18,7 +18,7 @@ from sparktop.watch.discovery import Found
 
 
 class FakeSource:
-    """Answers at once, and knows who it is after its first answer."""
+    """Answers at once, and has an identity after its first answer."""
 
     def __init__(self, name: str, reading: Callable[[], Reading], identity: object) -> None:
         """Answer with what `reading` gives."""
@@ -54,7 +54,7 @@ class FakeWays:
     """Sources without I/O."""
 
     found: list[Found] = field(default_factory=list)
-    """What each look of discovery finds, first to last."""
+    """What each search of discovery finds, first to last."""
     looked: list[list[str]] = field(default_factory=list)
     made: list[FakeSource] = field(default_factory=list)
     groups: list[list[str]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class FakeWays:
     """What nodes answer, if not a sample without readings."""
 
     def modules(self, watch: Watch) -> Sequence[str]:  # noqa: ARG002 - the protocol's
-        """Name nothing: these sources need nothing."""
+        """Return no module: these sources need none."""
         return ()
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
@@ -88,7 +88,7 @@ class FakeWays:
         return [self._make(target.name, _router_sample, None) for target in targets]
 
     async def discover(self, hosts: Sequence[str]) -> Found:
-        """Find what the test put there."""
+        """Return what the test put there."""
         self.looked.append(list(hosts))
         return self.found.pop(0)
 
@@ -113,7 +113,7 @@ def _router_sample() -> RouterSample:
 
 
 class WatchedStore(Store):
-    """A store that tells when something reached it."""
+    """A store that signals when something reached it."""
 
     def __init__(self, watch: Watch) -> None:
         """Keep what `watch` says."""
@@ -137,7 +137,7 @@ class WatchedStore(Store):
         self.changed.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds; the test's timeout ends it otherwise."""
+        """Wait until a condition holds; the test's timeout ends it otherwise."""
         while not holds():
             self.changed.clear()
             await self.changed.wait()
@@ -151,7 +151,7 @@ class Sleeper:
     """A sleep that ends when the test says so."""
 
     def __init__(self) -> None:
-        """Start with nobody asleep."""
+        """Start without sleepers."""
         self.asleep: list[tuple[float, asyncio.Event]] = []
         self.fell_asleep = asyncio.Event()
 

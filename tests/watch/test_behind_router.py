@@ -43,7 +43,7 @@ def test_what_is_watched_is_not_found_again() -> None:
 
 
 def test_servers_of_others_are_named_and_never_asked() -> None:
-    """A public address or name is told once, whatever it is called."""
+    """A public address or name is named once, whatever it is called."""
     found = behind(
         Deployment("a", "https://api.example.com/v1"),
         Deployment("b", "https://api.example.com/v2"),

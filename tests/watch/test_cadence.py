@@ -1,4 +1,4 @@
-"""How often a group is looked at: only while it is judged and loaded, and within its budget."""
+"""How often a group is polled: only while it is judged and loaded, and within its budget."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Group:
     def pass_time(
         self, seconds: float, *, load: float = 8.0, answer_ms: float = 2.0, judged: bool = True
     ) -> list[dict[str, int]]:
-        """Answer for so long; give the pace after each second."""
+        """Deliver samples for `seconds` seconds; return the pace after each second."""
         paces = []
         for _ in range(round(seconds)):
             self.at += 1.0
@@ -42,7 +42,7 @@ class Group:
         return paces
 
     def answer(self, name: str, load: float | None, answer_ms: float) -> None:
-        """Answer once."""
+        """Deliver a sample."""
         lane = LaneSample("0", running=load, waiting=0.0)
         self.cadence.note(name, EngineSample(self.at, "vllm", (lane,), answer_ms=answer_ms))
 
@@ -55,7 +55,7 @@ def test_a_loaded_group_is_looked_at_four_times_a_second() -> None:
 
 
 def test_an_idle_group_and_one_that_nobody_judges_is_not() -> None:
-    """Without load, or without anybody who looks, the pace is as asked for; it falls back at once."""
+    """Without load, or unless it is judged, the pace is the interval's; it falls back at once."""
     assert not any(Group().pass_time(30, load=0.5))
     assert not any(Group().pass_time(30, judged=False))
     group = Group()
@@ -98,7 +98,7 @@ def test_slower_answers_slow_it_down_and_it_returns_later() -> None:
 
 
 def test_one_slow_server_slows_its_group() -> None:
-    """All backends of a group are looked at together, so the slowest counts; one slow answer does not."""
+    """All backends of a group are polled together, so the slowest counts; one slow answer does not."""
     group = Group()
     group.pass_time(10)
     group.answer("b", 8.0, 900.0)
@@ -123,7 +123,7 @@ def test_half_a_group_is_not_looked_at_quickly() -> None:
 
 
 def test_a_server_that_tells_no_load_is_never_quickened() -> None:
-    """Where nothing can be judged nothing is asked more often."""
+    """If its balance cannot be judged, a server is not polled more often."""
     group = Group()
     for _ in range(10):
         group.at += 1.0
@@ -140,7 +140,7 @@ def test_a_server_that_tells_no_load_is_never_quickened() -> None:
 def test_no_pace_is_ever_beyond_four_a_second_or_its_budget_for_long(
     seconds: list[tuple[float, float]], interval_s: float
 ) -> None:
-    """Whatever loads and answers come: 4 Hz at most, and 13 looks at slow answers end a pace they forbid."""
+    """Whatever loads and answers come: 4 Hz at most, and 13 slow answers end a pace that they forbid."""
     group = Group()
     for load, answer_ms in seconds:
         group.pass_time(1, load=load, answer_ms=answer_ms)
@@ -153,7 +153,7 @@ def test_no_pace_is_ever_beyond_four_a_second_or_its_budget_for_long(
 
 
 def test_looks_follow_the_interval() -> None:
-    """4 Hz are 20 looks in 5 s; where the user asks for 4 Hz or more there is nothing to add."""
+    """4 Hz are 20 polls in 5 s; if the interval is a quarter of a second or less, nothing is added."""
     assert [looks_an_interval(4.0, one) for one in (0.25, 0.3, 0.5, 1.0, 5.0)] == [1, 1, 2, 4, 20]
     assert looks_an_interval(0.0, 1.0) == 1
 

@@ -112,7 +112,7 @@ def test_a_host_is_to_be_discovered(text: str, host: str) -> None:
     ],
 )
 def test_nonsense_is_one_line(text: str, words: str) -> None:
-    """What is no TARGET is refused in one clean line that shows it and says what one is."""
+    """An invalid TARGET is refused in one clean line that shows it and says what a TARGET is."""
     with pytest.raises(UsageError) as caught:
         parse_target(text)
     line = str(caught.value)
@@ -184,7 +184,7 @@ async def test_the_only_engine_is_named_after_its_host(serve: Serve) -> None:
 
 
 async def test_two_engines_are_named_with_their_ports(serve: Serve) -> None:
-    """Two engines on a host are told apart by port, in the order of the ports."""
+    """Two engines on a host are distinguished by port, in the order of the ports."""
     vllm: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
     sglang: RawServer = await serve({"/metrics": answer(b'sglang:num_running_reqs{tp_rank="0"} 1.0\n')})
     found = await look(serve, vllm, sglang)
@@ -242,7 +242,7 @@ async def test_an_agent_that_wants_a_token_is_a_note(serve: Serve) -> None:
     "reply", [b"", answer(b"ok"), answer(b'{"ok": true}'), answer(b"[]"), answer(b"", "404 No")]
 )
 async def test_something_else_on_the_agents_port_is_no_node(reply: bytes, serve: Serve) -> None:
-    """What does not answer as an agent does is told in a line and not watched."""
+    """What does not answer as an agent does costs one line and is not watched."""
     server: RawServer = await serve(reply)
     found = await look(serve, agent=server.port)
     assert (found.nodes, found.agents) == ((), ())
@@ -252,7 +252,7 @@ async def test_something_else_on_the_agents_port_is_no_node(reply: bytes, serve:
 
 
 async def test_a_server_that_wants_a_key_is_noted(serve: Serve) -> None:
-    """A server that answers 401 is no backend yet, but a line says what to do."""
+    """A server that answers 401 is not a backend yet, but a line says what to do."""
     server: RawServer = await serve({"/v1/models": answer(b"", "401 Unauthorized")})
     found = await look(serve, server)
     assert found == Found(
@@ -302,7 +302,7 @@ async def test_a_silent_host_is_one_line(serve: Serve) -> None:
 
 
 async def test_an_unknown_name_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host name that does not resolve is told as that."""
+    """A line says that the host name does not resolve."""
 
     def unknown(*_: object, **__: object) -> None:
         raise OSError

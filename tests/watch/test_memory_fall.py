@@ -61,7 +61,7 @@ class FallingSource(FakeSource):
     """A machine whose quick readings fall by 5 GiB each, down to a level."""
 
     def __init__(self, levels: Sequence[float]) -> None:
-        """Read these levels in turn, then the last again and again."""
+        """Read these levels in turn, then repeat the last."""
         super().__init__("n", lambda: NodeSample(0.0), None)
         self.levels, self.at = list(levels), 10.0
 

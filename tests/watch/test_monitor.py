@@ -25,7 +25,7 @@ B, C, D = (BackendTarget(name, f"http://{name}:8000") for name in "bcd")
 
 
 async def test_readings_and_identities_reach_the_store() -> None:
-    """Backends and nodes are polled at once, and who they are follows with the reading."""
+    """Backends and nodes are polled at once, and their identities follow with the readings."""
     watch = Watch(nodes=(NodeTarget("b"),), backends=(B,))
     store, ways = WatchedStore(watch), FakeWays()
     monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
@@ -180,7 +180,7 @@ async def test_a_target_that_is_a_router_is_watched_as_one() -> None:
 
 
 async def test_a_router_that_the_configuration_calls_a_backend_is_a_failure() -> None:
-    """There the line says what to correct; nothing is watched in another way than written."""
+    """A line says what to correct; a target is watched only as the kind that is written."""
     watch = Watch(backends=(B,), source="sparktop.toml")
     store, ways = WatchedStore(watch), FakeWays()
     ways.readings["b"] = lambda: Failure(FailureKind.ROUTER, "name it under [[routers]]", 1.0)

@@ -76,7 +76,7 @@ async def test_a_loaded_group_that_is_judged_is_polled_four_times_a_second() -> 
 
 
 async def test_servers_of_a_group_that_is_not_judged_are_not_hurried() -> None:
-    """Only for a judgement are servers asked more often than asked for."""
+    """Only groups that are judged are polled more often than the interval says."""
     paced = Paced()
     await paced.monitor.start()
     paced.pass_time(20, judging=False)
@@ -158,7 +158,7 @@ LISTED = (
 
 @pytest.mark.outside
 async def test_servers_that_a_router_names_are_watched_where_they_answer() -> None:
-    """Without backends in the config: who answers is watched and judged, who does not is told and retried."""
+    """Without backends in the config, those that answer are watched and judged, others named and retried."""
     watch = Watch(routers=(RouterTarget("proxy", "http://10.0.0.9:4000"),))
     ways = ListingWays(deployments=LISTED, answering={"http://10.0.0.1:8000"})
     store, sleeper = WatchedStore(watch), Sleeper()
@@ -205,7 +205,7 @@ async def watched_once(
 ) -> tuple[ListingWays, WatchedStore, set[str]]:
     """Watch a configured backend and a router that names it and another, until all expected answer.
 
-    Gives the URLs that were tried too.
+    Returns the URLs that were tried, too.
     """
     watch = Watch(backends=(BackendTarget("a", "http://10.0.0.1:8000"),), routers=(router,))
     up = {"http://10.0.0.1:8000", "http://10.0.0.2:8000"}

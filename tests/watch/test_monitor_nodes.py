@@ -1,4 +1,4 @@
-"""The monitor and its nodes: ways to them, those that discovery finds, and what they are told."""
+"""The monitor and its nodes: ways to them, those that discovery finds, and their settings."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_found_agent_of_a_known_name_keeps_its_own() -> None:
 
 
 async def test_process_tables_are_read_where_somebody_looks() -> None:
-    """The nodes on the screen are asked for their tables, the others are not; it holds for later ones too."""
+    """The tables of nodes on the screen are requested, those of others are not, also of nodes found later."""
     watch = Watch(nodes=(NodeTarget("n"), NodeTarget("m")), discover=("spark",))
     ways, sleeper, store = FakeWays([Found(), Found(nodes=(AGENT,))]), Sleeper(), WatchedStore(watch)
     monitor = Monitor(watch, store, ways=ways, sleep=sleeper)

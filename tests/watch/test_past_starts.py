@@ -26,7 +26,7 @@ def test_a_start_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_of_each_model_are_kept(tmp_path: Path) -> None:
-    """On each machine."""
+    """Older starts of a model on a machine are dropped."""
     path = tmp_path / "starts.json"
     add_starts(path, [replace(ONE, ended_at=float(number)) for number in range(9)])
     add_starts(path, [replace(ONE, model="other", ended_at=1.5)])

@@ -1,4 +1,4 @@
-"""A poll group of which some sources are asked several times an interval, on a clock that a test moves."""
+"""A poll group with some sources polled several times an interval, on a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NotingSource:
         return EngineSample(self._clock(), "vllm", (LaneSample("0"),))
 
     async def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing: there is nothing to close."""
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ async def test_a_busy_source_is_skipped_at_its_own_instants_only(clock: FakeCloc
 
 
 async def test_a_new_interval_ends_the_quick_pace(clock: FakeClock) -> None:
-    """Who asks for another interval gets that; a pace that does not divide the quickest is lowered."""
+    """Another interval applies as requested; a pace that does not divide the quickest is lowered."""
     a, b = NotingSource(clock, "a"), NotingSource(clock, "b")
     async with running(clock, a, b) as group:
         group.quicken({"a": 4, "b": 3})

@@ -203,7 +203,7 @@ def test_only_one_round_runs_at_a_time() -> None:
     ],
 )
 def test_a_server_that_may_be_loading_is_never_asked_about(kind: FailureKind | None, asks: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Starting communicators crash some versions: a refused port or a 503 is no time to ask."""
+    """Starting communicators crash some versions: after a refused port or a 503, NCCL is not asked."""
 
     async def work() -> None:
         node = Node("spark-a", found("lags-by-one"))

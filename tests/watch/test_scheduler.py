@@ -67,7 +67,7 @@ class Delivered:
         self.all.append((name, reading, took_ms))
 
     def kinds(self, name: str) -> list[str]:
-        """What came from one source: a failure's kind, or "sample"."""
+        """Return what came from one source: a failure's kind, or "sample"."""
         return [
             reading.kind if isinstance(reading, Failure) else "sample"
             for source, reading, _ in self.all
@@ -276,7 +276,7 @@ async def test_a_fault_in_the_receiver_does_not_stop_the_sampling(
 async def test_a_source_that_ignores_its_deadline_is_cut_off(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A source that never comes back is cancelled after deadline and grace and told as a timeout."""
+    """A source that never returns is cancelled after deadline and grace, which counts as a timeout."""
     monkeypatch.setattr("sparktop.watch.scheduler._GRACE_S", 0.01)
     came = asyncio.Event()
     readings: list[Reading] = []
@@ -367,7 +367,7 @@ async def test_cancelling_closes_everything(clock: FakeClock) -> None:
 
 @pytest.mark.parametrize("interval_s", [0.0, -1.0, float("nan"), float("inf")])
 def test_an_interval_is_a_positive_number(interval_s: float) -> None:
-    """An interval that is no number of seconds above 0 is refused."""
+    """An interval that is not a number of seconds above 0 is refused."""
     with pytest.raises(ValueError, match="above 0"):
         PollGroup("group", [], interval_s, Delivered())
 

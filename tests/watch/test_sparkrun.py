@@ -90,7 +90,7 @@ def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
     ],
 )
 def test_bad_files_are_one_line_or_nothing(tmp_path: Path, text: str) -> None:
-    """No server, and a message at most that can be printed and quotes nothing of the file."""
+    """They give no server, and at most a printable message that quotes nothing of the file."""
     pytest.importorskip("yaml")
     found = listed(home(tmp_path, {"a.yaml": text}))
     assert found.backends == ()

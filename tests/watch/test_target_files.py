@@ -33,7 +33,7 @@ def written(folder: Path, name: str, content: object) -> str:
 
 
 def test_targets_have_addresses_and_groups(tmp_path: Path) -> None:
-    """Scheme and path by labels with __, the group by the model; Ray's form; each address once."""
+    """Labels with __ set scheme and path, the model sets the group; in Ray's form too; no address repeats."""
     labels = {"__scheme__": "https", "__metrics_path__": "/x/metrics", "model_name": "m", "namespace": "n"}
     written(tmp_path, "a.json", [{"targets": ["h:1", "h:1", "h:2"], "labels": labels}])
     written(tmp_path, "ray.json", [{"labels": {"job": "ray"}, "targets": ["10.0.0.1:8080"]}])
@@ -90,7 +90,7 @@ def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_bad_files_are_one_line_or_nothing(tmp_path: Path, content: object) -> None:
-    """No server, and no error beyond a message that can be printed."""
+    """They give no server, and no error beyond a printable message."""
     found, problems = listed_targets([written(tmp_path, "a.json", content)])
     assert found == []
     assert all(problem.isprintable() for problem in problems)
@@ -139,7 +139,7 @@ class Polled:
 
 
 async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
-    """Configured ones are left alone; what does not answer is tried again the next time."""
+    """Configured servers are skipped; a server that does not answer is tried again the next time."""
     path = written(tmp_path, "a.json", [{"targets": ["a:1", "b:1", "c:2"]}])
     watched: list[BackendTarget] = []
     notes: list[str] = []
@@ -158,7 +158,7 @@ async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
 
 @pytest.mark.outside
 async def test_exporters_alone_are_no_servers(tmp_path: Path) -> None:
-    """Such as Ray lists; they send their page on any route, and "alive" in it is no LiteLLM."""
+    """Ray lists them; they send their page on any route, and "alive" in it is not taken for LiteLLM."""
     registry = CollectorRegistry()
     Gauge("ray_checks_alive", "whether nodes are alive", registry=registry).set(1)
     exporter, thread = start_http_server(0, "127.0.0.1", registry)

@@ -32,7 +32,7 @@ LIFE_S = {
 
 @cache
 def trace(name: str) -> tuple[LoadTrack, LoadTrack]:
-    """Read a trace's two backends; 4 Hz, tokens per second over the last second."""
+    """Read the tracks of a trace's two backends: samples at 4 Hz, tokens per second over the last second."""
     with (TRACES / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         rows = [
             {key: float(value) if value else math.nan for key, value in row.items()}

@@ -1,4 +1,4 @@
-"""A closed loop of clients over batching servers behind a router: loads with a known truth, for the judge."""
+"""Simulates a closed loop of clients on batching servers behind a router, for tests of the judge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MEMORY_S = 310.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is simulated."""
+    """Parameters of a simulation."""
 
     policy: str = "shuffle"
     """shuffle, round-robin, least-busy, lag (least-busy on counts `stale_s` old) or poll (on counts that are
@@ -67,7 +67,7 @@ class _Server:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was seen of a scene."""
+    """The result of a simulation: the samples of each backend, and the duration of requests."""
 
     tracks: tuple[LoadTrack, ...]
     e2e_s: float
@@ -98,7 +98,7 @@ class _Router:
 
 
 def simulate(scene: Scene) -> Recording:
-    """Run a scene event by event: processor sharing with steps that grow with the batch."""
+    """Simulate a scene event by event; servers share their time, and steps grow with the batch."""
     dice = random.Random(scene.seed)  # noqa: S311 - repeatable chance, not secrets
     router = _Router(scene, dice)
     servers = [_Server(scene.ratio) for _ in range(scene.servers)]
@@ -168,7 +168,7 @@ def _tracks(samples: Sequence[_Sample], scene: Scene) -> tuple[LoadTrack, ...]:
 
 
 def rates(times: Sequence[float], counted: Sequence[float], over_s: float = 1.0) -> list[float]:
-    """Give a counter's rate over the last second; NaN before there is one."""
+    """Return a counter's rate over the last `over_s` seconds at each time; NaN before so much time passed."""
     found, start = [], 0
     for index, time in enumerate(times):
         while time - times[start] > 1.05 * over_s:
@@ -179,7 +179,7 @@ def rates(times: Sequence[float], counted: Sequence[float], over_s: float = 1.0)
 
 
 def cut(track: LoadTrack, begin_s: float, end_s: float) -> LoadTrack:
-    """Give the part of a track after `begin_s`, up to `end_s`."""
+    """Return the samples of a track after `begin_s`, up to and including `end_s`."""
     first, last = bisect_right(track.times_s, begin_s), bisect_right(track.times_s, end_s)
     return replace(
         track,
@@ -193,7 +193,7 @@ def cut(track: LoadTrack, begin_s: float, end_s: float) -> LoadTrack:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One evaluation as the live program makes it."""
+    """One evaluation of the balance, as the program makes it."""
 
     at_s: float
     balance: Balance
@@ -201,7 +201,7 @@ class Seen:
 
 
 def follow(tracks: Sequence[LoadTrack], e2e_s: float | None, **known: float | str | None) -> Iterator[Seen]:
-    """Judge every 5 s from the start of the tracks to their end, as the live program does."""
+    """Judge the balance every 5 s from the start of the tracks to their end, as the program does."""
     watch = BalanceWatch()
     begin = min(track.times_s[0] for track in tracks)
     end = max(track.times_s[-1] for track in tracks)

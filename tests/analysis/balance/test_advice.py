@@ -1,4 +1,4 @@
-"""Causes and hints: only where there is evidence, and the words that go with them."""
+"""Causes and hints are given only with evidence, in the expected words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.analysis.balance.routed_load import Scene, cut, simulate
 
 @cache
 def waves(servers: int = 2) -> tuple[tuple[LoadTrack, ...], float]:
-    """Requests of one length on old counts: tracks and the life of a request."""
+    """Simulate least-busy routing of equally long requests on outdated counts; return (tracks, E2E in s)."""
     seen = simulate(Scene("lag", 16 * servers, servers, "fixed", 6.0, 2.0, 80.0, 1, 2.0))
     return seen.tracks, seen.e2e_s
 
@@ -38,7 +38,7 @@ def swinging(
 
 
 def test_waves_of_one_length_are_named() -> None:
-    """No errors, one output length, a period of about two lifetimes: old counts, and what helps two."""
+    """Without errors and with equal lengths, a swing over two lifetimes is put down to outdated counts."""
     found = swinging(0, 0.02)
     assert found.cause == (
         "synchronised waves: requests of one length end together, and the router reads old counts"
@@ -49,19 +49,19 @@ def test_waves_of_one_length_are_named() -> None:
 
 
 def test_of_more_than_two_nothing_is_said_of_power_of_two_choices() -> None:
-    """With three backends it would help, so the hint does not speak against it."""
+    """With three backends the hint does not rule out power-of-two choices, which would help there."""
     assert swinging(0, 0.02, servers=3).hint == "try simple-shuffle or round-robin"
 
 
 @pytest.mark.parametrize("variation", [None, 0.5])
 def test_without_evidence_there_is_no_hint(variation: float | None) -> None:
-    """Lengths nobody knows or many lengths: the swing is named, its cause is not."""
+    """With unknown or varied lengths and without counts of requests, a swing has neither cause nor hint."""
     found = swinging(0, variation, counted=False)
     assert (found.cause, found.hint) == (None, None)
 
 
 def test_failures_that_nobody_counts_are_not_none() -> None:
-    """Cooldowns and old counts look alike in the loads: without counted failures there is no cause."""
+    """If the router's failures are not counted there is no cause: cooldowns look like outdated counts."""
     found = swinging(None, 0.02)
     assert found.cause is None
     assert (found.hint or "").startswith("try ")
@@ -72,7 +72,7 @@ def test_failures_that_nobody_counts_are_not_none() -> None:
 
 @pytest.mark.parametrize("variation", [None, 0.5])
 def test_herds_are_a_cause_of_their_own(variation: float | None) -> None:
-    """Whatever the lengths: who got the requests of each moment was counted. Uncounted errors forbid it."""
+    """Counted herds are a cause whatever the lengths, unless failures are uncounted or it is round-robin."""
     found = swinging(0, variation)
     assert (
         found.cause == "herding: requests of one moment go the same way, as a router on old counts sends them"
@@ -86,12 +86,12 @@ def test_herds_are_a_cause_of_their_own(variation: float | None) -> None:
     ("strategy", "hint"), [(None, True), ("simple-shuffle", False), ("round-robin", False)]
 )
 def test_a_router_that_reads_no_counts_is_not_told_to_read_none(strategy: str | None, *, hint: bool) -> None:
-    """Where the strategy is unknown the hint stands; one that is there already is no advice."""
+    """There is no hint to use simple-shuffle or round-robin if the router is known to use one of them."""
     assert (swinging(0, 0.02, strategy=strategy).hint is not None) is hint
 
 
 def test_errors_and_a_swing_are_cooldowns() -> None:
-    """The backend with errors is named, and the setting that stops it."""
+    """A swing of a backend with errors is put down to cooldowns, with the router's setting as the hint."""
     a, b = (cut(track, 0.0, 160.0) for track in trace("cooldown-c64"))
     found = judge(GroupLoad("proxy", [a, replace(b, errors=7)], 19.0, 0.0, "least-busy"), 160.0)
     assert found.cause == "cooldowns: spark-b had errors, was taken out and came back empty"
@@ -107,7 +107,7 @@ def skewed(seconds: int, high: float = 23.0, low: float = 9.0) -> list[LoadTrack
 
 
 def test_a_flat_skew_of_minutes_under_least_busy_is_counter_drift() -> None:
-    """23 and 9 for 2.5 minutes: uneven, and the router's counters are wrong."""
+    """A constant skew over minutes under least-busy is "uneven", caused by wrong counters of the router."""
     found = judge(GroupLoad("proxy", skewed(150), 18.0, strategy="least-busy"), 150.0)
     assert found.word is Is.UNEVEN
     assert (
@@ -120,21 +120,21 @@ def test_a_flat_skew_of_minutes_under_least_busy_is_counter_drift() -> None:
 
 @pytest.mark.parametrize(("seconds", "strategy"), [(80, "least-busy"), (150, "simple-shuffle"), (150, None)])
 def test_a_short_skew_or_another_strategy_is_no_drift(seconds: int, strategy: str | None) -> None:
-    """A minute is not minutes, and a router that counts nothing has no counters to drift."""
+    """A skew of about a minute, or under a strategy without counters, is not put down to wrong counters."""
     life = 18.0 if seconds > 100 else 5.0
     found = judge(GroupLoad("proxy", skewed(seconds), life, strategy=strategy), float(seconds))
     assert (found.word, found.cause) == (Is.UNEVEN, None)
 
 
 def test_many_requests_must_be_skewed_for_five_minutes() -> None:
-    """From 128 requests random routing drifts so slowly that a skew of three minutes proves nothing."""
+    """From 128 requests on, only a skew of five minutes counts: random routing drifts slowly there."""
     short = judge(GroupLoad("proxy", skewed(200, 100.0, 50.0), 20.0), 200.0)
     long = judge(GroupLoad("proxy", skewed(310, 100.0, 50.0), 20.0), 310.0)
     assert (short.word, long.word) == (Is.BALANCED, Is.UNEVEN)
 
 
 def test_a_cold_burst_is_told_from_starvation() -> None:
-    """After a pause everything goes one way for one lifetime: it passes, and that is said."""
+    """All requests of one lifetime at one backend after a pause are called a cold burst."""
     times = [index / 2 for index in range(140)]
     a = [0.0] * 20 + [32.0] * 24 + [16.0] * 96
     b = [0.0] * 44 + [16.0] * 96
@@ -150,7 +150,7 @@ def test_a_cold_burst_is_told_from_starvation() -> None:
 
 
 def test_one_that_holds_requests_and_makes_nothing_is_stuck() -> None:
-    """Running requests, no token for the whole window, while the other works: that one is named."""
+    """A backend that holds requests but generates no token while the other one does is named as stuck."""
     times = [index / 2 for index in range(160)]
     tracks = [
         LoadTrack("rank0", times, [20.0] * 160, [0.0] * 160, [300.0] * 160),
@@ -164,7 +164,7 @@ def test_one_that_holds_requests_and_makes_nothing_is_stuck() -> None:
 
 
 def test_a_group_whose_loaded_servers_all_stand_still_is_not_balanced() -> None:
-    """An even split of requests that nothing serves is no merit: the verdict is unknown, with the reason."""
+    """If no loaded server generates a token, the verdict on an even split is "unknown", with the reason."""
     times = [index / 2 for index in range(160)]
     zeros = [0.0] * 160
     tracks = [LoadTrack(name, times, [20.0] * 160, zeros, zeros) for name in ("a", "b")]
@@ -178,7 +178,7 @@ def test_a_group_whose_loaded_servers_all_stand_still_is_not_balanced() -> None:
 
 
 def test_a_free_slot_beside_a_queue_is_said() -> None:
-    """Where slots are known, waiting that need not be is a reason of its own."""
+    """If requests wait at one backend while another has a free slot, this is a reason of its own."""
     times = [index / 2 for index in range(160)]
     tracks = [
         LoadTrack("a", times, [12.0] * 160, [6.0] * 160, slots=12),
@@ -190,7 +190,7 @@ def test_a_free_slot_beside_a_queue_is_said() -> None:
 
 
 def test_a_window_that_is_not_full_says_how_much_is_missing() -> None:
-    """A life of 10 s asks for 80 s; after 50 s of a calm load 30 more are needed."""
+    """If the time window is too short, the reason states how many seconds are missing: 30 s of 80 s."""
     found = judge(GroupLoad("proxy", [cut(track, 0.0, 50.0) for track in skewed(80)], 10.0), 50.0)
     assert found.word is Is.UNKNOWN
     assert found.reasons[0].startswith(("needs 30 s more", "needs 31 s more"))

@@ -1,4 +1,4 @@
-"""Requests that are sent in herds: who got those of each moment, held against the toss of a coin."""
+"""Herds: how unevenly the requests of each moment are split, compared with random routing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Choose = Callable[[float], int]
 def tracks_of(
     choose: Choose, *, backends: int = 2, rate: float = 4.0, every_s: float = 1.0
 ) -> list[LoadTrack]:
-    """Send so many requests a second; each is there for a life, and the backends count."""
+    """Build tracks for `rate` requests a second that last `LIFE_S`, of backends that count requests."""
     born = [(number / rate, choose(number / rate)) for number in range(int(SECONDS * rate))]
     times = [every_s * look for look in range(int(SECONDS / every_s) + 1)]
     return [
@@ -55,7 +55,7 @@ def coins(seed: int, backends: int = 2) -> Choose:
 
 
 def old_counts(at: float) -> int:
-    """Send all requests of a life to the same one of two."""
+    """Return the same one of two backends for all requests of a lifetime, then the other one."""
     return int(at / LIFE_S) % 2
 
 
@@ -70,7 +70,7 @@ def told(tracks: Sequence[LoadTrack]) -> Arrivals:
 
 
 def test_coin_tosses_have_a_spread_of_1() -> None:
-    """The mean of 50 runs is 1, and none looks unlikely."""
+    """Under random routing the mean spread of 50 runs is 1, and no run is significant."""
     seen = [told(tracks_of(coins(seed))) for seed in range(50)]
     assert sum(one.spread for one in seen) / len(seen) == pytest.approx(1.0, abs=0.1)
     assert min(one.chance for one in seen) > 1e-3
@@ -78,7 +78,7 @@ def test_coin_tosses_have_a_spread_of_1() -> None:
 
 
 def test_herds_are_far_beyond_chance() -> None:
-    """A life to one, a life to the other: herds of both, and the word."""
+    """Lifetimes that go to each backend in turn are herds of both, and the verdict is "oscillating"."""
     tracks = tracks_of(old_counts)
     arrivals = told(tracks)
     assert arrivals.spread > 5
@@ -88,14 +88,14 @@ def test_herds_are_far_beyond_chance() -> None:
 
 
 def herding(strategy: str | None, errors: int | None = 0) -> Balance:
-    """Judge least-busy on counts 2 s old, lengths all different: no lead, rhythm or turns to see it by."""
+    """Judge least-busy on counts 2 s old with varied lengths: no rule but that on herds detects the swing."""
     seen = simulate(Scene("lag", 32, 5, "log-normal", 8.0, 2.0, 76.0, 0, 2.0))
     tracks = [replace(track, errors=errors) for track in seen.tracks]
     return judge(GroupLoad("g", tracks, seen.e2e_s, length_variation=0.8, strategy=strategy), 75.0)
 
 
 def test_the_sentence_and_the_advice_rest_on_the_counts() -> None:
-    """What is said can be counted; the cause asks for no errors, and for a router that counts."""
+    """The sentence has the counts; the cause needs counted failures and a router that reads loads."""
     balance = herding("least-busy")
     arrivals = balance.arrivals
     assert arrivals is not None
@@ -110,18 +110,18 @@ def test_the_sentence_and_the_advice_rest_on_the_counts() -> None:
 
 
 def test_dealing_in_turn_has_no_spread() -> None:
-    """Round-robin is evener than any coin."""
+    """Round-robin has almost no spread."""
     assert told(tracks_of(lambda at: round(4.0 * at) % 2)).spread < 0.1
 
 
 def test_a_skew_that_stands_still_is_no_herd() -> None:
-    """Nine of ten to one, each by its own toss: uneven, but as chance with such parts is."""
+    """Random routing that sends nine of ten requests to one backend has no herds: it matches its shares."""
     dice = random.Random(3)  # noqa: S311 - repeatable chance
     assert told(tracks_of(lambda at: int(dice.random() + 0.0 * at < 0.1))).spread < 2.0
 
 
 def test_one_cold_burst_is_no_swing() -> None:
-    """All of the first life to one, coins after it: a spread, but only of the first pieces."""
+    """A burst to one backend followed by random routing is spread widely, but not significantly."""
     after = coins(5)
     tracks = tracks_of(lambda at: 0 if at < LIFE_S else after(at), rate=8.0)
     arrivals = told(tracks)
@@ -131,7 +131,7 @@ def test_one_cold_burst_is_no_swing() -> None:
 
 
 def test_without_counts_or_a_life_nothing_is_told() -> None:
-    """One backend that does not count what it finished is enough; so is an unknown life."""
+    """Without counts of requests from each backend, or without a known lifetime, the result is None."""
     tracks = tracks_of(old_counts)
     uncounted = LoadTrack("s1", tracks[1].times_s, tracks[1].running, tracks[1].waiting)
     assert found([tracks[0], uncounted]) is None
@@ -142,7 +142,7 @@ def test_without_counts_or_a_life_nothing_is_told() -> None:
 
 
 def test_a_server_that_begins_anew_makes_no_herd() -> None:
-    """Its counts start at 0 in the middle: nobody came less than never."""
+    """A restarted server, whose counts begin at 0 again, causes no herd."""
     tracks = tracks_of(coins(8))
     arrived = list(tracks[0].arrived or [])
     fallen = [count if index < 60 else count - arrived[60] for index, count in enumerate(arrived)]
@@ -153,7 +153,7 @@ def test_a_server_that_begins_anew_makes_no_herd() -> None:
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.25, 0.5, 1.0]))
 def test_neither_names_nor_the_rate_of_looks_matter(seed: int, backends: int, every_s: float) -> None:
-    """Any order of backends, and one to four looks a second, give nearly the same spread."""
+    """The order of backends and the polling rate change the spread by 0.3 at most."""
     straight = told(tracks_of(coins(seed, backends), backends=backends))
     turned = told(tracks_of(coins(seed, backends), backends=backends)[::-1])
     often = told(tracks_of(coins(seed, backends), backends=backends, every_s=every_s))

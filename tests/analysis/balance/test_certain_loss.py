@@ -1,4 +1,4 @@
-"""A loss is shown where steps are known well enough; what late looks and failures mean for a swing."""
+"""A loss of throughput is shown only if step times are certain enough; limits for late polls and failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def makes(batch: float) -> float:
 
 
 def convoy(name: str, pattern: Sequence[tuple[float, float]], noise: float = 0.0) -> LoadTrack:
-    """Return a backend that repeats (batch, seconds), its rates taken over the last second."""
+    """Return the track of a backend that repeats (batch, seconds); rates are over the last second."""
     dice = random.Random(name)  # noqa: S311 - repeatable chance, not secrets
     turn = [batch for batch, lasts in pattern for _ in range(round(lasts * HZ))]
     loads = [turn[index % len(turn)] for index in range(120 * HZ)]
@@ -42,7 +42,7 @@ TURNED = (*CONVOYS[1:], CONVOYS[0])
 
 
 def test_time_without_requests_is_in_no_step() -> None:
-    """After a pause a server was empty for a part of the last second: its steps are no slower for that."""
+    """Seconds in which the server was empty for a part do not bias the fit of step times."""
     found = fit_step_time([convoy("a", CONVOYS)], 0.0)
     assert found is not None
     assert found.base_s == pytest.approx(BASE_S, rel=0.05)
@@ -50,7 +50,7 @@ def test_time_without_requests_is_in_no_step() -> None:
 
 
 def test_a_loss_is_shown_where_the_steps_are_known() -> None:
-    """The same convoys on two backends: the loss follows from their steps."""
+    """With known step times, the loss of two convoys follows from these."""
     tracks = [convoy("a", CONVOYS), convoy("b", TURNED)]
     found = judge(GroupLoad("proxy", tracks, 3.0), tracks[0].times_s[-1])
     window = round(found.window_s * HZ)
@@ -61,7 +61,7 @@ def test_a_loss_is_shown_where_the_steps_are_known() -> None:
 
 
 def test_a_loss_is_not_shown_where_the_slope_is_a_guess() -> None:
-    """Rates that scatter widely fix no slope: the loss may be 0 or 20 percent."""
+    """If rates scatter too widely to determine the slope, no loss is shown."""
     tracks = [convoy("a", CONVOYS, noise=0.4), convoy("b", TURNED, noise=0.4)]
     found = judge(GroupLoad("proxy", tracks, 3.0), tracks[0].times_s[-1])
     assert found.step_time is not None
@@ -69,7 +69,7 @@ def test_a_loss_is_not_shown_where_the_slope_is_a_guess() -> None:
 
 
 def test_a_line_turns_about_its_middle() -> None:
-    """Errors of the slope leave the step at the middle batch as it is, and no slope is below 0."""
+    """Changing the slope keeps the step time at the middle batch, and the slope does not fall below 0."""
     line = StepTime(0.04, 0.001, 100, slope_error_s=0.0004, middle=20.0)
     for errors, slope in ((2.0, 0.0018), (-2.0, 0.0002), (-4.0, 0.0)):
         turned = with_slope(line, errors)
@@ -78,7 +78,7 @@ def test_a_line_turns_about_its_middle() -> None:
 
 
 def bursts(late_s: float) -> list[LoadTrack]:
-    """Return four backends with the same load at any time, looked at once a second, the last one later."""
+    """Return four backends with the same load, polled once a second, the last one `late_s` later."""
 
     def load(at: float) -> float:
         return max(0.0, 40.0 - 18.0 * (at % 2.6))
@@ -91,7 +91,7 @@ def bursts(late_s: float) -> list[LoadTrack]:
 
 
 def test_bursts_seen_at_different_times_are_no_swing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loads that jump together, seen 262 ms apart, look like a swing."""
+    """Bursts on all backends at once, polled up to 262 ms apart, are not taken for a swing."""
     group = GroupLoad("proxy", bursts(0.262), 1.5)
     assert judge(group, 119.5).word is not Is.OSCILLATING
     monkeypatch.setattr(limits, "LOOKS_EXPLAIN", math.inf)
@@ -99,7 +99,7 @@ def test_bursts_seen_at_different_times_are_no_swing(monkeypatch: pytest.MonkeyP
 
 
 def test_backends_that_fail_by_turns_need_fewer_cycles() -> None:
-    """Three failures of each of two are no accident; many of one alone may be a crash."""
+    """If both backends of a pair failed repeatedly, fewer lead changes are needed; if only one did, not."""
     assert limits.fail_by_turns([3, 12])
     assert not limits.fail_by_turns([50, 2])
     assert not limits.fail_by_turns([9, 9, 9])
@@ -108,7 +108,7 @@ def test_backends_that_fail_by_turns_need_fewer_cycles() -> None:
 
 @pytest.mark.parametrize(("errors", "found"), [(9, True), (0, False)])
 def test_six_pieces_with_herds_are_enough_where_backends_failed(errors: int, *, found: bool) -> None:
-    """All requests of a life go one way and those of the next the other way, for three turns of 8 s."""
+    """After failures six short periods suffice to find herds; without any they do not."""
     times = [float(at) for at in range(50)]
     here = [16.0 if at % 16 < 8 else 0.0 for at in range(50)]
     tracks: list[LoadTrack] = []

@@ -1,4 +1,4 @@
-"""Whole convoys that come and go by turns: how all requests are split, against how half of them are."""
+"""Convoys: how evenly requests are split with all of them present, compared with half of them present."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS = 60
 
 
 def tracks_of(columns: Sequence[Sequence[float]]) -> list[LoadTrack]:
-    """Give loads that were sampled in step, at 1 Hz."""
+    """Build tracks from loads sampled at the same times, at 1 Hz."""
     return [
         LoadTrack(f"s{index}", [float(at) for at in range(len(column))], list(column), [0.0] * len(column))
         for index, column in enumerate(columns)
@@ -42,7 +42,7 @@ def convoys_of(columns: Sequence[Sequence[float]]) -> Convoys | None:
 
 
 def by_turns(size: int = 8, seed: int = 1) -> list[list[float]]:
-    """Two convoys, each there for 3 to 5 s and away for 1 or 2, at no steady pace."""
+    """Return two convoys, each present for 3 to 5 s and absent for 1 or 2 s, without a constant period."""
     dice = random.Random(seed)  # noqa: S311 - repeatable chance
     columns: list[list[float]] = []
     for _ in range(2):
@@ -54,7 +54,7 @@ def by_turns(size: int = 8, seed: int = 1) -> list[list[float]]:
 
 
 def by_chance(seed: int, clients: int = 16) -> list[list[float]]:
-    """The same coming and going, and each request to either backend by the toss of a coin."""
+    """Return loads of requests that come and go alike, each sent to a random backend."""
     dice = random.Random(seed)  # noqa: S311 - repeatable chance
     rows: list[tuple[float, float]] = []
     there = [-1] * clients
@@ -82,7 +82,7 @@ def by_chance(seed: int, clients: int = 16) -> list[list[float]]:
     ],
 )
 def test_the_tail_of_f_is_that_of_the_tables(ratio: float, above: int, below: int, tail: float) -> None:
-    """Upper quantiles as any table of Fisher's F has them."""
+    """Upper tails of the F distribution equal those of published tables."""
     assert f_tail(ratio, above, below) == pytest.approx(tail, rel=1e-3)
 
 
@@ -90,12 +90,12 @@ def test_the_tail_of_f_is_that_of_the_tables(ratio: float, above: int, below: in
     ("value", "freedom", "tail"), [(11.0705, 5, 0.05), (20.0902, 8, 0.01), (27.877, 9, 0.001)]
 )
 def test_the_tail_of_chi_squared_is_near_the_tables(value: float, freedom: int, tail: float) -> None:
-    """Wilson and Hilferty's cube root is within a tenth even far out."""
+    """The approximation of the χ² tail is within 10 % of published tables."""
     assert chi_squared_tail(value, freedom) == pytest.approx(tail, rel=0.1)
 
 
 def test_spreads_are_those_of_the_times() -> None:
-    """Eight of 16 at one backend are spread 8 times as wide as coin tosses, 8 and 8 not at all."""
+    """The spread relative to chance is 8 with all of 8 requests at one backend, and 0 with 8 at each."""
     one = [8.0, 8.0, 0.0, 8.0, 8.0, 8.0, 0.0, 8.0]
     other = [8.0, 0.0, 8.0, 8.0, 0.0, 8.0, 8.0, 8.0]
     found = convoys_of([one, other])
@@ -107,7 +107,7 @@ def test_spreads_are_those_of_the_times() -> None:
 
 
 def test_a_time_counts_once_until_the_total_falls_or_another_leads() -> None:
-    """Samples in a row are one time: looking more often is no more evidence."""
+    """Successive samples of one time count once, so that faster polling is not more evidence."""
     base = [[8.0, 8.0, 0.0, 8.0], [8.0, 0.0, 8.0, 8.0]]
     often = [[load for load in column for _ in range(4)] for column in base]
     few, many = convoys_of([column * 4 for column in base]), convoys_of([column * 4 for column in often])
@@ -118,14 +118,14 @@ def test_a_time_counts_once_until_the_total_falls_or_another_leads() -> None:
 
 @pytest.mark.parametrize("total", [16.0, 0.0])
 def test_a_total_that_does_not_come_and_go_tells_nothing(total: float) -> None:
-    """All requests always there, or none: there is no half to compare with."""
+    """If the total never falls to about half, or is always 0, there is nothing to compare."""
     one = [float(at % 5) * total / 8 for at in range(SECONDS)]
     assert convoys_of([one, [total - load for load in one]]) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
-    """No rhythm, few requests, and still a swing; the sentence can be counted on the graph."""
+    """Two convoys without a constant period are called oscillating, by the rule on convoys."""
     columns = by_turns(seed=seed)
     found = judge(GroupLoad("g", tracks_of(columns), LIFE_S), SECONDS - 1.0)
     assert found.word is Is.OSCILLATING
@@ -136,7 +136,7 @@ def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
 
 
 def test_the_sentence_names_both_kinds_of_times() -> None:
-    """What is said first is what decided, with its counts."""
+    """The sentence counts the times with one-sided load and those with an even split."""
     balances = [
         judge(GroupLoad("g", tracks_of(by_turns(seed=seed)), LIFE_S), SECONDS - 1.0) for seed in range(12)
     ]
@@ -150,7 +150,7 @@ def test_the_sentence_names_both_kinds_of_times() -> None:
 
 
 def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
-    """Of 200 windows of coin tosses none is called convoys, though the total falls to half time and again."""
+    """In none of 200 windows does random routing meet the rule, though its total also falls to half."""
     compared = 0
     for seed in range(200):
         grid = grid_of(by_chance(seed))
@@ -161,7 +161,7 @@ def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
 
 
 def test_one_that_is_always_slower_is_no_convoy() -> None:
-    """Common bursts, dealt evenly, of which the same backend always keeps its half longer."""
+    """If the same backend always keeps its half of each burst for longer, there is no convoy."""
     burst = ([8.0] * 3, [8.0] * 5)
     columns = [(one + [0.0] * (7 - len(one))) * 9 for one in burst]
     found = convoys_of(columns)
@@ -174,7 +174,7 @@ def test_one_that_is_always_slower_is_no_convoy() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10_000), st.booleans(), st.integers(2, 6))
 def test_names_and_scale_do_not_matter(seed: int, swing: bool, scale: int) -> None:  # noqa: FBT001 - drawn
-    """Swapped backends have the same figures; many times the requests have the same times and ratio."""
+    """Swapped backends give equal figures; a multiple of the requests gives a multiple of the spread."""
     columns = by_turns(seed=seed) if swing else by_chance(seed)
     found, swapped = convoys_of(columns), convoys_of(columns[::-1])
     assert found == swapped
@@ -188,7 +188,7 @@ def test_names_and_scale_do_not_matter(seed: int, swing: bool, scale: int) -> No
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.lists(st.floats(0, 50) | st.just(0.0), min_size=3, max_size=3), min_size=46, max_size=80))
 def test_whatever_the_loads_nothing_raises(rows: list[list[float]]) -> None:
-    """Figures are probabilities and shares, whatever three backends told."""
+    """For any loads of three backends, probabilities and shares are between 0 and 1."""
     found = convoys_of([list(column) for column in zip(*rows, strict=True)])
     if found is not None:
         assert found.full_times >= 1
@@ -199,7 +199,7 @@ def test_whatever_the_loads_nothing_raises(rows: list[list[float]]) -> None:
 
 
 def test_a_faint_rhythm_does_not_speak_for_convoys() -> None:
-    """Where convoys show the swing and a rhythm hardly does, the convoys are said, with their own period."""
+    """The sentence is about convoys, with their period, unless the rhythm is clear."""
     said = set()
     for seed in range(12):
         found = judge(GroupLoad("g", tracks_of(by_turns(seed=seed)), LIFE_S), SECONDS - 1.0)

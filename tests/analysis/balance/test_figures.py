@@ -1,4 +1,4 @@
-"""The parts of a verdict, each against what can be worked out by hand or exactly."""
+"""The figures that a verdict rests on, each compared with a value computed by hand or exactly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEP = StepTime(base_s=0.036, per_request_s=0.0024, pairs=100)
 
 
 def grid(*columns: list[float], hz: float = 4.0, slots: int | None = None, weight: float = 1.0) -> LoadGrid:
-    """Lay out loads that were sampled in step; `weight` is the first backend's."""
+    """Build a grid of loads that were sampled at the same times; `weight` is that of the first backend."""
     times = [100 + index / hz for index in range(len(columns[0]))]
     tracks = [
         LoadTrack(
@@ -46,7 +46,7 @@ def grid(*columns: list[float], hz: float = 4.0, slots: int | None = None, weigh
 def test_random_routing_over_batching_servers_is_as_wide_as_its_birth_death_chain(
     clients: int, factor: float
 ) -> None:
-    """The closed form gives the chain's variance over the binomial's: pi(n+1)/pi(n) = T(C-n)/T(n+1)."""
+    """The variance factor equals that of the birth-death chain with pi(n+1) / pi(n) = T(C-n) / T(n+1)."""
     makes = throughput(STEP, None)
     weights = [1.0]
     for load in range(clients):
@@ -59,23 +59,23 @@ def test_random_routing_over_batching_servers_is_as_wide_as_its_birth_death_chai
 
 
 def test_slots_that_are_never_full_change_nothing() -> None:
-    """The chain worked out state by state agrees with the closed form where no slot runs out."""
+    """With slots that are never full, the chain computed state by state agrees with the closed form."""
     assert variance_factor(32, 2, STEP, slots=32) == pytest.approx(variance_factor(32, 2, STEP))
     assert variance_factor(64, 4, STEP, slots=31) == pytest.approx(variance_factor(64, 4, STEP), rel=0.05)
 
 
 def test_full_slots_make_random_routing_wider() -> None:
-    """Queues do not get slower as they grow, so chance drives them further apart."""
+    """Full slots widen random routing, because a queue is not served faster as it grows."""
     assert variance_factor(48, 2, STEP, slots=16) > 2 * variance_factor(48, 2, STEP)
 
 
 def test_without_a_step_time_random_routing_is_binomial() -> None:
-    """Nothing is assumed of servers that were not measured."""
+    """Without a known step time, random routing is taken to be binomial (factor 1)."""
     assert variance_factor(64, 2, None) == 1.0
 
 
 def measured(batches: list[float], base: float, slope: float) -> LoadTrack:
-    """Give a track that held each batch for 5 s, with the rates that such steps make."""
+    """Return a track that holds each batch for 5 s, with the rates that follow from these step times."""
     loads = [batch for batch in batches for _ in range(20)]
     times = [index / 4 for index in range(len(loads))]
     rates = [load / (base + slope * load) for load in loads]
@@ -89,7 +89,7 @@ def measured(batches: list[float], base: float, slope: float) -> LoadTrack:
 )
 @settings(max_examples=40, deadline=None)
 def test_a_step_time_line_is_found_again(base: float, slope: float, batches: list[int]) -> None:
-    """Of exact steps the fit gives the line back, or None where the batches span less than a factor of 2."""
+    """The fit recovers an exact line, or is None if the largest batch is less than twice the smallest."""
     track = measured([float(batch) for batch in batches], base, slope)
     found = fit_step_time([track], 0.0)
     if max(batches) < 2 * min(batches):
@@ -100,7 +100,7 @@ def test_a_step_time_line_is_found_again(base: float, slope: float, batches: lis
 
 
 def test_a_fifth_of_slow_steps_does_not_bend_the_line() -> None:
-    """Prefills lengthen some steps threefold; the medians do not follow them."""
+    """If a fifth of the steps is three times as slow, as by prefills, the fit stays the same."""
     track = measured([4.0, 8.0, 16.0, 32.0, 64.0], 0.036, 0.0024)
     speeds = [tps / 3 if index % 5 == 0 else tps for index, tps in enumerate(track.generation_tps or [])]
     slow = LoadTrack("spark-a", track.times_s, track.running, track.waiting, speeds)
@@ -111,13 +111,13 @@ def test_a_fifth_of_slow_steps_does_not_bend_the_line() -> None:
 
 
 def test_one_batch_tells_no_line() -> None:
-    """Without a factor of 2 between batches there is no fit, and so no estimate of a loss."""
+    """If batches span less than a factor of 2 there is no fit, and so no estimated loss."""
     assert fit_step_time([measured([31.0, 32.0, 33.0, 34.0], 0.036, 0.0024)], 0.0) is None
     assert lost_share(grid([32.0] * 40, [32.0] * 40), range(40), None).share is None
 
 
 def test_the_loss_of_all_to_nothing_follows_from_the_steps() -> None:
-    """64 and 0 make T(64) where 32 and 32 would make 2 T(32): 0.034 less of each token a second."""
+    """The loss of 64 and 0 requests instead of 32 and 32 follows from step times: 1 - T(64) / (2 T(32))."""
     makes = throughput(STEP, None)
     expected = 1 - makes(64) / (2 * makes(32))
     assert lost_share(grid([64.0] * 40, [0.0] * 40), range(40), STEP).share == pytest.approx(expected)
@@ -126,20 +126,20 @@ def test_the_loss_of_all_to_nothing_follows_from_the_steps() -> None:
 
 
 def test_the_spread_of_binomial_counts_is_1() -> None:
-    """(A - B) squared over A + B, averaged: 12 and 4 are 64 / 16, 8 and 8 are 0."""
+    """The spread is the mean of (A - B)² / (A + B): 4 for 12 and 4, 0 for 8 and 8."""
     assert dispersion(grid([12.0, 8.0], [4.0, 8.0]), [0]) == 4.0
     assert dispersion(grid([12.0, 8.0], [4.0, 8.0]), [0, 1]) == 2.0
     assert dispersion(grid([12.0, 8.0], [4.0, 8.0]), []) is None
 
 
 def test_a_faster_backend_s_share_is_larger() -> None:
-    """With twice the weight, 20 beside 10 is even, and 15 beside 15 is not."""
+    """With twice the weight, 20 requests beside 10 are an even split, and 15 beside 15 are not."""
     assert dispersion(grid([20.0] * 9, [10.0] * 9, weight=2.0), range(9)) == pytest.approx(0.0)
     assert dispersion(grid([15.0] * 9, [15.0] * 9, weight=2.0), range(9)) == pytest.approx(25 / 20 + 25 / 10)
 
 
 def test_starved_is_next_to_nothing_beside_more_than_enough() -> None:
-    """One request beside 30 is starved, beside 2 is not; a tenth of the share counts as nothing."""
+    """One request, or a tenth of the share, beside more than 1.5 shares or a queue counts as starved."""
     assert starved_shares(grid([1.0, 1.0], [30.0, 1.0]), range(2)).shares == (0.5, 0.0)
     assert starved_shares(grid([3.0, 4.0], [61.0, 60.0]), range(2)).shares == (0.5, 0.0)
     both = starved_shares(grid([0.0, 40.0, 20.0], [40.0, 0.0, 20.0]), range(3))
@@ -148,13 +148,13 @@ def test_starved_is_next_to_nothing_beside_more_than_enough() -> None:
 
 
 def test_a_free_slot_beside_a_queue_is_counted() -> None:
-    """12 and 4 on 8 slots each: four wait while four slots are free."""
+    """12 requests beside 4, on 8 slots each, are a queue beside free slots."""
     assert free_slot_share(grid([12.0, 8.0], [4.0, 8.0], slots=8)) == 0.5
     assert free_slot_share(grid([12.0, 8.0], [4.0, 8.0])) is None
 
 
 def test_the_lead_changes_when_another_takes_it() -> None:
-    """A backend leads with half as much again as its share, and goes on leading until another does."""
+    """A backend takes the lead with 1.5 times its share and keeps it until another one takes it."""
     loads = [16.0] * 4 + [40.0] * 4 + [33.0] * 4 + [10.0] * 4 + [50.0] * 4 + [5.0] * 4
     lead = follow_lead(grid(loads, [64 - load for load in loads]), range(len(loads)), 0.5)
     assert lead.changes == 2
@@ -163,20 +163,20 @@ def test_the_lead_changes_when_another_takes_it() -> None:
 
 
 def test_two_that_overtake_at_once_change_nothing() -> None:
-    """Of three, two with the same load leave the lead where it was: no order of names decides."""
+    """If two of three backends overtake with equal loads, the lead does not change until one has more."""
     lead = follow_lead(grid([30.0, 0.0, 0.0], [0.0, 30.0, 10.0], [0.0, 30.0, 40.0]), range(3), 0.5)
     assert lead.changes == 1
 
 
 def test_the_margin_of_the_lead_follows_chance() -> None:
-    """3 deviations of random routing, but at least half and at most nine tenths of a share."""
+    """The margin of the lead is 3 standard deviations of random routing, limited to 0.5 to 0.9 of a share."""
     assert lead_margin(64, 2, 1.0) == 0.5
     assert lead_margin(64, 2, 3.0) == pytest.approx(3 * math.sqrt(3 / 64))
     assert lead_margin(16, 2, 1.5) == 0.9
 
 
 def test_the_skew_is_the_share_beyond_the_share() -> None:
-    """23 and 9 are 7 above 16: 0.44, steady without limit when it never moves."""
+    """The skew of 23 and 9 is 7 / 16; its steadiness is infinite if it never changes."""
     found = skew(grid([9.0] * 8, [23.0] * 8), range(8))
     assert found is not None
     assert (found.backend, found.mean, found.steadiness) == (1, 7 / 16, math.inf)
@@ -184,7 +184,7 @@ def test_the_skew_is_the_share_beyond_the_share() -> None:
 
 @pytest.mark.parametrize("period_s", [3.0, 5.0, 7.0, 9.5, 14.0])
 def test_a_pure_swing_s_period_is_found(period_s: float) -> None:
-    """A sine between two backends: its period within 4 %, nearly all variance there, opposite half way."""
+    """The period of a sine between two backends is found within 4 %, with nearly all variance in it."""
     wave = [16 + 12 * math.sin(1 + 2 * math.pi * index / 4 / period_s) for index in range(240)]
     swing = find_swing(grid(wave, [32 - load for load in wave]), range(240), None)
     assert swing is not None
@@ -196,7 +196,7 @@ def test_a_pure_swing_s_period_is_found(period_s: float) -> None:
 
 
 def test_a_skew_that_stands_still_is_no_movement() -> None:
-    """30 beside 10 with a ripple of one: nearly nothing of that spread moves, and the score says so."""
+    """Of a constant skew with a small ripple almost no variance moves, which lowers the score."""
     ripple = [30.0 + index % 2 for index in range(240)]
     still = find_swing(grid(ripple, [10.0] * 240), range(240), None)
     wave = [20 + 10 * math.sin(2 * math.pi * index / 24) for index in range(240)]
@@ -210,7 +210,7 @@ def test_a_skew_that_stands_still_is_no_movement() -> None:
 
 
 def test_more_cycles_and_a_wider_spread_are_more_evidence() -> None:
-    """The same return counts for more in more cycles, up to a limit the same spread over more backends."""
+    """The score rises with cycles, backends and spread (up to a limit); without a rebound it is None."""
     seen = Swing("a", relative_rms=0.5, moving_share=1.0, cycles=4.0, rebound=0.4, opposite=-0.4)
     base = swing_score(2.0, 2, seen) or 0.0
     assert (swing_score(2.0, 2, replace(seen, cycles=10.0)) or 0.0) > base
@@ -221,7 +221,7 @@ def test_more_cycles_and_a_wider_spread_are_more_evidence() -> None:
 
 
 def test_gaps_stay_gaps() -> None:
-    """Lost samples are missing from the grid, and a late one is not a gap."""
+    """Lost samples are missing from the grid; a late sample is not a gap."""
     times = [index / 4 for index in range(40)]
     late = [time + (0.1 if index == 20 else 0.0) for index, time in enumerate(times)]
     kept = [time for index, time in enumerate(late) if index not in {10, 11}]
@@ -234,7 +234,7 @@ def test_gaps_stay_gaps() -> None:
 
 
 def test_a_track_comes_from_a_backend_s_history() -> None:
-    """The store's series become a track; what was never told is None, not 0."""
+    """Series of the store become a track: unknown values are NaN, and an unknown series is None."""
     table = HistoryTable(("running", "waiting", "tps"))
     for second in range(6):
         table.append(float(second), {"running": float(second), "tps": None if second == 3 else 10.0})
@@ -247,7 +247,7 @@ def test_a_track_comes_from_a_backend_s_history() -> None:
 
 
 def test_a_change_of_pace_leaves_no_gaps() -> None:
-    """Looks once a second, then four times: until the quick ones fill the window, slots last a second."""
+    """After a change of the polling rate, slots have the longer interval while both are in the window."""
     times = [float(second) for second in range(16)] + [16 + quarter / 4 for quarter in range(160)]
     for end, step_s in ((40.0, 1.0), (55.75, 0.25)):
         known = [at for at in times if at <= end]

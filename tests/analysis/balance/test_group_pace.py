@@ -1,4 +1,4 @@
-"""Backends of unlike speed: a line of steps for each, and no loss by a line through both."""
+"""Step times of a group: a line for each backend if speeds differ, and then no loss."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ HOLD_S, HZ = 6, 2
 
 
 def tokens_per_s(batch: float, slower: float) -> float:
-    """Return a backend's throughput; each of its steps takes `slower` times as long as the fast one's."""
+    """Return a backend's throughput if each step takes `slower` times as long as that of the fast one."""
     return batch / (slower * (BASE_S + SLOPE_S * batch))
 
 
 def steady(name: str, batches: Sequence[float], slower: float) -> LoadTrack:
-    """Return a backend that runs each batch for 6 s."""
+    """Return a backend that holds each batch for 6 s."""
     loads = [batch for batch in batches for _ in range(HOLD_S * HZ)]
     times = [index / HZ for index in range(len(loads))]
     return LoadTrack(name, times, loads, [0.0] * len(loads), [tokens_per_s(load, slower) for load in loads])
@@ -37,7 +37,7 @@ SLOW = (28.0, 26.0, 24.0, 22.0, 25.0, 27.0, 23.0, 26.0)
 
 @pytest.mark.parametrize("slower", [1.5, 2.0, 3.0])
 def test_unlike_backends_have_a_line_each_and_no_loss(slower: float) -> None:
-    """Round-robin fills the slow one: a line through both would say that hardly anything is lost."""
+    """Backends of unequal speed have a line each and no loss: a common line would show hardly any."""
     tracks = [steady("fast", FAST, 1.0), steady("slow", SLOW, slower)]
     pace = found(tracks)
     assert pace.common is None
@@ -49,7 +49,7 @@ def test_unlike_backends_have_a_line_each_and_no_loss(slower: float) -> None:
 
 
 def test_alike_backends_share_one_line() -> None:
-    """The same speed at batches that do not overlap: one line, as each lies on the other's."""
+    """Equally fast backends share one line, though their batches do not overlap."""
     pace = found([steady("a", FAST, 1.0), steady("b", SLOW, 1.0)])
     assert pace.own == {}
     assert pace.common is not None
@@ -58,7 +58,7 @@ def test_alike_backends_share_one_line() -> None:
 
 
 def test_what_a_window_does_not_show_is_as_it_was() -> None:
-    """Flat loads show no line: the earlier ones stay, or there is none."""
+    """Constant loads determine no line: earlier lines are kept, or there are none."""
     flat = [steady("fast", (8.0,) * 8, 1.0), steady("slow", (24.0,) * 8, 2.0)]
     earlier = found([steady("fast", FAST, 1.0), steady("slow", SLOW, 2.0)])
     assert group_pace(flat, 0.0, earlier) == earlier

@@ -1,4 +1,4 @@
-"""Honest routing in unusual groups: drained and late backends, looks apart in time, full servers."""
+"""Correct routing in unusual groups is not called bad: drained, late or full backends, late polls."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ LIFE_S, CLIENTS, HZ = 8.0, 32, 2.0
 
 
 def fresh_least_busy(seconds: float, away: Sequence[tuple[int, float, float]]) -> list[LoadTrack]:
-    """Return two backends behind least-busy on fresh counts; each of `away` gets nothing between two times.
+    """Simulate two backends behind least-busy on current counts, with times at which one gets no requests.
 
-    Every request lives 8 s, and each client sends its next one at once.
+    `away` has (backend, from, to) in seconds. Every request lasts 8 s, and its client sends the next one at
+    once.
     """
     loads, came = [0, 0], [0, 0]
     due = [(LIFE_S * client / CLIENTS, -1) for client in range(CLIENTS)]
@@ -51,7 +52,7 @@ def fresh_least_busy(seconds: float, away: Sequence[tuple[int, float, float]]) -
 
 
 def words(tracks: Sequence[LoadTrack], life_s: float | None = LIFE_S) -> set[Is]:
-    """Return the words of all windows, judged every 5 s."""
+    """Return the verdicts of all windows, judged every 5 s."""
     end = int(tracks[0].times_s[-1])
     return {
         judge(GroupLoad("proxy", [cut(track, at - 320, at) for track in tracks], life_s), float(at)).word
@@ -65,12 +66,12 @@ def words(tracks: Sequence[LoadTrack], life_s: float | None = LIFE_S) -> set[Is]
     ids=["drained", "late"],
 )
 def test_a_backend_that_comes_back_may_get_everything(away: list[tuple[int, float, float]]) -> None:
-    """Drained three times, or joining late: least-busy fills it up to an even split, and no further."""
+    """After a drain, or when joining late, a backend may get all requests until the split is even."""
     assert not words(fresh_least_busy(600, away)) & {Is.OSCILLATING, Is.STARVED}
 
 
 def test_a_backend_that_gets_nothing_is_said_to_be_away() -> None:
-    """After 50 s of a drain the reason is not starvation: the backend had no request at all."""
+    """A drained backend is reported as away, not as starved."""
     found = judge(GroupLoad("proxy", fresh_least_busy(115, [(1, 60.0, 120.0)]), LIFE_S), 114.0)
     assert found.word is not Is.STARVED
     assert found.away_s["spark-b"] == pytest.approx(54.0, abs=2.0)
@@ -78,7 +79,7 @@ def test_a_backend_that_gets_nothing_is_said_to_be_away() -> None:
 
 
 def test_a_drained_backend_may_keep_a_long_request() -> None:
-    """It is never empty, but it gets nothing: away, not starved."""
+    """A drained backend that still holds a long request is away, not starved."""
     tracks = fresh_least_busy(115, [(1, 60.0, 120.0)])
     kept = [replace(track, running=[load + 1 for load in track.running]) for track in tracks]
     found = judge(GroupLoad("proxy", kept, LIFE_S), 114.0)
@@ -87,7 +88,7 @@ def test_a_drained_backend_may_keep_a_long_request() -> None:
 
 
 def test_one_of_four_drained_is_no_herd() -> None:
-    """Random routing over the other three: that the fourth gets nothing says nothing about them."""
+    """If one of four backends is drained, random routing over the others is not called herds."""
     dice, times = random.Random(4), [float(step) for step in range(90)]  # noqa: S311 - a repeatable draw
     came: list[list[float]] = [[0.0], [0.0], [0.0], [0.0]]
     for at in times[1:]:
@@ -105,7 +106,7 @@ def test_one_of_four_drained_is_no_herd() -> None:
 
 
 def test_what_a_prefill_worker_makes_does_not_grow_with_its_batch() -> None:
-    """A long queue at one worker beside a short one at the other loses nothing while both have work."""
+    """Unequal queues of prefill workers lose nothing: their throughput does not grow with the batch."""
     dice, times = random.Random(7), [float(step) for step in range(120)]  # noqa: S311 - a repeatable draw
     tracks = []
     for name, mean in (("spark-a", 48), ("spark-b", 3)):
@@ -121,7 +122,7 @@ def test_what_a_prefill_worker_makes_does_not_grow_with_its_batch() -> None:
 
 
 def bursts(late_s: float) -> list[LoadTrack]:
-    """Return two backends that fill and empty at once, looked at once a second, the second one later."""
+    """Return two backends that fill and empty together, polled once a second, the second `late_s` later."""
     times = [float(step) for step in range(120)]
 
     def load(at: float) -> float:
@@ -134,7 +135,7 @@ def bursts(late_s: float) -> list[LoadTrack]:
 
 
 def test_looks_apart_in_time_make_no_convoys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loads that rise and fall together, seen 400 ms apart: the rule for convoys may not speak."""
+    """Loads that rise and fall together, polled 400 ms apart, are not called convoys."""
     tracks = bursts(0.4)
     found = judge(GroupLoad("proxy", tracks, 2.6), 119.4)
     assert found.word is not Is.OSCILLATING
@@ -144,7 +145,7 @@ def test_looks_apart_in_time_make_no_convoys(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_slots_of_full_servers_are_seen() -> None:
-    """While requests wait, as many run as there are slots: random routing is then as wide as its queue."""
+    """While requests wait, the number of running ones is taken as the number of slots."""
     times = [float(step) for step in range(90)]
     running = [16.0] * 90
     queues = [[float(8 + step % 7) for step in range(90)], [float(14 - step % 7) for step in range(90)]]

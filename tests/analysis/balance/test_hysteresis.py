@@ -1,4 +1,4 @@
-"""When a word is announced and withdrawn, and what is said of it."""
+"""When a verdict is announced and withdrawn, and how the change is described."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.analysis.balance.routed_load import START
 
 
 def announced(words: list[BalanceWord]) -> list[BalanceWord]:
-    """Feed one word every 5 s; give what is announced after each."""
+    """Feed one verdict every 5 s; return the announced verdict after each."""
     watch = BalanceWatch()
     said = []
     for index, word in enumerate(words):
@@ -24,7 +24,7 @@ def announced(words: list[BalanceWord]) -> list[BalanceWord]:
 
 
 def test_two_evaluations_announce_and_three_withdraw() -> None:
-    """One swing in a row is not said; a said one survives two others and ends with the third."""
+    """Two equal verdicts in a row are announced; a bad one is withdrawn after three others."""
     words = [Is.BALANCED, Is.BALANCED, Is.OSCILLATING, Is.BALANCED, Is.OSCILLATING, Is.OSCILLATING]
     assert announced(words)[-3:] == [Is.BALANCED, Is.BALANCED, Is.OSCILLATING]
     words += [Is.BALANCED, Is.BALANCED, Is.BALANCED]
@@ -32,7 +32,7 @@ def test_two_evaluations_announce_and_three_withdraw() -> None:
 
 
 def test_a_withdrawn_word_leaves_unknown_where_nothing_agrees() -> None:
-    """Three evaluations that each say something else end a swing and claim nothing."""
+    """If the three verdicts that end a swing all differ, "unknown" is announced."""
     words = [Is.OSCILLATING, Is.OSCILLATING, Is.STARVED, Is.UNKNOWN, Is.BALANCED]
     assert announced(words)[-1] is Is.UNKNOWN
 
@@ -40,7 +40,7 @@ def test_a_withdrawn_word_leaves_unknown_where_nothing_agrees() -> None:
 @given(st.lists(st.sampled_from(list(BalanceWord)), max_size=40))
 @settings(max_examples=100, deadline=None)
 def test_nothing_is_announced_that_two_evaluations_in_a_row_did_not_say(words: list[BalanceWord]) -> None:
-    """Whatever comes: a newly announced word other than unknown was said by this evaluation and the last."""
+    """A newly announced verdict other than "unknown" is that of this evaluation and of the last one."""
     said = announced(words)
     for index, word in enumerate(said):
         before = said[index - 1] if index else Is.UNKNOWN
@@ -51,7 +51,7 @@ def test_nothing_is_announced_that_two_evaluations_in_a_row_did_not_say(words: l
 
 
 def test_changes_come_with_time_and_reason() -> None:
-    """A swing begins and ends once each, with the sentence that gave it; since is when it began."""
+    """A swing begins and ends once, each with its reason, and `since` is the time of the last change."""
     watch = BalanceWatch()
     changes = []
     for index in range(10):
@@ -77,7 +77,7 @@ def test_changes_come_with_time_and_reason() -> None:
 
 
 def test_a_group_is_due_every_five_seconds() -> None:
-    """At once until there are loads, then once in each period that begins at a multiple of 5 s."""
+    """A group is due at once until it has samples, then once in each 5 s period."""
     watch = BalanceWatch()
     assert watch.due(0.0)
     watch.update(Balance("proxy", ("a", "b")), 99.0, START)
@@ -87,7 +87,7 @@ def test_a_group_is_due_every_five_seconds() -> None:
 
 
 def test_the_watch_keeps_the_step_time_that_was_found() -> None:
-    """A later window that does not tell leaves the earlier fit in place, for the next judgement."""
+    """An evaluation without a fit of step times does not replace the earlier fit."""
     watch = BalanceWatch()
     fit = StepTime(0.036, 0.0024, 100)
     watch.update(Balance("proxy", ("a", "b"), step_time=fit), 0.0, START)

@@ -1,4 +1,4 @@
-"""Load that comes and goes at one backend alone is no swing: in a swing both sides move."""
+"""Load that comes and goes at one backend alone is not a swing: in a swing, loads move against each other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tracks_of(columns: Sequence[Sequence[float]]) -> list[LoadTrack]:
 
 
 def bursts(every_s: float, lasts_s: float, height: float, first_s: float = 0.0) -> list[float]:
-    """Give so many requests for so long, again and again; the last of them go one by one."""
+    """Return repeated bursts of `height` requests for `lasts_s` seconds; the last ones end one by one."""
     found = []
     for step in STEPS:
         since = (step / HZ - first_s) % every_s
@@ -60,7 +60,7 @@ def mutual(columns: Sequence[Sequence[float]]) -> float | None:
 def test_regular_bursts_to_one_are_no_swing(
     every_s: float, lasts_s: float, height: float, life_s: float | None
 ) -> None:
-    """A job that comes by the clock and always goes to the same backend, the other being idle by design."""
+    """A periodic job that always goes to the same backend, with the other one idle, is not a swing."""
     found = judged([bursts(every_s, lasts_s, height), [0.0] * len(STEPS)], life_s)
     assert found.word is not Is.OSCILLATING
     assert found.swing is not None
@@ -69,7 +69,7 @@ def test_regular_bursts_to_one_are_no_swing(
 
 @pytest.mark.parametrize("first_s", [0.0, 7.5])
 def test_bursts_that_go_to_each_in_turn_are_a_swing(first_s: float) -> None:
-    """The same bursts, every other one to the other backend: that is said, pauses between them or not."""
+    """Bursts that go to both backends in turn are a swing, with pauses between them or not."""
     one, other = bursts(15.0, 6.0, 32.0), bursts(15.0, 6.0, 32.0, 7.5)
     found = judged([one, other], 7.0)
     assert found.word is Is.OSCILLATING
@@ -92,7 +92,7 @@ def test_bursts_that_go_to_each_in_turn_are_a_swing(first_s: float) -> None:
 def test_whatever_else_goes_on_bursts_to_one_are_no_swing(
     every_s: float, share: float, height: int, backends: int, drizzle: float, life: float | None, seed: int
 ) -> None:
-    """Any bursts to the first of up to six, the others with up to a tenth as many that come by chance."""
+    """Any bursts to one of up to six backends, with some random load on the others, are not a swing."""
     dice = random.Random(seed)  # noqa: S311 - repeatable chance, not secrets
     columns = [bursts(every_s, share * every_s, height)]
     for _ in range(backends - 1):
@@ -114,7 +114,7 @@ def test_whatever_else_goes_on_bursts_to_one_are_no_swing(
 )
 @settings(max_examples=60, deadline=None)
 def test_neither_order_nor_scale_changes_how_mutual_it_is(rows: list[list[int]], factor: float) -> None:
-    """Any loads of two: the same from either side and for larger counts, and never above 1."""
+    """`mutual` does not depend on the order of backends or on the scale, and is at most 1."""
     columns = [[float(row[index]) for row in rows] for index in range(2)]
     straight = mutual(columns)
     if straight is None:
@@ -131,7 +131,7 @@ def test_neither_order_nor_scale_changes_how_mutual_it_is(rows: list[list[int]],
 )
 @settings(max_examples=40, deadline=None)
 def test_where_the_total_stays_a_swing_is_mutual(rows: list[list[int]], backends: int, total: int) -> None:
-    """A closed loop of clients: who loses one, another gains it."""
+    """With a constant total, `mutual` is 1: what one backend loses, others gain."""
     columns = [[float(row[index]) for row in rows] for index in range(backends - 1)]
     columns.append([total - sum(row) for row in zip(*columns, strict=True)])
     part = mutual(columns)
@@ -139,7 +139,7 @@ def test_where_the_total_stays_a_swing_is_mutual(rows: list[list[int]], backends
 
 
 def test_a_load_that_rises_and_falls_everywhere_is_below_zero() -> None:
-    """Bursts of which one gets three times as much: the other moves with it, not against it."""
+    """If the other backend rises and falls together with the bursts of one, `mutual` is negative."""
     burst = bursts(15.0, 6.0, 30.0)
     part = mutual([burst, [load / 3 for load in burst]])
     assert part is not None
@@ -147,7 +147,7 @@ def test_a_load_that_rises_and_falls_everywhere_is_below_zero() -> None:
 
 
 def test_real_see_saws_are_mutual() -> None:
-    """Each recorded swing is one of both backends, though the total moves as much: 8 | 0, 8 | 8, 0 | 8."""
+    """The recorded swings are mutual, though their total changes as well: 8 | 0, 8 | 8, 0 | 8."""
     for name in ("leastbusy-c16", "leastbusy-c16-b", "cooldown-c64"):
         tracks = trace(name)
         found = judge(GroupLoad("proxy", tracks, LIFE_S[name]), tracks[0].times_s[-1])

@@ -1,4 +1,4 @@
-"""The quick ways that figures of a window are taken, against their definitions written out plainly."""
+"""The optimised computation of figures gives the results of their definitions, written out plainly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PICKED = st.sets(st.integers(0, 39))
 
 
 def grid_of(rows: Sequence[Sequence[int]], weights: Sequence[float]) -> LoadGrid:
-    """Lay out running requests with a queue beyond 6 of them."""
+    """Build a grid of running requests, with a queue for those beyond 6."""
     times = [float(second) for second in range(len(rows))]
     tracks = [
         LoadTrack(
@@ -42,7 +42,7 @@ def grid_of(rows: Sequence[Sequence[int]], weights: Sequence[float]) -> LoadGrid
 
 
 def slots_of(grid: LoadGrid, picked: set[int]) -> list[int]:
-    """Give the picked slots that hold any load; all of them where none is picked."""
+    """Return the slots of `picked` that have load; if there are none, all slots with load."""
     loaded = [slot for slot, total in enumerate(grid.totals) if total > 0]
     return [slot for slot in loaded if slot in picked] or loaded
 
@@ -52,7 +52,7 @@ def slots_of(grid: LoadGrid, picked: set[int]) -> list[int]:
 def test_leads_and_turns_are_counted_slot_by_slot(
     rows: list[list[int]], weights: tuple[float, ...], picked: set[int], margin: float
 ) -> None:
-    """Walking through each slot gives the same changes of the lead and the same turns."""
+    """Lead changes and turns are those of a plain loop over the slots."""
     grid = grid_of(rows, weights)
     slots = slots_of(grid, picked)
     leader, changes = None, 0
@@ -82,7 +82,7 @@ def test_leads_and_turns_are_counted_slot_by_slot(
 def test_spread_skew_and_hunger_are_those_of_their_definitions(
     rows: list[list[int]], weights: tuple[float, ...], picked: set[int]
 ) -> None:
-    """Sums over each slot and backend give the same."""
+    """Dispersion, skew and starved shares are those of plain sums over slots and backends."""
     grid = grid_of(rows, weights)
     slots = slots_of(grid, picked)
     if not slots:
@@ -121,7 +121,7 @@ def test_spread_skew_and_hunger_are_those_of_their_definitions(
 @given(rows=ROWS)
 @settings(max_examples=60, deadline=None)
 def test_free_slots_beside_a_queue_are_counted_row_by_row(rows: list[list[int]]) -> None:
-    """Of all rows with any load: those where one waits while another has room and no queue."""
+    """The share of free slots beside a queue is that of a plain count over the rows with load."""
     grid = grid_of(rows, (1.0, 1.0, 1.0, 1.0))
     loaded = [row for row in rows if sum(row)]
     free = [row for row in loaded if max(row) > 6 and min(row) < 6]
@@ -131,7 +131,7 @@ def test_free_slots_beside_a_queue_are_counted_row_by_row(rows: list[list[int]])
 @given(loads=st.lists(st.integers(0, 40), min_size=30, max_size=256))
 @settings(max_examples=25, deadline=None)
 def test_the_spectrum_is_fourier_s(loads: list[int]) -> None:
-    """Shares of the variance as a sum over all samples gives them, period by period."""
+    """The spectrum is that of a discrete Fourier transform written out as a sum."""
     rows = [[load, 40 - load, 0, 0] for load in loads]
     times = [float(second) for second in range(len(rows))]
     pair = [LoadTrack(name, times, [float(row[at]) for row in rows]) for at, name in enumerate("ab")]

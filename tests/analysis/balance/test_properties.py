@@ -1,4 +1,4 @@
-"""What holds of any verdict: names, scale, lost samples, jitter, too little to judge, comings and goings."""
+"""Properties of any verdict: independence of names and scale, lost samples, jitter, too little data."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ pytestmark = pytest.mark.long
 
 @cache
 def windows(*, busy: bool = True) -> list[tuple[tuple[LoadTrack, ...], float, float]]:
-    """Windows of the recorded traces and of simulated ones: tracks, their end, the life of a request.
+    """Return windows of recorded and simulated loads as (tracks, end in s, E2E in s).
 
-    Without the `busy` ones where samples are lost or counts multiplied: those recordings lack nearly a tenth
-    of their samples, which is all that may be missing, and chance is so wide in them that two or three times
-    the counts would be herding.
+    Without `busy`, leave out recordings that already lack nearly a tenth of their samples, which is as much
+    as may be missing. Chance is so wide in these that two or three times the counts would be herding.
     """
     found: list[tuple[tuple[LoadTrack, ...], float, float]] = []
     for name, life in LIFE_S.items():
@@ -50,7 +49,7 @@ def verdict(tracks: Sequence[LoadTrack], at: float, life: float | None) -> Balan
 
 
 def kept(track: LoadTrack, dice: random.Random, share: float) -> LoadTrack:
-    """Drop samples by chance."""
+    """Keep each sample with the probability `share`."""
     keep = [index for index in range(len(track.times_s)) if dice.random() < share]
     return replace(
         track,
@@ -63,13 +62,13 @@ def kept(track: LoadTrack, dice: random.Random, share: float) -> LoadTrack:
 
 
 def shaken(track: LoadTrack, dice: random.Random, share: float) -> LoadTrack:
-    """Move each time stamp by up to a share of the step, either way."""
+    """Move each time stamp by a random part, up to `share`, of the sampling interval."""
     step = track.times_s[1] - track.times_s[0]
     return replace(track, times_s=sorted(time + dice.uniform(-share, share) * step for time in track.times_s))
 
 
 def scaled(track: LoadTrack, factor: float) -> LoadTrack:
-    """Multiply all loads and rates; who came is unknown then: many times as many tosses are no coins."""
+    """Multiply loads and rates; drop the counts of requests, which would not be independent any more."""
     return replace(
         track,
         arrived=None,
@@ -80,7 +79,7 @@ def scaled(track: LoadTrack, factor: float) -> LoadTrack:
 
 
 def test_names_and_their_order_never_matter() -> None:
-    """Backends in any order: the same word, period, spread and shares, each under its own name."""
+    """The order of backends changes neither the verdict nor its figures, which keep their backends' names."""
     dice = random.Random(5)  # noqa: S311 - repeatable chance
     for tracks, at, life in windows():
         straight = verdict(tracks, at, life)
@@ -99,7 +98,7 @@ def test_names_and_their_order_never_matter() -> None:
 
 
 def test_lost_samples_and_jitter_hardly_ever_change_the_word() -> None:
-    """5 % lost samples and 20 % jitter, each in two ways a window: the word stays in 98 % of cases."""
+    """With 5 % of the samples lost, or 20 % jitter, the verdict stays the same in 98 % of cases."""
     dice = random.Random(7)  # noqa: S311 - repeatable chance
     same = cases = 0
     for tracks, at, life in windows(busy=False):
@@ -113,7 +112,7 @@ def test_lost_samples_and_jitter_hardly_ever_change_the_word() -> None:
 
 
 def test_scale_hardly_ever_changes_the_word() -> None:
-    """Counts 1 to 10 times as large: the word stays in 98 % of cases, once there is enough load for one."""
+    """With enough load, multiplied counts keep the verdict in 98 % of cases."""
     same = cases = 0
     for tracks, at, life in windows(busy=False):
         enough = [scaled(track, 2.0) for track in tracks]
@@ -132,7 +131,7 @@ def test_scale_hardly_ever_changes_the_word() -> None:
 )
 @settings(max_examples=30, deadline=None)
 def test_a_constant_equal_load_is_balanced(load: int, backends: int, hz: float, life: float | None) -> None:
-    """However many backends and requests: nothing moves and nothing differs, so all is well."""
+    """Any constant and equal load is balanced."""
     times = [index / hz for index in range(int(90 * hz))]
     tracks = [
         LoadTrack(f"s{index}", times, [float(load)] * len(times), [0.0] * len(times))
@@ -145,7 +144,7 @@ def test_a_constant_equal_load_is_balanced(load: int, backends: int, hz: float, 
 
 @pytest.mark.parametrize("backends", [2, 5, 64])
 def test_no_load_is_idle(backends: int) -> None:
-    """Zeros are known figures: the group is idle, not unknown."""
+    """A load of 0 is known: the group is idle, not unknown."""
     times = [index / 2 for index in range(120)]
     tracks = [LoadTrack(f"s{index}", times, [0.0] * 120, [0.0] * 120) for index in range(backends)]
     assert verdict(tracks, 60.0, 5.0).word is Is.IDLE
@@ -167,7 +166,7 @@ def test_no_load_is_idle(backends: int) -> None:
     ids=["nobody", "empty", "one sample", "all missing", "one backend", "one tells nothing"],
 )
 def test_too_little_is_unknown_with_a_reason(tracks: list[LoadTrack]) -> None:
-    """Nothing, one sample, missing values, one backend: unknown, in words, without confidence."""
+    """No backend, a single one, one sample or missing values are "unknown", with a reason."""
     found = verdict(tracks, 60.0, 5.0)
     assert found.word is Is.UNKNOWN
     assert found.reasons
@@ -175,7 +174,7 @@ def test_too_little_is_unknown_with_a_reason(tracks: list[LoadTrack]) -> None:
 
 
 def test_a_tenth_of_the_samples_may_be_lost_and_no_more() -> None:
-    """Nine tenths of one backend's samples are enough; four fifths are not, and it is named."""
+    """A backend with nine tenths of its samples is judged; with four fifths the verdict is unknown."""
     times = [float(second) for second in range(120)]
     even = [20.0] * 120
     few = [time for time in times if time % 5]
@@ -198,7 +197,7 @@ def test_a_tenth_of_the_samples_may_be_lost_and_no_more() -> None:
 def test_who_comes_or_goes_makes_no_false_word(
     moment: int, load: int, *, dies: bool, backends: int, end: int
 ) -> None:
-    """A backend that starts or stops answering while the others share the load evenly: never a bad word."""
+    """A backend that starts or stops answering beside an even split of the rest causes no bad verdict."""
     now = 5.0 * end
     times = [index / 2 for index in range(240)]
     whole = float(load * backends * (backends - 1))
@@ -214,7 +213,7 @@ def test_who_comes_or_goes_makes_no_false_word(
 
 
 def test_a_dead_backend_is_left_out_by_name() -> None:
-    """After it fell silent the others are judged alone, from then on, and it is said."""
+    """A backend that stopped answering is left out from then on, and a reason says so."""
     times = [float(second) for second in range(120)]
     early = times[:60]
     tracks = [
@@ -231,7 +230,7 @@ def test_a_dead_backend_is_left_out_by_name() -> None:
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_nothing_raises(data: st.DataObject) -> None:
-    """Any counts, times, gaps, slots and weights: a verdict comes back, and shares stay shares."""
+    """Any input gives a verdict whose shares are between 0 and 100 %."""
     tracks = []
     for index in range(data.draw(st.integers(0, 4))):
         steps = data.draw(st.lists(st.sampled_from([0.05, 0.25, 1.0, 7.0, 30.0]), max_size=80))

@@ -1,4 +1,4 @@
-"""Who got how many requests, held against chance."""
+"""The numbers of requests that backends got, compared with chance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparktop.model.balance import BalanceWord as Is
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 300), st.floats(0.05, 0.9), st.data())
 def test_the_tail_is_the_sum_of_its_terms(trials: int, probability: float, data: st.DataObject) -> None:
-    """From any count above the mean the tail is what adding up all terms gives."""
+    """The binomial tail equals the sum of its terms, for any count above the mean; below it is 1."""
     least = data.draw(
         st.integers(math.floor(trials * probability) + 1, trials + 1).map(lambda n: min(n, trials))
     )
@@ -30,7 +30,7 @@ def test_the_tail_is_the_sum_of_its_terms(trials: int, probability: float, data:
 
 
 def test_ninety_four_percent_of_four_hundred_is_no_chance() -> None:
-    """The sentence says who, how many of how many, and what would be even."""
+    """The sentence names the backend, its count, the total and an even share."""
     found = request_shares({"a": 387.0, "b": 25.0})
     assert found is not None
     assert found.uneven
@@ -47,14 +47,14 @@ def test_ninety_four_percent_of_four_hundred_is_no_chance() -> None:
     ],
 )
 def test_what_is_chance_or_little_is_not_uneven(counts: dict[str, float]) -> None:
-    """Neither few requests nor a share that falls short of three times the odds of an even one."""
+    """Few requests, chance, and shares below three times the odds of an even one are not uneven."""
     found = request_shares(counts)
     assert found is not None
     assert not found.uneven
 
 
 def test_a_share_is_of_several_and_of_something() -> None:
-    """One backend alone has no share, and nothing cannot be shared out; all to one has endless odds."""
+    """One backend, or no requests, give no result; all requests at one give infinite odds."""
     assert request_shares({"a": 100.0}) is None
     assert request_shares({"a": 0.0, "b": -2.0}) is None
     found = request_shares({"a": 100.0, "b": 0.0})
@@ -63,7 +63,7 @@ def test_a_share_is_of_several_and_of_something() -> None:
 
 
 def test_weights_say_what_is_fair() -> None:
-    """A backend three times as fast should get three quarters."""
+    """With a weight of 3 beside 1, an even share is three quarters."""
     found = request_shares({"a": 300.0, "b": 100.0}, {"a": 3.0, "b": 1.0})
     assert found is not None
     assert found.fair == 0.75
@@ -73,7 +73,7 @@ def test_weights_say_what_is_fair() -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(0, 3000), min_size=2, max_size=6))
 def test_names_do_not_matter(counts: list[int]) -> None:
-    """Listed in another order the same requests give the same verdict."""
+    """The order of backends does not change the verdict."""
     forth = request_shares({str(index): float(count) for index, count in enumerate(counts)})
     back = request_shares({str(index): float(count) for index, count in reversed(list(enumerate(counts)))})
     if forth is None or back is None:
@@ -103,7 +103,7 @@ EVEN = request_shares({"a": 200.0, "b": 212.0})
 
 
 def test_balanced_by_load_becomes_uneven_by_requests() -> None:
-    """The count comes first among the reasons, and all figures stand in the judgement."""
+    """If request counts are uneven, a balanced verdict becomes "uneven" with the counts as first reason."""
     found = weigh_requests(JUDGED, FOUND)
     assert (found.word, found.word_now) == (Is.UNEVEN, Is.UNEVEN)
     assert found.reasons[0] == "a got 94 % of the requests (387 of 412; its share is 50 %)"
@@ -114,7 +114,7 @@ def test_balanced_by_load_becomes_uneven_by_requests() -> None:
 
 
 def test_too_little_load_to_tell_becomes_uneven_only_over_a_whole_window() -> None:
-    """Unknown for want of load is overruled by counters; unknown for want of time or samples is not."""
+    """Counts overrule "unknown" for too little load, but not for too short a window or lost samples."""
     unknown = replace(JUDGED, word=Is.UNKNOWN, word_now=Is.UNKNOWN, reasons=("too little load to judge",))
     assert weigh_requests(unknown, FOUND).word_now is Is.UNEVEN
     for gone in (replace(unknown, window_s=40.0), replace(unknown, samples_percent=80.0)):
@@ -124,21 +124,21 @@ def test_too_little_load_to_tell_becomes_uneven_only_over_a_whole_window() -> No
 
 
 def test_an_idle_group_stays_idle() -> None:
-    """Ties that always go to the first harm nobody: it is said, not called uneven."""
+    """An idle group stays idle; that ties always go to the same backend is only mentioned."""
     found = weigh_requests(replace(JUDGED, word=Is.IDLE, word_now=Is.IDLE), FOUND)
     assert found.word_now is Is.IDLE
     assert found.reasons[-1].startswith("a got 94 %")
 
 
 def test_the_quicker_backend_may_get_more() -> None:
-    """With even loads nearly all requests may go to one: it is done with them sooner."""
+    """With even loads one backend may get nearly all requests, because it finishes them sooner."""
     found = weigh_requests(replace(JUDGED, mean_load={"a": 5.2, "b": 4.8}), FOUND)
     assert found.word_now is Is.BALANCED
     assert found.reasons[-1].endswith("and is done with them sooner")
 
 
 def test_without_a_known_router_nobody_sends_too_many() -> None:
-    """Two owners each use their own backend: the counts are shown, and no word comes of them."""
+    """Without a known router the counts are shown, but do not change the verdict."""
     found = weigh_requests(replace(JUDGED, router=None), FOUND)
     assert (found.word_now, found.reasons) == (Is.BALANCED, JUDGED.reasons)
     assert found.requests == 412
@@ -146,14 +146,14 @@ def test_without_a_known_router_nobody_sends_too_many() -> None:
 
 @pytest.mark.parametrize("word", [Is.OSCILLATING, Is.STARVED, Is.UNEVEN])
 def test_a_bad_word_stays_and_gets_the_count_as_second_reason(word: Is) -> None:
-    """What the loads say is graver; who got how many stands beside it."""
+    """A bad verdict by loads stays, with the counts as second reason."""
     found = weigh_requests(replace(JUDGED, word=word, word_now=word), FOUND)
     assert found.word_now is word
     assert found.reasons[1].startswith("a got 94 %")
 
 
 def test_even_counts_only_add_figures() -> None:
-    """Nothing is said of what is as it should be."""
+    """Even counts change neither the verdict nor its reasons."""
     found = weigh_requests(JUDGED, EVEN)
     assert (found.word_now, found.reasons, found.requests) == (Is.BALANCED, JUDGED.reasons, 412)
     assert weigh_requests(JUDGED, None) is JUDGED

@@ -1,4 +1,4 @@
-"""Simulated routers with a known truth, on a coarse grid; the benchmarks hold the study."""
+"""Verdicts on simulated routers, in a few cases; the full study is in the benchmarks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALARMS = {Is.OSCILLATING, Is.STARVED}
 @pytest.mark.parametrize("clients", [8, 16, 64])
 @pytest.mark.parametrize("policy", ["shuffle", "round-robin"])
 def test_calm_routers_raise_no_alarm(policy: str, clients: int, lengths: str) -> None:
-    """Two minutes of random and round-robin routing, at 1 Hz: nobody is called oscillating or starved."""
+    """Two minutes of random or round-robin routing, sampled at 1 Hz, are never oscillating or starved."""
     seen = simulate(Scene(policy, clients, 2, lengths, 5.0, 1.0, 120.0, seed=clients))
     assert not ALARMS & {step.balance.word for step in follow(seen.tracks, seen.e2e_s)}
 
@@ -36,19 +36,19 @@ def test_calm_routers_raise_no_alarm(policy: str, clients: int, lengths: str) ->
 def test_herding_is_found_in_time(
     policy: str, clients: int, servers: int, lengths: str, life_s: float, stale_s: float
 ) -> None:
-    """Least-busy on old counts is called oscillating within 60 s or 8 lifetimes."""
+    """Least-busy on outdated counts is called oscillating within 60 s or 8 lifetimes."""
     seconds = max(60.0, 8 * life_s) + 5
     seen = simulate(Scene(policy, clients, servers, lengths, life_s, 2.0, seconds, 3, stale_s))
     limit = max(60.0, 8 * seen.e2e_s)
     steps = [step for step in follow(seen.tracks, seen.e2e_s) if step.at_s <= limit]
     assert steps[-1].balance.word is Is.OSCILLATING
     period_s = steps[-1].balance.period_s
-    # Herds may be plain before the loads have gone there and back.
+    # Herds may be found before the loads have swung there and back.
     assert period_s is None or 1.0 <= period_s / seen.e2e_s <= 3.0
 
 
 def test_fresh_counts_are_balanced() -> None:
-    """Least-busy that sees the loads as they are never lets two servers differ by more than one."""
+    """Least-busy on current counts is balanced."""
     seen = simulate(Scene("least-busy", 32, 2, "uniform", 6.0, 2.0, 80.0))
     found = judge(GroupLoad("proxy", seen.tracks, seen.e2e_s), 80.0)
     assert found.word is Is.BALANCED
@@ -56,7 +56,7 @@ def test_fresh_counts_are_balanced() -> None:
 
 
 def test_the_spread_of_simulated_random_routing_is_1() -> None:
-    """Over 20 minutes the spread over the exact variance factor is near 1: the theory fits the simulation."""
+    """Over 20 minutes of random routing the spread relative to chance is near 1."""
     spreads = []
     for seed in range(4):
         seen = simulate(Scene("shuffle", 32, 2, "uniform", 5.0, 1.0, 300.0, seed))

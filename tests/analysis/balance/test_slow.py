@@ -1,4 +1,4 @@
-"""The words at slow scrapes: what they need, and that none of them states a swing or a period."""
+"""Verdicts on loads that are scraped slowly: what they need, and that none states a swing or a period."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEP_S = 15.0
 def tracks(
     load: Load, seconds: float, *, count: int = 2, per_s: tuple[float, ...] = (1.0, 1.0)
 ) -> list[LoadTrack]:
-    """Return the samples of backends that are scraped every 15 s, each at an offset of its own."""
+    """Return samples of backends that are scraped every 15 s, each at its own offset."""
     found = []
     for index in range(count):
         times = [index * STEP_S / count + STEP_S * scrape for scrape in range(int(seconds / STEP_S))]
@@ -38,12 +38,12 @@ def said(load: Load, seconds: float, **more: object) -> Balance:
 
 
 def swinging(index: int, at: float) -> float:
-    """Take turns every 47 s."""
+    """Return a load that swings between the backends every 47 s."""
     return round(20 + 18 * math.sin(2 * math.pi * at / 47 + index * math.pi))
 
 
 def by_chance(index: int, at: float) -> float:
-    """Vary as the binomial split of 40 requests does."""
+    """Return a load that varies like the random split of 40 requests."""
     return float(sum(random.Random(f"{index} {at} {one}").random() < 0.5 for one in range(40)))  # noqa: S311 - no secret
 
 
@@ -60,7 +60,7 @@ def by_chance(index: int, at: float) -> float:
     ],
 )
 def test_the_word_follows_spread_and_time(load: Load, seconds: float, word: BalanceWord) -> None:
-    """Wide twice in a row, even for half an hour, else nothing; a reason always, a period never."""
+    """The verdict depends on the spread and on the time watched; it has a reason but never a period."""
     found = said(load, seconds)
     assert found.word_now is word
     assert found.period_s is None
@@ -68,7 +68,7 @@ def test_the_word_follows_spread_and_time(load: Load, seconds: float, word: Bala
 
 
 def test_requests_that_are_unevenly_shared_need_no_condition() -> None:
-    """By counters, whatever the loads do; an even share is not called uneven."""
+    """Uneven request counts suffice for a bad verdict, whatever the loads; even counts do not."""
     found = said(by_chance, 900, per_s=(2.0, 1.0))
     assert found.word_now is BalanceWord.UNEVEN_REQUESTS
     assert found.word_now.bad
@@ -79,7 +79,7 @@ def test_requests_that_are_unevenly_shared_need_no_condition() -> None:
 @pytest.mark.parametrize("joined_s", [30.0, 100.0, 300.0, 590.0])
 @pytest.mark.parametrize("rejoins", [False, True])
 def test_a_backend_that_joins_does_not_make_an_even_share_uneven(joined_s: float, rejoins: bool) -> None:  # noqa: FBT001 - drawn
-    """Requests are compared over the time in which all answered; likewise after one was away."""
+    """Requests are compared over the time in which all backends answered, also after one was away."""
     evenly = tracks(by_chance, 900, count=3, per_s=(1.0,))
     late = evenly[2]
     kept = [
@@ -104,7 +104,7 @@ def test_a_backend_that_joins_does_not_make_an_even_share_uneven(joined_s: float
 
 
 def test_a_backend_that_died_is_not_one_that_gets_few_requests() -> None:
-    """The requests of those that answer are compared, and stay even; the dead one's share is unknown."""
+    """A backend that died has no share; the others are compared with each other."""
     evenly = tracks(by_chance, 900, count=3, per_s=(1.0,))
     died = tracks(by_chance, 500, count=3, per_s=(1.0,))[2]
     found = judge_slowly("group", [*evenly[:2], died], 900, STEP_S, "router")
@@ -114,7 +114,7 @@ def test_a_backend_that_died_is_not_one_that_gets_few_requests() -> None:
 
 @pytest.mark.parametrize("seconds", [120, 200, 900])
 def test_a_joined_backend_that_gets_too_much_is_found(seconds: int) -> None:
-    """The comparison over the shared time finds an uneven share as early as a minute after all answer."""
+    """A backend that joined late and gets too many requests is found a minute after all answer."""
     older = tracks(by_chance, seconds, count=2, per_s=(2.0,))
     late = tracks(by_chance, seconds, count=2, per_s=(6.0,))[1]
     first = len([at for at in late.times_s if at < seconds - 90])
@@ -132,14 +132,14 @@ def test_a_joined_backend_that_gets_too_much_is_found(seconds: int) -> None:
 
 
 def test_the_judge_of_swings_says_nothing_below_half_a_hertz() -> None:
-    """A plain see-saw, sampled every 15 s, is neither balanced nor oscillating."""
+    """The judge for fast samples says nothing about a swing that is sampled every 15 s."""
     found = judge(GroupLoad("group", tracks(swinging, 900), 10.0), 900.0)
     assert found.word_now is BalanceWord.UNKNOWN
     assert found.reasons == ("samples every 15 s are too slow to see a swing",)
 
 
 def test_slowness_is_measured_at_the_samples() -> None:
-    """Polls every second or two are not slow; no samples are not known to be."""
+    """Polls each second are not slow; without samples the interval is unknown."""
     assert slow_step_s(tracks(swinging, 900)) == STEP_S
     quick = [LoadTrack("a", [float(at) for at in range(9)], [1.0] * 9)]
     assert slow_step_s(quick) is None

@@ -1,4 +1,4 @@
-"""Loads recorded from real servers behind a real router, judged as the live program judges."""
+"""Verdicts on loads recorded from real servers behind a real router, judged as in the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEEN: dict[tuple[str, bool], list[Seen]] = {}
 
 
 def seen(name: str, *, life_known: bool) -> list[Seen]:
-    """Follow a trace once, from its start."""
+    """Follow a trace from its start, once per trace."""
     key = (name, life_known)
     if key not in SEEN:
         SEEN[key] = list(follow(trace(name), LIFE_S[name] if life_known else None))
@@ -37,7 +37,7 @@ def seen(name: str, *, life_known: bool) -> list[Seen]:
 def test_a_see_saw_is_named_with_its_period(
     name: str, low_s: float, high_s: float, announced_s: float, *, life_known: bool
 ) -> None:
-    """Each recorded see-saw is announced in time, stays announced, and its period is the one on the graph."""
+    """Each recorded swing is announced in time, stays announced, and has the period seen on the graph."""
     steps = seen(name, life_known=life_known)
     first = next(step.at_s for step in steps if step.balance.word is Is.OSCILLATING)
     assert first <= announced_s
@@ -62,7 +62,7 @@ def test_a_see_saw_is_named_with_its_period(
     ],
 )
 def test_no_other_trace_is_ever_called_bad(name: str, words: set[Is], *, life_known: bool) -> None:
-    """Random routing, a warm least-busy proxy and next to no load: no evaluation says a bad word."""
+    """Random routing, least-busy without outdated counts, and a low load never get a bad verdict."""
     steps = seen(name, life_known=life_known)
     assert {step.balance.word_now for step in steps} <= words
     if "c64" in name:
@@ -70,7 +70,7 @@ def test_no_other_trace_is_ever_called_bad(name: str, words: set[Is], *, life_kn
 
 
 def test_random_routing_is_told_from_even_routing() -> None:
-    """Both are balanced, but of the shuffle it is said that it is as uneven as chance."""
+    """Both are balanced, but the reason for random routing is "uneven as random routing would be"."""
     shuffled = seen("shuffle-c64", life_known=True)[-1].balance
     even = seen("leastbusy-warm-c64", life_known=True)[-1].balance
     assert shuffled.reasons[0].startswith("uneven as random routing would be: mean load spark-a ")
@@ -80,7 +80,7 @@ def test_random_routing_is_told_from_even_routing() -> None:
 
 
 def test_the_reasons_of_the_cooldowns_can_be_checked_on_the_graph() -> None:
-    """Swaps, period in lifetimes, who was empty for how long, and the loss (30.4 % were measured)."""
+    """The reasons state lead changes, period, starvation and loss (30.4 % were measured)."""
     balance = seen("cooldown-c64", life_known=True)[-1].balance
     assert balance.also == (Is.STARVED,)
     assert balance.reasons[:4] == (
@@ -92,7 +92,7 @@ def test_the_reasons_of_the_cooldowns_can_be_checked_on_the_graph() -> None:
 
 
 def test_a_short_swing_s_reason_names_its_rhythm() -> None:
-    """Below 16 requests there is no lead to count: the period stands on the rhythm alone, and it says so."""
+    """With fewer than 16 requests there are no lead changes to count: the reason names the rhythm."""
     balance = seen("leastbusy-c16", life_known=True)[-1].balance
     assert balance.reasons[0].startswith("spark-a and spark-b swing against each other every 6.")
     assert "of the difference's variance is in that rhythm" in balance.reasons[0]
@@ -102,6 +102,6 @@ def test_a_short_swing_s_reason_names_its_rhythm() -> None:
 
 
 def test_idle_is_said_once_there_is_enough_to_look_at() -> None:
-    """Two clients on two servers are less than a request a backend, most of the time."""
+    """With less than one request per backend, the first reason is that more time is needed."""
     tracks = trace("leastbusy-c2")
     assert judge(GroupLoad("proxy", tracks), 30.0).reasons[0].startswith("needs 15 s more")

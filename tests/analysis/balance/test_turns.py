@@ -1,4 +1,4 @@
-"""Backends that go from full to empty and back: a swing that neither the lead nor one rhythm shows."""
+"""Backends that go from full to empty and back: a swing without lead changes or a single rhythm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIFE_S = 6.0
 
 
 def tracks_of(*columns: Sequence[float], hz: float = 2.0) -> list[LoadTrack]:
-    """Give loads that were sampled in step."""
+    """Build tracks from loads sampled at the same times."""
     return [
         LoadTrack(f"s{index}", [at / hz for at in range(len(column))], list(column), [0.0] * len(column))
         for index, column in enumerate(columns)
@@ -37,7 +37,7 @@ def grid(*columns: Sequence[float]) -> LoadGrid:
 
 
 def convoys(dice: random.Random, samples: int = 160) -> list[list[float]]:
-    """Two convoys of 24 on four backends: each moves on after 9 to 15 s, to where nobody is."""
+    """Return two convoys of 24 requests on four backends; each moves to an empty one after 9 to 15 s."""
     at, until = [0, 1], [20, 27]
     rows: list[list[float]] = []
     for index in range(samples):
@@ -50,7 +50,7 @@ def convoys(dice: random.Random, samples: int = 160) -> list[list[float]]:
 
 
 def test_turns_are_from_full_to_empty_or_back() -> None:
-    """From 1.5 shares to half of one and back, whatever lies between; the period is from full to full."""
+    """A turn goes from 1.5 shares to half a share or back; the period lasts from full to full."""
     full, half, even = [30.0] * 4, [10.0] * 4, [20.0] * 4
     loads = [*full, *even, *half, *even, *half, *full, *even, *half]
     found = follow_turns(grid(loads, [40 - load for load in loads]), range(len(loads)))
@@ -58,13 +58,13 @@ def test_turns_are_from_full_to_empty_or_back() -> None:
 
 
 def test_what_stays_between_full_and_empty_makes_no_turn() -> None:
-    """29 and 11 of a share of 20 are neither full nor empty."""
+    """Loads of 29 and 11 with a share of 20 are neither full nor empty, and make no turn."""
     loads = [29.0, 11.0] * 20
     assert follow_turns(grid(loads, [40 - load for load in loads]), range(40)) == Turns(0, 0, None)
 
 
 def test_a_burst_that_decays_empties_each_backend_once_at_most() -> None:
-    """All on one, then evenly: nobody comes back, so there is no period and no swing."""
+    """A load that decays from one backend to an even split has no period and is not a swing."""
     first = [max(16.0, 64.0 - index) for index in range(160)]
     rest = [(64 - load) / 3 for load in first]
     tracks = tracks_of(first, rest, rest, rest)
@@ -73,7 +73,7 @@ def test_a_burst_that_decays_empties_each_backend_once_at_most() -> None:
 
 
 def test_convoys_that_tie_swing_without_a_lead_or_a_rhythm() -> None:
-    """Two equal convoys on four backends: the lead never changes, no period repeats, and yet it is said."""
+    """Two equal convoys on four backends are oscillating, without any lead change or rhythm."""
     columns = convoys(random.Random(5))  # noqa: S311 - repeatable chance
     load, seen = GroupLoad("g", tracks_of(*columns), LIFE_S), grid(*columns)
     found = measure(look(load, seen, 48.0))
@@ -89,7 +89,7 @@ def test_convoys_that_tie_swing_without_a_lead_or_a_rhythm() -> None:
 
 @pytest.mark.parametrize(("requests", "beyond"), [(2.4, False), (24.0, True)])
 def test_turns_count_only_beyond_chance(requests: float, *, beyond: bool) -> None:
-    """The same turns of convoys of 2.4 requests are as wide as chance, of 24 they are not."""
+    """Turns of convoys of 2.4 requests are within chance, those of 24 requests are not."""
     dice = random.Random(5)  # noqa: S311 - repeatable chance
     columns = [[load * requests / 24 for load in one] for one in convoys(dice)]
     figures = look(GroupLoad("g", tracks_of(*columns), LIFE_S), grid(*columns), 48.0)
@@ -98,7 +98,7 @@ def test_turns_count_only_beyond_chance(requests: float, *, beyond: bool) -> Non
 
 
 def test_where_requests_come_and_go_turns_must_be_wider() -> None:
-    """Bursts begin and end one-sided: a swing by its turns must be wider and larger, but not for convoys."""
+    """If the total comes and goes, turns need more spread, unless convoys are significant."""
     bursts = Convoys(5, 5, full_spread=1.0, full_total=16.0, part_share=0.2, least_leads=2, chance=0.5)
     steady = limits.least_turning_spread(None, failing=False)
     coming = limits.least_turning_spread(bursts, failing=False)
@@ -112,7 +112,7 @@ def test_where_requests_come_and_go_turns_must_be_wider() -> None:
 
 
 def test_where_requests_come_and_go_a_rhythm_must_be_clearer() -> None:
-    """The score that is asked for rises, whatever else is known."""
+    """If the total comes and goes, a rhythm needs a higher score."""
     bursts = Convoys(5, 0, full_spread=1.0, full_total=40.0, part_share=0.0, least_leads=0)
     for total in (12.0, 40.0):
         for known in (True, False):
@@ -123,7 +123,7 @@ def test_where_requests_come_and_go_a_rhythm_must_be_clearer() -> None:
 
 
 def test_where_requests_are_dealt_by_chance_a_rhythm_must_be_clearer() -> None:
-    """The backends' own counters say that nobody herds: then a rhythm of the loads is more likely chance."""
+    """If request counts show no herds, a rhythm needs a higher score: it is more likely chance."""
     dealt = Arrivals(200, 20, 4.0, spread=1.1, herds=1, least_herds=0, chance=0.3)
     herded = replace(dealt, spread=4.0, herds=12, least_herds=5, chance=1e-20)
     usual = limits.least_score(40.0, 2, None, None, life_known=True)
@@ -133,7 +133,7 @@ def test_where_requests_are_dealt_by_chance_a_rhythm_must_be_clearer() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_two_requests_a_backend_can_swing(seed: int) -> None:
-    """8 clients that move as one over four backends are found; the same 8 under shuffle are not."""
+    """8 clients that move together over four backends are oscillating; under random routing they are not."""
     herd = simulate(Scene("lag", 8, 4, "fixed", LIFE_S, 2.0, 80.0, seed, 2.0))
     load = GroupLoad("g", herd.tracks, herd.e2e_s)
     window = lay_out(herd.tracks, 80.0, 60.0)
@@ -150,7 +150,7 @@ def test_two_requests_a_backend_can_swing(seed: int) -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_the_order_of_backends_and_their_scale_make_no_turn(rows: list[list[int]], order: list[int]) -> None:
-    """Any loads: the same turns in any order of names, and for counts four times as large."""
+    """The order of backends and the scale of loads do not change the turns."""
     columns = [[float(row[index]) for row in rows] for index in range(3)]
     slots = [slot for slot, row in enumerate(rows) if sum(row)]
     straight = follow_turns(grid(*columns), slots)

@@ -13,5 +13,5 @@ from sparktop.analysis.balance.words import too_little
 def test_a_load_that_is_too_small_looks_smaller_than_what_is_needed(
     mean: float, least: int, shown: str
 ) -> None:
-    """Rounded up, "32 requests on average, 32 needed" would contradict itself."""
+    """A load below the needed minimum is never rounded up to it, which would contradict the reason."""
     assert too_little(mean, least) == f"too little load: {shown} requests on average, {least} needed"

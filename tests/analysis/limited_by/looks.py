@@ -1,4 +1,4 @@
-"""Polls of servers made by hand: a load that stays as it is, and counters that follow a known step time."""
+"""Builds polls of servers under a constant load, whose counters follow from a known step time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = 60
 
 @dataclass(frozen=True)
 class Served:
-    """A server whose step takes `fixed_s`, and more for each request and each prompt token."""
+    """A server whose step takes `fixed_s`, plus a time for each request and each prompt token."""
 
     running: float = 8
     waiting: float = 0
@@ -66,7 +66,7 @@ def machine(
     usual: float = 2400.0,
     speed: SpeedState | None = None,
 ) -> Machine:
-    """Return a machine that looks the same in each sample."""
+    """Return a machine with the same readings in each sample."""
     looks = tuple(
         MachineLook(100.0 + second, gpu, clock, core, link, link * 12.5e9, "rocep1s0f0")
         for second in range(0, SECONDS + 1, 2)

@@ -1,4 +1,4 @@
-"""The regression of step times finds the coefficients that the polls were made with."""
+"""The regression of step times recovers the coefficients that the polls were made with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.analysis.limited_by.looks import Served
 
 
 def test_the_three_coefficients_are_found() -> None:
-    """A step of 30 ms, 2 ms for each request, 0.1 ms for each prompt token."""
+    """The coefficients are found: 30 ms a step, 2 ms for each request, 0.1 ms for each prompt token."""
     made = Served(swing=16, fixed_s=0.03, per_token_s=0.002, per_prompt_s=0.0001, prompt_tokens=2000.0)
     cost = step_cost(made.looks())
     assert cost is not None
@@ -20,14 +20,14 @@ def test_the_three_coefficients_are_found() -> None:
 
 
 def test_shares_add_up() -> None:
-    """Whatever the regression leaves unexplained, the shares are of the time that it explains."""
+    """The shares add up to 1: they are parts of the time that the regression explains."""
     cost = step_cost(Served(swing=4).looks())
     assert cost is not None
     assert cost.fixed_share + cost.token_share + cost.prompt_share == pytest.approx(1.0, abs=0.01)
 
 
 def test_a_batch_that_never_varies_is_known_to_be_so() -> None:
-    """Fixed part and part per request cannot be separated, which `batch_spread` shows."""
+    """A batch that never varies has a `batch_spread` of 0: fixed and per-request cost cannot be separated."""
     cost = step_cost(Served().looks())
     assert cost is not None
     assert cost.batch_spread == pytest.approx(0.0, abs=1e-9)
@@ -35,7 +35,7 @@ def test_a_batch_that_never_varies_is_known_to_be_so() -> None:
 
 
 def test_without_steps_they_are_computed_from_tokens() -> None:
-    """Each running request generates one token in a step, unless the server speculates."""
+    """Unreported steps are computed from tokens, one for each running request; not if it speculates."""
     looks = [look._replace(steps=None) for look in Served(swing=16).looks()]
     cost = step_cost(looks)
     assert cost is not None
@@ -44,5 +44,5 @@ def test_without_steps_they_are_computed_from_tokens() -> None:
 
 
 def test_without_tokens_there_is_no_regression() -> None:
-    """Steps alone do not tell prompts from decoding."""
+    """Without token counts there is no regression: steps alone do not separate prefill from decoding."""
     assert step_cost([look._replace(generated=None) for look in Served().looks()]) is None

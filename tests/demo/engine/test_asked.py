@@ -1,4 +1,4 @@
-"""Requests to a simulated server, as vLLM reads and refuses them."""
+"""Requests to a simulated server are read and refused as by vLLM."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refusal(body: dict[str, object], *, chat: bool = False) -> RefusedError:
 
 
 def test_what_nobody_says_has_vllms_defaults() -> None:
-    """A completion makes 16 tokens, a chat as many as fit."""
+    """By default a completion generates 16 tokens, and a chat as many as fit."""
     asked = completion()
     assert (asked.max_tokens, asked.min_tokens, asked.stream, asked.ignore_eos) == (16, 0, False, False)
     messages = {"messages": [{"role": "user", "content": "one two"}]}
@@ -40,7 +40,7 @@ def test_what_nobody_says_has_vllms_defaults() -> None:
 
 
 def test_everything_that_is_asked_for_is_kept() -> None:
-    """Each field that vLLM knows reaches the engine."""
+    """Each parameter that vLLM knows reaches the engine."""
     asked = completion(
         max_tokens=7,
         min_tokens=3,
@@ -68,21 +68,21 @@ def test_everything_that_is_asked_for_is_kept() -> None:
 
 
 def test_a_prompt_is_text_or_tokens_or_one_of_them_in_a_list() -> None:
-    """All four forms of the same prompt are read; the tokens of text are those of /tokenize."""
+    """A prompt may be text, tokens, or a list with one of these; text is tokenized as by /tokenize."""
     tokens = read_prompt({"prompt": "one two"}, chat=False)
     for form in (["one two"], list(tokens), [list(tokens)]):
         assert read_prompt({"prompt": form}, chat=False) == tokens
 
 
 def test_a_chats_parts_of_text_are_its_text() -> None:
-    """A message in parts has the tokens of its text in one piece; an image is passed over."""
+    """A chat message in text parts has the tokens of the joined text; images are ignored."""
     parts = [{"type": "text", "text": "one"}, {"type": "image_url"}, {"type": "text", "text": " two"}]
     whole = read_prompt({"messages": [{"role": "user", "content": "one two"}]}, chat=True)
     assert read_prompt({"messages": [{"role": "user", "content": parts}]}, chat=True) == whole
 
 
 def test_the_newer_name_of_max_tokens_wins_in_a_chat() -> None:
-    """`max_completion_tokens` stands before `max_tokens`, in a chat alone."""
+    """In a chat, `max_completion_tokens` overrides `max_tokens`; in a completion it does not."""
     both = {"max_tokens": 9, "max_completion_tokens": 4}
     messages = {"messages": [{"role": "user", "content": "one"}]}
     assert read_completion({**messages, **both}, chat=True, max_model_len=LENGTH).max_tokens == 4
@@ -90,7 +90,7 @@ def test_the_newer_name_of_max_tokens_wins_in_a_chat() -> None:
 
 
 def too_long(count: str, value: int) -> str:
-    """Return what vLLM 0.32 says of so many tokens where the context is 100."""
+    """Return the error of vLLM 0.32 for a prompt of this length, with a context of 100 tokens."""
     return (
         f"This model's maximum context length is 100 tokens. However, your prompt contains {count} input "
         "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the "
@@ -120,7 +120,7 @@ def too_long(count: str, value: int) -> str:
     ],
 )
 def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
-    """What cannot be served is answered 400 with the sentence that vLLM has for it."""
+    """An invalid request gets 400 with vLLM's own sentence."""
     error = refusal({"prompt": "a", **body})
     assert (error.status, str(error)) == (400, words)
     assert error.body() == {
@@ -129,27 +129,27 @@ def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
 
 
 def test_an_answer_that_does_not_fit_is_cut() -> None:
-    """Behind a prompt of 90 tokens a context of 100 has room for 10, whatever was asked for."""
+    """`max_tokens` is limited to what fits: 10 beside a prompt of 90 tokens in a context of 100."""
     assert completion(prompt=[1] * 90, max_tokens=20).max_tokens == 10
     assert completion(prompt=[1] * 90).max_tokens == 10
 
 
 @pytest.mark.parametrize("key", ["max_tokens", "stream", "seed", "ignore_eos", "messages"])
 def test_a_value_of_a_wrong_kind_names_its_field(key: str) -> None:
-    """A string where a number, a yes or a list belongs is told by the field's place."""
+    """A value of a wrong type is refused with the name of its field."""
     chat = key == "messages"
     body: dict[str, object] = {"prompt": "a", "messages": [], key: "seven"}
     assert f"('body', '{key}')" in str(refusal(body, chat=chat))
 
 
 def test_a_missing_prompt_is_told() -> None:
-    """Without prompt or messages the answer says which field is required."""
+    """Without prompt or messages the error names the missing field."""
     assert "'missing'" in str(refusal({}))
     assert "('body', 'messages')" in str(refusal({}, chat=True))
 
 
 def test_another_model_is_not_found() -> None:
-    """No model and the served one pass; any other is 404 with its name, clean."""
+    """The served model, or none, is accepted; another one gets 404 with its cleaned name."""
     check_model({}, "m")
     check_model({"model": "m"}, "m")
     with pytest.raises(RefusedError, match="The model `a b` does not exist") as caught:
@@ -160,7 +160,7 @@ def test_another_model_is_not_found() -> None:
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 @settings(max_examples=80)
 def test_any_body_is_read_or_refused(body: bytes) -> None:
-    """No bytes raise anything but the refusal, and that is always 400."""
+    """Any body is read or refused with 400."""
     statuses: list[int] = []
     try:
         read_completion(read_body(body), chat=True, max_model_len=LENGTH)
@@ -190,7 +190,7 @@ KEYS = (
 @given(body=st.dictionaries(st.sampled_from(KEYS), VALUES), chat=st.booleans())
 @settings(max_examples=150)
 def test_any_object_is_read_or_refused(body: dict[str, object], *, chat: bool) -> None:
-    """Whatever the fields hold, what is read fits the model's context."""
+    """Any JSON object is refused, or gives a request that fits into the model's context."""
     try:
         asked = read_completion(read_body(json.dumps(body).encode()), chat=chat, max_model_len=LENGTH)
     except RefusedError:

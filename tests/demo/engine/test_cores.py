@@ -1,4 +1,4 @@
-"""A simulated server with several engine cores: who gets a request, and what its page says."""
+"""A simulated server with several engine cores: distribution of requests, and its page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def running(cores: LiveCores) -> tuple[float | None, ...]:
 
 
 async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread() -> None:
-    """With counts of this moment, each core gets every second request; both are on the page."""
+    """With current counts, requests alternate between the cores, and each core is a lane on the page."""
     clock = Clock()
     cores = cores_of(clock, RouterSettings())
     for number in range(6):
@@ -43,7 +43,7 @@ async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread() -> None
 
 
 async def test_old_counts_send_all_requests_to_one_core() -> None:
-    """While the counts are not read again, all requests go the same way."""
+    """While counts are outdated, all requests go to the same core."""
     clock = Clock()
     cores = cores_of(clock, RouterSettings(poll_s=3.0))
     for number in range(6):

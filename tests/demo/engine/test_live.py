@@ -1,4 +1,4 @@
-"""A simulated engine that moves with a clock."""
+"""A simulated engine that follows a clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def request(name: str, tokens: int = 5) -> SimulatedRequest:
 
 
 async def test_tokens_come_when_the_clock_says_so(clock: Clock) -> None:
-    """Before its first step's end an answer has nothing; when all steps have ended, all its tokens."""
+    """Tokens arrive when the clock passes their steps: none at first, all after the last step."""
     live = live_engine(clock)
     answer = live.submit(request("a"), max_tokens=5)
     waiting = asyncio.ensure_future(answer.more())
@@ -34,7 +34,7 @@ async def test_tokens_come_when_the_clock_says_so(clock: Clock) -> None:
 
 
 async def test_what_a_slow_asker_missed_comes_in_one_piece(clock: Clock) -> None:
-    """Tokens add up until they are asked for, and each is given once."""
+    """Tokens are collected until they are requested, and each is returned once."""
     live = live_engine(clock)
     answer = live.submit(request("a", 50), max_tokens=50)
     given = 0
@@ -51,7 +51,7 @@ async def test_what_a_slow_asker_missed_comes_in_one_piece(clock: Clock) -> None
 
 
 async def test_the_timer_needs_nobody_to_ask() -> None:
-    """With the real clock an answer ends by itself."""
+    """With the real clock an answer completes by itself."""
     live = live_engine(time.monotonic)
     answers = [live.submit(request(str(number)), max_tokens=5) for number in range(3)]
     totals = await asyncio.gather(*(total(answer) for answer in answers))
@@ -61,7 +61,7 @@ async def test_the_timer_needs_nobody_to_ask() -> None:
 
 
 async def test_a_client_that_goes_ends_its_request(clock: Clock) -> None:
-    """A cancelled request leaves the batch; cancelling it again, or one that has ended, does nothing."""
+    """A cancelled request leaves the batch; cancelling it again, or an ended one, does nothing."""
     live = live_engine(clock)
     live.submit(request("a", 1000), max_tokens=1000)
     clock.now += 0.05
@@ -73,7 +73,7 @@ async def test_a_client_that_goes_ends_its_request(clock: Clock) -> None:
 
 
 async def test_closing_ends_every_answer(clock: Clock) -> None:
-    """Whoever waits for tokens hears that the engine has gone."""
+    """Closing the engine ends the wait for tokens with an abort."""
     live = live_engine(clock)
     waiting = asyncio.ensure_future(live.submit(request("a"), max_tokens=5).more())
     await asyncio.sleep(0)
@@ -84,7 +84,7 @@ async def test_closing_ends_every_answer(clock: Clock) -> None:
 
 
 async def test_hours_of_silence_cost_no_steps(clock: Clock) -> None:
-    """An engine with nothing to do makes no step, however long the clock ran on."""
+    """An idle engine makes no steps, however far the clock advances."""
     live = live_engine(clock)
     clock.now += 1e6
     live.catch_up()
@@ -97,7 +97,7 @@ async def test_hours_of_silence_cost_no_steps(clock: Clock) -> None:
 
 
 async def test_the_histograms_hear_each_token(clock: Clock) -> None:
-    """Five tokens are a first one and four gaps; the request's time counts at its end."""
+    """Five tokens count as one first token and four gaps; the duration counts at the end."""
     live = live_engine(clock)
     live.submit(request("a"), max_tokens=9)
     clock.now += 1.0
@@ -109,7 +109,7 @@ async def test_the_histograms_hear_each_token(clock: Clock) -> None:
 
 
 async def test_two_requests_of_one_name_are_refused(clock: Clock) -> None:
-    """A name in use is an error of the caller, and the first request goes on."""
+    """A request with the name of another one in flight is refused; the first continues."""
     live = live_engine(clock)
     live.submit(request("a"), max_tokens=5)
     with pytest.raises(ValueError, match="already there"):

@@ -1,4 +1,4 @@
-"""The simulated metrics page beside one of a real vLLM 0.32, both read by the Prometheus client's parser."""
+"""The simulated metrics page compared with one of a real vLLM 0.32, by the Prometheus client's parser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODEL = "openai/gpt-oss-120b"
 
 
 def families(page: str) -> dict[str, Metric]:
-    """Return the families of a page by name, without those of creation times."""
+    """Return the families of a page by name, without the creation times."""
     found = {family.name: family for family in text_string_to_metric_families(page)}
     return {name: family for name, family in found.items() if not name.endswith("_created")}
 
@@ -40,7 +40,7 @@ def real() -> dict[str, Metric]:
 
 
 def played(profile_model: str = MODEL) -> tuple[Engine, Ledger]:
-    """Return an engine after twelve requests, one of them aborted and two still running."""
+    """Return an engine after twelve requests: ten have ended, one was aborted, one is still running."""
     profile = replace(SOLO, model=profile_model)
     ledger = Ledger(profile.max_model_len)
     engine = Engine(profile, seed=1, on_end=ledger.finished)
@@ -60,7 +60,7 @@ def played(profile_model: str = MODEL) -> tuple[Engine, Ledger]:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    """The whole page of a server that has answered."""
+    """Return the full page of a server that has answered requests."""
     figures = HttpFigures(5.0)
     figures.count("POST", "/v1/completions", 200, 1.2, 900)
     engine, ledger = played()
@@ -68,7 +68,7 @@ def page() -> str:
 
 
 def test_names_types_and_help_are_those_of_vllm(page: str) -> None:
-    """Every family of the real page stands on ours with its type and help text, and no other does."""
+    """The page has exactly the families of the real page, with their types and help texts."""
     ours = families(page)
     assert {name: (family.type, family.documentation) for name, family in ours.items()} == {
         name: (family.type, family.documentation) for name, family in real().items()
@@ -76,7 +76,7 @@ def test_names_types_and_help_are_those_of_vllm(page: str) -> None:
 
 
 def test_labels_are_those_of_vllm(page: str) -> None:
-    """Each sample has the labels that the real page gives it, and the same values where they are words."""
+    """Each sample has the labels of the real page, and the same values of labels that are words."""
 
     def labels(found: dict[str, Metric]) -> dict[str, set[tuple[str, ...]]]:
         told: dict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -101,7 +101,7 @@ def test_labels_are_those_of_vllm(page: str) -> None:
 
 
 def test_buckets_are_those_of_vllm(page: str) -> None:
-    """Every histogram has the real one's bounds, written alike."""
+    """Every histogram has the bounds of the real page, in the same spelling."""
 
     def bounds(found: dict[str, Metric]) -> dict[str, list[str]]:
         return {
@@ -115,12 +115,12 @@ def test_buckets_are_those_of_vllm(page: str) -> None:
 
 
 def test_lines_come_in_vllms_order(page: str) -> None:
-    """The families follow one another as on the real page."""
+    """The families are in the order of the real page."""
     assert list(families(page)) == list(real())
 
 
 def test_gauges_and_counters_say_what_the_engine_holds(page: str) -> None:
-    """Running, waiting, KV use and token counters on the page are the engine's own."""
+    """Running, waiting, KV use and token counters on the page are those of the engine."""
     engine, ledger = played()
     values = {sample.name: sample.value for family in families(page).values() for sample in family.samples}
     assert values["vllm:num_requests_running"] == engine.running == 1
@@ -135,7 +135,7 @@ def test_gauges_and_counters_say_what_the_engine_holds(page: str) -> None:
 
 
 def test_an_abort_leaves_no_trace_in_what_counts_ends(page: str) -> None:
-    """As in vLLM, requests that clients give up stand neither under abort nor in the histograms."""
+    """As in vLLM, aborted requests are neither in the finish reasons nor in the histograms."""
     ours = families(page)
     ended = {
         sample.labels.get("finished_reason"): sample.value for sample in ours["vllm:request_success"].samples
@@ -146,16 +146,16 @@ def test_an_abort_leaves_no_trace_in_what_counts_ends(page: str) -> None:
 
 
 def test_each_token_is_a_first_one_or_follows_one(page: str) -> None:
-    """Tokens generated are those in the histogram of first tokens and that of gaps."""
+    """The number of generated tokens is the count of first tokens plus that of gaps."""
     values = {sample.name: sample.value for family in families(page).values() for sample in family.samples}
     first = values["vllm:time_to_first_token_seconds_count"]
     gaps = values["vllm:inter_token_latency_seconds_count"]
-    # The aborted one's tokens of the step under way are counted nowhere.
+    # Tokens of an aborted request in the current step are not counted.
     assert values["vllm:generation_tokens_total"] == first + gaps
 
 
 def test_every_series_stands_once_on_the_page(page: str) -> None:
-    """No name appears twice with the same labels."""
+    """No series occurs twice."""
     keys = [
         (sample.name, frozenset(sample.labels.items()))
         for family in text_string_to_metric_families(page)
@@ -165,9 +165,9 @@ def test_every_series_stands_once_on_the_page(page: str) -> None:
 
 
 def test_the_short_page_tells_viewers_the_same(page: str) -> None:
-    """What a rehearsal reads of an engine is what a viewer reads of its server's whole page.
+    """The short page of a rehearsal gives the same sample as the server's full page.
 
-    Only the rarer counters (of its HTTP server, of refusals) are on the whole page alone.
+    Only rare counters, such as those of its HTTP server and of refusals, are on the full page alone.
     """
     engine, ledger = played()
     short = read_page(engine_page(engine, ledger, 5.0), at=0.0, answer_ms=1.0)
@@ -177,7 +177,7 @@ def test_the_short_page_tells_viewers_the_same(page: str) -> None:
 
 
 def test_a_model_name_with_quotes_survives() -> None:
-    """Quotes, backslashes and newlines in a label come back as they were."""
+    """Quotes, backslashes and newlines in a label are read back unchanged."""
     name = 'a "quoted"\\ name\nin two lines'
     engine, ledger = played(name)
     found = families(engine_page(engine, ledger, 0.0).decode())
@@ -192,7 +192,7 @@ def test_a_model_name_with_quotes_survives() -> None:
 
 @pytest.mark.parametrize("value", [0, 7, -0.5, 1e-9, 1234567.0, 1.5e21, float("inf"), float("nan")])
 def test_the_text_is_the_prometheus_clients(value: float) -> None:
-    """Byte for byte, whatever the values and labels are, when first written and when written again."""
+    """The text equals that of the Prometheus client byte for byte, when written first and again."""
     engine, ledger = played('a "quoted"\\ name\nin two\u2028 lines')
     made = Metric("odd", "a \\ and\na second line", "counter")
     made.add_sample("odd_total", {"zone": "z", "area": ""}, value)

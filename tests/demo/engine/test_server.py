@@ -1,4 +1,4 @@
-"""One simulated server over real HTTP: what clients of a vLLM server look for."""
+"""A simulated server over real HTTP: what clients of a vLLM server rely on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
 
 async def events(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
-    """Read a stream to its end; the last event must be [DONE]."""
+    """Read a stream to its end; its last event must be [DONE]."""
     parts = (await response.read()).decode().split("\n\n")
     assert parts[-2:] == ["data: [DONE]", ""]
     return [json.loads(part.removeprefix("data: ")) for part in parts[:-2]]
@@ -34,7 +34,7 @@ async def post(http: aiohttp.ClientSession, url: str, body: object) -> tuple[int
 async def test_a_completion_streams_token_by_token(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """Ids, text and usage of a stream add up to what was asked, and the first event has the prompt's ids."""
+    """Ids, text and usage of a streamed completion are consistent; the first event has the prompt's ids."""
     url = await start_server(live_engine(time.monotonic))
     body = {
         "model": MODEL,
@@ -65,7 +65,7 @@ async def test_a_completion_streams_token_by_token(
 
 
 async def test_a_chat_begins_with_its_role(http: aiohttp.ClientSession, start_server: StartServer) -> None:
-    """The first event tells role and prompt, no usage comes unasked, and the text is in deltas."""
+    """The first event of a streamed chat has role and prompt ids, further ones text; usage is on request."""
     url = await start_server(live_engine(time.monotonic))
     body = {
         "messages": [{"role": "user", "content": "hello"}],
@@ -86,7 +86,7 @@ async def test_a_chat_begins_with_its_role(http: aiohttp.ClientSession, start_se
 async def test_without_a_stream_the_answer_is_one_object(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """Both interfaces give text, reason and usage at once; a seed gives the same text again."""
+    """Without streaming, the response has text, finish reason and usage; a seed makes it repeatable."""
     url = await start_server(live_engine(time.monotonic))
     body = {"prompt": "a", "max_tokens": 6, "ignore_eos": True, "seed": 4}
     status, first = await post(http, url + COMPLETIONS, body)
@@ -102,7 +102,7 @@ async def test_without_a_stream_the_answer_is_one_object(
 async def test_an_answer_may_end_by_itself_but_not_too_early(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """With no `ignore_eos` the model stops somewhere, after `min_tokens`, with a last token without text."""
+    """Without `ignore_eos` the model stops by itself, after `min_tokens`, with a last token without text."""
     url = await start_server(live_engine(time.monotonic))
     body = {"prompt": "a", "max_tokens": 3000, "min_tokens": 900, "return_token_ids": True}
     _, answer = await post(http, url + COMPLETIONS, body)
@@ -116,7 +116,7 @@ async def test_an_answer_may_end_by_itself_but_not_too_early(
 async def test_a_prompt_that_comes_again_is_cached_under_its_salt(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """The second time its full blocks come from the cache, with another salt none does."""
+    """Full blocks of a repeated prompt are cached, but not under another salt."""
     live = live_engine(time.monotonic)
     url = await start_server(live)
     body = {"prompt": "word " * 100, "max_tokens": 2, "ignore_eos": True}
@@ -131,7 +131,7 @@ async def test_a_prompt_that_comes_again_is_cached_under_its_salt(
 async def test_a_client_that_hangs_up_frees_its_slot(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """The engine aborts a request whose client has gone in the middle of its stream."""
+    """If the client disconnects during its stream, the engine aborts the request."""
     slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
     live = live_engine(time.monotonic, slow)
     ended = asyncio.Event()
@@ -159,7 +159,7 @@ async def test_a_client_that_hangs_up_frees_its_slot(
 async def test_what_is_refused_has_an_error_object(
     http: aiohttp.ClientSession, start_server: StartServer, path: str, body: dict[str, object], status: int
 ) -> None:
-    """Every refusal is JSON with message, type, param and code, and reaches no engine."""
+    """Every refusal is JSON with message, type, param and code, and does not reach the engine."""
     live = live_engine(time.monotonic)
     url = await start_server(live)
     answered, told = await post(http, url + path, body)
@@ -172,7 +172,7 @@ async def test_what_is_refused_has_an_error_object(
 async def test_tokenize_counts_what_a_completion_counts(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """A prompt and a chat have as many tokens as their completions are charged for."""
+    """/tokenize counts as many tokens of a prompt or chat as its completion is charged for."""
     url = await start_server(live_engine(time.monotonic))
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello, world!"}]
     for path, body in ((COMPLETIONS, {"prompt": "Hello, world!"}), (CHAT, {"messages": messages})):
@@ -185,7 +185,7 @@ async def test_tokenize_counts_what_a_completion_counts(
 async def test_the_routes_that_viewers_ask_answer(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """Metrics, models, version and health answer 200; the version says that it is simulated."""
+    """Metrics, models, version and health answer 200; the version states that it is simulated."""
     url = await start_server(live_engine(time.monotonic))
     got: dict[str, bytes] = {}
     for path in ("/metrics", "/v1/models", "/version", "/health", "/ping"):
@@ -201,7 +201,7 @@ async def test_the_routes_that_viewers_ask_answer(
 async def test_answers_are_counted_on_the_page(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """Completions stand under their handler and status, looks at the page do not."""
+    """Completions are counted by handler and status; requests for the page are not."""
     url = await start_server(live_engine(time.monotonic))
     await post(http, url + COMPLETIONS, {"prompt": "a", "max_tokens": 1})
     await post(http, url + COMPLETIONS, {"prompt": "a", "max_tokens": 0})
@@ -217,7 +217,7 @@ async def test_answers_are_counted_on_the_page(
 async def test_an_engine_that_goes_away_breaks_its_streams_off(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """A stream whose engine ends has no [DONE]: its client sees a connection that was cut."""
+    """If the engine ends, its streams are cut without [DONE]."""
     slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
     live = live_engine(time.monotonic, slow)
     url = await start_server(live)
@@ -232,7 +232,7 @@ async def test_an_engine_that_goes_away_breaks_its_streams_off(
 async def test_an_answer_that_is_sent_back_is_found_in_the_prefix_cache(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
-    """The second call of a conversation computes only its own text, the answer's last token and a block."""
+    """A conversation's second call finds the first prompt and answer in the prefix cache, in full blocks."""
     url = await start_server(live_engine(time.monotonic))
     question = {"role": "user", "content": "the long road to the old stone house " * 12}
     body = {"messages": [question], "max_tokens": 100, "ignore_eos": True}

@@ -28,7 +28,7 @@ def reader() -> MachineReader:
 
 @pytest.fixture
 async def site(reader: MachineReader) -> AsyncIterator[EngineSite]:
-    """An open site."""
+    """Yield an open site."""
     made = EngineSite(STEADY.servers(1)[0], [reader.thermal], [reader], seed="1")
     await made.open()
     yield made
@@ -36,7 +36,7 @@ async def site(reader: MachineReader) -> AsyncIterator[EngineSite]:
 
 
 async def start_time(http: aiohttp.ClientSession, site: EngineSite) -> float | None:
-    """Return the reported start time of the server; None while nothing listens."""
+    """Return the start time that the server reports; None if nothing listens."""
     try:
         async with http.get(f"http://127.0.0.1:{site.port}/metrics") as response:
             return read_page(await response.read(), at=0.0, answer_ms=0.0).start_time
@@ -47,7 +47,7 @@ async def start_time(http: aiohttp.ClientSession, site: EngineSite) -> float | N
 async def test_it_comes_back_at_the_same_address_as_another_process(
     http: aiohttp.ClientSession, site: EngineSite, reader: MachineReader
 ) -> None:
-    """While it is shut nobody listens and its memory is free; afterwards it says that it started anew."""
+    """While shut down, nothing listens and its memory is free; afterwards it has a later start time."""
     before, used = await start_time(http, site), reader.look().memory.used_bytes
     await site.shut()
     assert await start_time(http, site) is None
@@ -62,7 +62,7 @@ async def test_it_comes_back_at_the_same_address_as_another_process(
 
 
 async def test_shutting_breaks_requests_off(http: aiohttp.ClientSession, site: EngineSite) -> None:
-    """A stream in flight is cut, not ended."""
+    """Shutting down cuts streams in progress."""
     body = {"prompt": "a", "max_tokens": 3000, "ignore_eos": True, "stream": True}
     async with http.post(f"http://127.0.0.1:{site.port}/v1/completions", json=body) as response:
         await response.content.readany()
@@ -72,7 +72,7 @@ async def test_shutting_breaks_requests_off(http: aiohttp.ClientSession, site: E
 
 
 async def test_it_can_restart_again_and_again(http: aiohttp.ClientSession, site: EngineSite) -> None:
-    """Left to itself it goes away and comes back with a later start, until it is closed."""
+    """With restarts configured, it comes back with later start times until it is closed."""
     site.keep_restarting(Restarts(0, every_s=0.2, down_s=0.1))
     starts: set[float] = set()
     async with asyncio.timeout(PATIENCE_S):

@@ -1,4 +1,4 @@
-"""Facts about GPUs as drivers answer for them."""
+"""Readings of GPUs, by the answers of their drivers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def only(picture: GpuPicture) -> GpuReading:
 
 
 def test_a_gb10_tells_all_but_its_memory() -> None:
-    """NOT_SUPPORTED for memory and power limit costs no other reading."""
+    """NOT_SUPPORTED for memory and power limit affects no other reading."""
     picture = read(FakeDriver(gb10()))
     reasons = (
         "software power cap",
@@ -99,14 +99,14 @@ def test_a_gb10_tells_all_but_its_memory() -> None:
 )
 @pytest.mark.parametrize("name", ["NVIDIA GB10", "NVIDIA Thor"])
 def test_memory_is_unified_in_each_of_its_disguises(answer: object, name: str) -> None:
-    """Drivers of one machine say it in three ways; none of them is memory of the GPU's own."""
+    """Memory is unified for each answer of drivers that means so, and is not reported as the GPU's own."""
     picture = read(FakeDriver(gb10(nvmlDeviceGetMemoryInfo=answer, nvmlDeviceGetName=name)))
     assert picture.unified is True
     assert (only(picture).memory_total_bytes, only(picture).memory_used_bytes) == (None, None)
 
 
 def test_a_discrete_gpu_has_memory_of_its_own() -> None:
-    """Total and used are the GPU's, and its processes hold none of the machine's."""
+    """Total and used memory are the GPU's own, and its processes hold none of the machine's memory."""
     picture = read(FakeDriver(h200()))
     gpu = only(picture)
     assert (picture.unified, picture.processes_bytes) == (False, None)
@@ -115,13 +115,13 @@ def test_a_discrete_gpu_has_memory_of_its_own() -> None:
 
 
 def test_a_discrete_gpu_can_have_as_much_memory_as_its_machine() -> None:
-    """An H200 in a machine of 128 GiB stays discrete: it has a memory clock, which a GB10 has not."""
+    """A GPU with as much memory as its machine, like an H200, is discrete if it has a memory clock."""
     reader = GpuReader(NOWHERE, FakeDriver(h200()))
     assert reader.read(0.0, 135 * GIB).unified is False
 
 
 def test_a_gb10_is_unified_whatever_clock_it_tells() -> None:
-    """Were a driver to tell a memory clock for a GB10, its name still says what it is."""
+    """A GB10 is unified by its name, even if the driver reports a memory clock."""
     answers = gb10(nvmlDeviceGetMemoryInfo=memory(MACHINE_BYTES)) | {MEMORY_CLOCK: 8533}
     assert read(FakeDriver(answers)).unified is True
     other = h200(nvmlDeviceGetName="NVIDIA GB100", nvmlDeviceGetMemoryInfo=memory(MACHINE_BYTES))
@@ -129,32 +129,32 @@ def test_a_gb10_is_unified_whatever_clock_it_tells() -> None:
 
 
 def test_a_gb10_is_unified_though_its_memory_cannot_be_asked_for() -> None:
-    """An error that says nothing costs neither the bar nor what its processes hold."""
+    """An unknown error of the memory call does not change that a GB10 is unified."""
     picture = read(FakeDriver(gb10(nvmlDeviceGetMemoryInfo=refuse(UNKNOWN_ERROR))))
     assert (picture.unified, picture.processes_bytes) == (True, (102_625 + 60) * 1024**2)
 
 
 def test_a_passing_error_does_not_make_memory_unified() -> None:
-    """A memory clock that could not be read this time does not turn a discrete GPU into a unified one."""
+    """A memory clock that cannot be read once does not make a discrete GPU unified."""
     answers = h200() | {MEMORY_CLOCK: refuse(UNKNOWN_ERROR)}
     assert GpuReader(NOWHERE, FakeDriver(answers)).read(0.0, 141 * GIB).unified is False
 
 
 def test_a_discrete_gpu_without_the_memory_call_is_not_unified() -> None:
-    """NOT_SUPPORTED alone makes no GPU the machine's: one with a memory clock has memory of its own."""
+    """A GPU with a memory clock is discrete, even if the memory call is NOT_SUPPORTED."""
     picture = read(FakeDriver(h200(nvmlDeviceGetMemoryInfo=refuse(NOT_SUPPORTED))))
     assert (picture.unified, picture.processes_bytes) == (False, None)
 
 
 def test_memory_that_fails_leaves_the_question_open() -> None:
-    """An error other than NOT_SUPPORTED says nothing about the kind of memory; a memory clock does."""
+    """After an unknown error of the memory call, only a memory clock decides; without one it is unknown."""
     answers = h200(nvmlDeviceGetMemoryInfo=refuse(UNKNOWN_ERROR))
     assert read(FakeDriver(answers)).unified is False
     assert read(FakeDriver(answers | {MEMORY_CLOCK: refuse(NOT_SUPPORTED)})).unified is None
 
 
 def test_an_old_driver_is_asked_in_the_old_way() -> None:
-    """Memory, throttle reasons and power limit have older calls; a driver that knows only those is read."""
+    """A driver that has only the older calls for memory, reasons and power limit is read by these."""
     answers = {
         "nvmlDeviceGetCurrentClocksEventReasons": refuse(FUNCTION_NOT_FOUND),
         "nvmlDeviceGetCurrentClocksThrottleReasons": 0x40,
@@ -171,7 +171,7 @@ def test_an_old_driver_is_asked_in_the_old_way() -> None:
 @pytest.mark.parametrize("call", UNKNOWN_AFTER)
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, 4, UNKNOWN_ERROR])
 def test_one_failing_call_costs_no_other_reading(call: str, code: int) -> None:
-    """Each call in turn: what it would have told is unknown, everything else stands."""
+    """If one call fails, only its own fields are unknown."""
     machine_bytes = MACHINE_BYTES * 4
     whole = only(GpuReader(NOWHERE, FakeDriver(h200())).read(0.0, machine_bytes))
     driver = FakeDriver(h200())
@@ -179,7 +179,7 @@ def test_one_failing_call_costs_no_other_reading(call: str, code: int) -> None:
     picture = GpuReader(NOWHERE, driver).read(0.0, machine_bytes)
     gpu = only(picture)
     lost = {name for name in GpuReading.__slots__ if getattr(gpu, name) != getattr(whole, name)}
-    # Only a driver that knows no margin is asked for the threshold; then the one stands in for the other.
+    # The threshold is read only if the driver has no margin, and then replaces it.
     if call == "nvmlDeviceGetMarginTemperature" and code != UNKNOWN_ERROR:
         assert gpu.slowdown_c == 87.0
         lost.remove("slowdown_c")
@@ -189,14 +189,14 @@ def test_one_failing_call_costs_no_other_reading(call: str, code: int) -> None:
 
 
 def test_a_function_newer_than_the_driver_is_no_answer() -> None:
-    """nvidia-ml-py reports it with an error of its own, which is no NVMLError."""
+    """A function that the driver lacks counts as no answer, though its error is not an NVMLError."""
     driver = FakeDriver(gb10())
     driver.failing["nvmlDeviceGetComputeRunningProcesses"] = driver.NVMLLibraryMismatchError("too new")
     assert [held.pid for held in only(read(driver)).processes or ()] == [900]
 
 
 def test_without_either_list_processes_are_unknown() -> None:
-    """None is not the same as no process."""
+    """Without both process lists the processes are None, not empty."""
     driver = FakeDriver(gb10())
     for kind in ("Compute", "Graphics"):
         driver.failing[f"nvmlDeviceGet{kind}RunningProcesses"] = refuse(NOT_SUPPORTED)
@@ -205,7 +205,7 @@ def test_without_either_list_processes_are_unknown() -> None:
 
 
 def test_what_the_driver_does_not_know_is_not_asked_for_ten_minutes() -> None:
-    """NOT_SUPPORTED is remembered, then asked again: a driver can be replaced."""
+    """A NOT_SUPPORTED call is repeated after ten minutes, because the driver may have been replaced."""
     driver = FakeDriver(gb10(nvmlDeviceGetMarginTemperature=refuse(NOT_SUPPORTED)))
     reader = GpuReader(NOWHERE, driver)
     for now in (0.0, 1.0, 599.0):
@@ -216,7 +216,7 @@ def test_what_the_driver_does_not_know_is_not_asked_for_ten_minutes() -> None:
 
 
 def test_memory_stays_unified_while_it_is_not_asked_for() -> None:
-    """Both versions of the question are asked once, and their answer holds."""
+    """Unified memory is queried once, in both versions of the call, and then remembered."""
     driver = FakeDriver(gb10(nvmlDeviceGetName="NVIDIA Thor"))
     reader = GpuReader(NOWHERE, driver)
     assert [reader.read(now, MACHINE_BYTES).unified for now in (0.0, 1.0, 2.0)] == [True, True, True]
@@ -224,7 +224,7 @@ def test_memory_stays_unified_while_it_is_not_asked_for() -> None:
 
 
 def test_a_passing_error_is_asked_again_at_once() -> None:
-    """Any other error is no answer this time, and nothing is concluded from it; not for a name either."""
+    """After any other error the call is repeated at the next sample, also for a name."""
     failing = {call: refuse(UNKNOWN_ERROR) for call in ("nvmlDeviceGetTemperature", "nvmlDeviceGetName")}
     driver = FakeDriver(gb10(**failing))
     reader = GpuReader(NOWHERE, driver)
@@ -246,12 +246,12 @@ def test_a_passing_error_is_asked_again_at_once() -> None:
     ],
 )
 def test_a_figure_that_cannot_be_is_unknown(field: str, call: str, nonsense: Any) -> None:  # noqa: ANN401 - as answers
-    """All bits set is what some drivers give for "I do not know"."""
+    """A value with all bits set, which some drivers use for "unknown", is unknown."""
     assert getattr(only(read(FakeDriver(gb10(**{call: nonsense})))), field) is None
 
 
 def test_a_process_that_computes_and_draws_is_one() -> None:
-    """It stands in both of the driver's lists with the same memory, which counts once."""
+    """A process in both of the driver's lists is one process, whose memory counts once."""
     answers = {
         "nvmlDeviceGetComputeRunningProcesses": [process(7, 5 * GIB), process(8, None)],
         "nvmlDeviceGetGraphicsRunningProcesses": [process(7, 5 * GIB), process(9, 2**64 - 1)],
@@ -263,7 +263,7 @@ def test_a_process_that_computes_and_draws_is_one() -> None:
 
 
 def test_names_of_processes_are_looked_up_once_and_cleaned(spark: Path) -> None:
-    """A name comes from the driver, else from /proc, else it is the number; no escape sequence passes."""
+    """A process name comes from the driver, from /proc or is the pid; it is looked up once and cleaned."""
     (spark / "proc/8").mkdir()
     (spark / "proc/8/comm").write_text("from-proc\n")
     answers = {
@@ -280,7 +280,7 @@ def test_names_of_processes_are_looked_up_once_and_cleaned(spark: Path) -> None:
 
 
 def test_a_number_used_again_is_looked_up_again() -> None:
-    """A process that went away takes its name with it."""
+    """A pid that is used again by another process is looked up again."""
     driver = FakeDriver(gb10(nvmlDeviceGetGraphicsRunningProcesses=[]))
     reader = GpuReader(NOWHERE, driver)
     reader.read(0.0)
@@ -293,12 +293,12 @@ def test_a_number_used_again_is_looked_up_again() -> None:
 
 @pytest.mark.parametrize("name", ["NVIDIA\x1b[2J GB10\u202e", "NVIDIA\n[2J GB10"])
 def test_names_of_devices_are_cleaned(name: str) -> None:
-    """A device's name is from outside as well."""
+    """Device names are cleaned."""
     assert only(read(FakeDriver(gb10(nvmlDeviceGetName=name)))).name == "NVIDIA [2J GB10"
 
 
 def test_names_that_are_no_utf8_are_unknown() -> None:
-    """nvidia-ml-py decodes names itself and raises; the GPU is shown without its name."""
+    """A name that is not valid UTF-8, for which nvidia-ml-py raises, is unknown."""
     driver = FakeDriver(gb10(nvmlDeviceGetName=UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")))
     assert only(read(driver)).name is None
 
@@ -312,14 +312,14 @@ def test_several_gpus_are_read_each_for_itself() -> None:
 
 
 def test_energy_is_in_joules_where_the_driver_counts_it() -> None:
-    """NVML counts millijoules since the driver was loaded; 0 is a driver that counts none."""
+    """Energy in millijoules since the driver was loaded becomes joules; 0 means that it is not counted."""
     assert only(read(FakeDriver(h200()))).energy_j == 5_123_456.789
     assert only(read(FakeDriver(gb10()))).energy_j is None
     assert only(read(FakeDriver(h200(nvmlDeviceGetTotalEnergyConsumption=0)))).energy_j is None
 
 
 def test_the_slowdown_threshold_is_for_drivers_that_tell_no_margin() -> None:
-    """With a margin it is not even asked for: newer drivers call it deprecated."""
+    """The slowdown threshold is read only if the driver reports no margin: newer drivers deprecate it."""
     driver = FakeDriver(h200(), h200(nvmlDeviceGetMarginTemperature=refuse(FUNCTION_NOT_FOUND)))
     first, second = read(driver).gpus
     assert (first.limit_margin_c, first.slowdown_c) == (13.0, None)
@@ -328,12 +328,12 @@ def test_the_slowdown_threshold_is_for_drivers_that_tell_no_margin() -> None:
 
 
 def test_a_power_limit_of_nothing_is_no_limit() -> None:
-    """0 W from a driver that has none is not drawn as a limit that is passed."""
+    """A power limit of 0 W is unknown."""
     assert only(read(FakeDriver(h200(nvmlDeviceGetEnforcedPowerLimit=0)))).power_limit_w == 700.0
 
 
 def test_a_changed_power_limit_is_seen_within_half_a_minute() -> None:
-    """It is asked for seldom, not once."""
+    """The power limit is read again after half a minute."""
     driver = FakeDriver(h200())
     reader = GpuReader(NOWHERE, driver)
     reader.read(0.0)
@@ -343,7 +343,7 @@ def test_a_changed_power_limit_is_seen_within_half_a_minute() -> None:
 
 
 def test_a_gpu_that_answers_nothing_is_said() -> None:
-    """Listed, named, and silent: a row of dashes without a word would look like a fault of the screen."""
+    """A GPU of which only name and UUID are known gets a note, rather than a row of dashes only."""
     silent = {"nvmlDeviceGetName": "NVIDIA GB10", "nvmlDeviceGetUUID": "GPU-1"}
     picture = GpuReader(NOWHERE, FakeDriver(h200(), silent)).read(0.0)
     assert [gpu.name for gpu in picture.gpus] == ["NVIDIA H200", "NVIDIA GB10"]
@@ -363,7 +363,7 @@ def test_a_gpu_that_answers_nothing_is_said() -> None:
     ids=["GB10", "with the machine's total", "with total 0", "H200", "eight", "seven slices"],
 )
 def test_a_sample_costs_few_calls(gpus: list[dict[str, Any]], most: float) -> None:
-    """What never changes is asked once, what changes seldom seldom: counted over a minute at one a second."""
+    """Over a minute at one sample a second, constants are never read again and other calls are limited."""
     driver = FakeDriver(*gpus)
     reader = GpuReader(NOWHERE, driver)
     reader.read(0.0, MACHINE_BYTES)

@@ -1,4 +1,4 @@
-"""Facts about GPUs that are split into MIG instances."""
+"""GPUs that are split into MIG instances."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def only(reader: GpuReader, now: float = 0.0) -> GpuReading:
 
 
 def test_instances_have_profile_uuid_and_memory() -> None:
-    """The profile is the end of the instance's name; an empty place between two is none."""
+    """An instance has the profile from the end of its name, UUID and memory; empty indexes are skipped."""
     driver = FakeDriver(
         h100(
             mig_slice((7, 0)),
@@ -55,13 +55,13 @@ def test_instances_have_profile_uuid_and_memory() -> None:
 
 @pytest.mark.parametrize(("gpu", "mig"), [(gb10(), None), (h200(), False), (h100(), True)])
 def test_whether_a_gpu_is_split(gpu: dict[str, object], mig: bool | None) -> None:  # noqa: FBT001 - an expectation
-    """It cannot be, it is not, or it is, with no instance made yet."""
+    """A GPU may be unable to be split, not be split, or be split without any instance."""
     reading = only(GpuReader(NOWHERE, FakeDriver(gpu)))
     assert (reading.mig, reading.mig_instances) == (mig, ())
 
 
 def test_the_layout_is_asked_for_seldom_and_a_change_is_seen() -> None:
-    """Twice a minute; an instance that stays is not asked again who it is."""
+    """The layout is read twice a minute; the identity of a known instance is not read again."""
     driver = FakeDriver(h100(mig_slice((7, 0))))
     reader = GpuReader(NOWHERE, driver)
     only(reader)
@@ -76,7 +76,7 @@ def test_the_layout_is_asked_for_seldom_and_a_change_is_seen() -> None:
 
 
 def test_what_instances_hold_is_read_every_five_seconds() -> None:
-    """Seven questions at every sample would be as many as all the others."""
+    """The memory of instances is read every five seconds, to limit the number of calls."""
     driver = FakeDriver(h100(mig_slice()))
     reader = GpuReader(NOWHERE, driver)
     only(reader)
@@ -86,7 +86,7 @@ def test_what_instances_hold_is_read_every_five_seconds() -> None:
 
 
 def test_processes_name_their_instance() -> None:
-    """Who may see all processes of the GPU finds in each the ids of its instance."""
+    """With permission to see all processes, each one has the index of its instance, if it is known."""
     listed = [process(11, 3 * GIB, (7, 0)), process(12, GIB, (9, 1)), process(13, GIB, (4, 4))]
     driver = FakeDriver(
         h100(mig_slice((7, 0)), mig_slice((9, 1)), nvmlDeviceGetComputeRunningProcesses=listed)
@@ -96,7 +96,7 @@ def test_processes_name_their_instance() -> None:
 
 
 def test_without_permission_each_instance_lists_its_own() -> None:
-    """The whole GPU's list is for the privileged; it is refused once, and the instances are asked."""
+    """Without permission for the GPU's process list, each instance's own list is read."""
     one = mig_slice((7, 0), nvmlDeviceGetComputeRunningProcesses=[process(11, 3 * GIB, (7, 0))])
     other = mig_slice((9, 1), nvmlDeviceGetComputeRunningProcesses=refuse(UNKNOWN_ERROR))
     refused = dict.fromkeys(
@@ -120,7 +120,7 @@ def test_without_permission_each_instance_lists_its_own() -> None:
     ],
 )
 def test_one_failing_call_costs_an_instance_no_other_field(call: str, lost: set[str], code: int) -> None:
-    """Each call about instances in turn."""
+    """If one call about instances fails, only its own fields are unknown."""
     whole = only(GpuReader(NOWHERE, FakeDriver(h100(mig_slice())))).mig_instances[0]
     driver = FakeDriver(h100(mig_slice()))
     driver.failing[call] = refuse(code)
@@ -130,7 +130,7 @@ def test_one_failing_call_costs_an_instance_no_other_field(call: str, lost: set[
 
 
 def test_an_instance_that_is_taken_away_is_no_lost_gpu() -> None:
-    """A handle of an instance that is gone can be called lost; the GPU goes on, and is looked at again."""
+    """An instance that is gone does not count as a lost GPU; the layout is read again."""
     driver = FakeDriver(h100(mig_slice((7, 0)), mig_slice((8, 0))))
     reader = GpuReader(NOWHERE, driver)
     only(reader)
@@ -142,7 +142,7 @@ def test_an_instance_that_is_taken_away_is_no_lost_gpu() -> None:
 
 
 def test_a_lost_gpu_takes_its_instances_along() -> None:
-    """The other GPU stays, and the line names the lost one."""
+    """A lost GPU is removed with its instances; the note names it, and the other GPU stays."""
     driver = FakeDriver(h200(), h100(mig_slice()))
     reader = GpuReader(NOWHERE, driver)
     reader.read(0.0)
@@ -165,7 +165,7 @@ def test_a_lost_gpu_takes_its_instances_along() -> None:
 def test_a_profile_is_named_by_its_slices(
     slices: int, compute: int, held_mib: int, gpu_gib: float, name: str
 ) -> None:
-    """For drivers whose names of instances do not tell the profile: A100, H100 and H200."""
+    """If an instance's name lacks the profile, it is computed from slices and memory (A100, H100, H200)."""
     attributes = SimpleNamespace(
         gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=held_mib
     )
@@ -178,7 +178,7 @@ def test_a_profile_is_named_by_its_slices(
 @settings(max_examples=60)
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 2**40), st.none() | st.integers(0, 2**44))
 def test_a_profile_is_named_or_not(slices: int, compute: int, held_mib: int, gpu_bytes: int | None) -> None:
-    """Whatever a driver tells, there is a name of that form or none."""
+    """Any attributes give a profile name of the known form or None."""
     attributes = SimpleNamespace(
         gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=held_mib
     )

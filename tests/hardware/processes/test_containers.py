@@ -1,4 +1,4 @@
-"""Facts about the containers of processes."""
+"""The containers of processes."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ OTHER = "f" * 64
     ],
 )
 def test_each_form_of_a_cgroup_names_its_container(line: str) -> None:
-    """Docker, rootless Docker, Podman, Kubernetes, containerd, cgroup v1, and a container in another."""
+    """Container ids are found for Docker, Podman, Kubernetes, containerd, cgroup v1 and nested containers."""
     assert container_id(line.encode()) == ID
 
 
 @pytest.mark.parametrize("line", ["0::/", "0::/user.slice", f"0::/x-{ID}0.scope", "", "garbage"])
 def test_other_cgroups_are_not_containers(line: str) -> None:
-    """Inside a container the file names none; 65 digits are not an ID."""
+    """Other cgroups, and an id of 65 digits, are not containers."""
     assert container_id(line.encode()) is None
 
 
 def test_a_process_outside_of_containers_has_neither_id_nor_name(tmp_path: Path) -> None:
-    """A process that has ended neither."""
+    """A process outside of containers, or one that has ended, has neither id nor name."""
     write(tmp_path, "proc/7/cgroup", "0::/init.scope\n")
     reader = ContainerReader(tmp_path)
     assert (reader.find(7, 1), reader.find(8, 1)) == ((None, None), (None, None))
 
 
 def test_an_id_has_twelve_digits(tmp_path: Path) -> None:
-    """As Docker shows it; without a socket there is no name."""
+    """A container id is cut to twelve digits, as by Docker; without a socket there is no name."""
     write(tmp_path, "proc/7/cgroup", f"0::/docker/{ID}\n")
     reader = ContainerReader(tmp_path)
     reader.learn_names(0.0)
@@ -62,7 +62,7 @@ def http(body: object, status: str = "200 OK") -> bytes:
 
 
 def test_names_are_cleaned() -> None:
-    """A container's name is chosen freely."""
+    """Container names are cleaned."""
     listed = [{"Id": ID, "Names": ["/sparkrun_0a1b_solo"]}, {"Id": OTHER, "Names": ["/a\x1b]0;b"]}]
     assert read_names(http(listed)) == {ID: "sparkrun_0a1b_solo", OTHER: "a ]0;b"}
 
@@ -79,13 +79,13 @@ def test_names_are_cleaned() -> None:
     ],
 )
 def test_other_answers_have_no_names(answer: bytes) -> None:
-    """A failure is not an answer."""
+    """Failed or malformed answers give no names."""
     assert read_names(answer) == {}
 
 
 @pytest.mark.outside
 def test_names_come_from_a_socket(tmp_path: Path) -> None:
-    """Where the socket may be used, names follow in the background; a socket without a server has none."""
+    """Names are read from the Docker socket in the background; a socket without a server gives none."""
     path = tmp_path / "run" / "docker.sock"
     write(tmp_path, "proc/7/cgroup", f"0::/docker/{ID}\n")
     path.parent.mkdir()

@@ -1,4 +1,4 @@
-"""Facts about the process table."""
+"""The process table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KERNEL_THREAD = 0x208040
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A machine with an engine, a shell and a thread of the kernel."""
+    """Return the root of a machine with an engine, a shell and a kernel thread."""
     write(tmp_path, "proc/7/stat", stat_line(7, "kworker/0:1", flags=KERNEL_THREAD, rss_pages=0))
     write(tmp_path, "proc/900/stat", stat_line(900, "bash", ticks=20, rss_pages=50))
     write(tmp_path, "proc/4242/stat", stat_line(4242, "python3", ticks=1000, rss_pages=9000))
@@ -34,7 +34,7 @@ def make_reader(root: Path) -> ProcessTableReader:
 
 
 def test_the_largest_come_first_and_kernel_threads_not_at_all(tree: Path) -> None:
-    """Memory is the resident set; what else lies in /proc is no process."""
+    """Processes are sorted by resident memory; kernel threads and other entries of /proc are left out."""
     table = make_reader(tree).read(0.0)
     found = [(one.pid, one.name, one.memory_bytes, one.cpu_percent) for one in table.processes]
     assert found == [(4242, "python3", 9000 * PAGE, None), (900, "bash", 50 * PAGE, None)]
@@ -42,7 +42,7 @@ def test_the_largest_come_first_and_kernel_threads_not_at_all(tree: Path) -> Non
 
 
 def test_processor_use_is_of_the_time_between_tables(tree: Path) -> None:
-    """750 ticks of 1/100 s in 5 s are one and a half cores."""
+    """CPU use is over the time between two tables: 750 ticks of 1/100 s in 5 s are 150 %."""
     reader = make_reader(tree)
     reader.read(0.0)
     write(tree, "proc/4242/stat", stat_line(4242, "python3", ticks=1750, rss_pages=9000))
@@ -50,7 +50,7 @@ def test_processor_use_is_of_the_time_between_tables(tree: Path) -> None:
 
 
 def test_a_fresh_table_is_given_again_with_its_age(tree: Path) -> None:
-    """Within 5 s nothing is read; the age says how old what is shown is."""
+    """Within 5 s the table is not read again, and is returned with its age."""
     reader = make_reader(tree)
     first = reader.read(10.0)
     write(tree, "proc/901/stat", stat_line(901, "new"))
@@ -60,7 +60,7 @@ def test_a_fresh_table_is_given_again_with_its_age(tree: Path) -> None:
 
 
 def test_a_number_that_was_given_out_anew_has_no_use_yet(tree: Path) -> None:
-    """Another start is another process: what the one before it used is not its own."""
+    """A pid with another start time is another process, whose CPU use is not known yet."""
     reader = make_reader(tree)
     reader.read(0.0)
     write(tree, "proc/900/stat", stat_line(900, "sleep", ticks=21, start=77, rss_pages=50))
@@ -69,7 +69,7 @@ def test_a_number_that_was_given_out_anew_has_no_use_yet(tree: Path) -> None:
 
 
 def test_a_table_from_long_ago_says_nothing_of_now(tree: Path) -> None:
-    """After a minute without a look use is unknown, not the mean of it; so it is when a clock goes back."""
+    """CPU use is unknown after a minute without a table, and after the clock has gone back."""
     reader = make_reader(tree)
     reader.read(100.0)
     assert {one.cpu_percent for one in reader.read(160.0).processes} == {None}
@@ -78,7 +78,7 @@ def test_a_table_from_long_ago_says_nothing_of_now(tree: Path) -> None:
 
 
 def test_200_are_shown_and_all_are_counted(tmp_path: Path) -> None:
-    """A machine with many processes costs the screen no more; the ones left out are the smallest."""
+    """The 200 largest processes are listed, and all are counted."""
     for pid in range(1, 251):
         write(tmp_path, f"proc/{pid}/stat", stat_line(pid, f"p{pid}", rss_pages=pid))
     table = make_reader(tmp_path).read(0.0)
@@ -87,7 +87,7 @@ def test_200_are_shown_and_all_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_process_that_vanishes_or_hides_is_skipped(tree: Path) -> None:
-    """A folder without a readable file in it costs no other process its line."""
+    """A process whose files cannot be read is left out; the others are listed."""
     (tree / "proc/902").mkdir()
     (tree / "proc/903/stat").mkdir(parents=True)
     write(tree, "proc/904/stat", "904 (cut) S 1 2\n")
@@ -96,7 +96,7 @@ def test_a_process_that_vanishes_or_hides_is_skipped(tree: Path) -> None:
 
 
 def test_where_no_process_shows_their_count_is_unknown(bare: Path) -> None:
-    """Missing is None, not 0."""
+    """If no process can be read, the count is None, not 0."""
     table = make_reader(bare).read(0.0)
     assert (table.processes, table.count) == ((), None)
 
@@ -116,7 +116,7 @@ def test_where_no_process_shows_their_count_is_unknown(bare: Path) -> None:
     ],
 )
 def test_a_name_is_whole_and_clean(tree: Path, comm: str, command: bytes | None, name: str) -> None:
-    """The kernel cuts names at 15 bytes: the command line has the rest where it goes on so."""
+    """A name cut at 15 bytes by the kernel is completed from the command line, and cleaned."""
     write(tree, "proc/900/stat", stat_line(900, comm, rss_pages=50))
     if command is not None:
         write(tree, "proc/900/cmdline", command)
@@ -124,7 +124,7 @@ def test_a_name_is_whole_and_clean(tree: Path, comm: str, command: bytes | None,
 
 
 def test_a_command_line_is_read_once(tree: Path) -> None:
-    """A name stays with its process, until the process takes another one."""
+    """The command line is read once, until the process changes its name."""
     reader = make_reader(tree)
     write(tree, "proc/900/stat", stat_line(900, "VLLM::Worker_TP", rss_pages=50))
     write(tree, "proc/900/cmdline", b"VLLM::Worker_TP0\0")
@@ -137,8 +137,8 @@ def test_a_command_line_is_read_once(tree: Path) -> None:
 
 @pytest.mark.outside
 def test_real_processes_are_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that was just started is there under its name, and gone when it has ended."""
-    monkeypatch.setattr("sparktop.hardware.processes.table._MOST", 100_000)  # however many run beside it
+    """A process that was just started is in the table under its name, and gone after its end."""
+    monkeypatch.setattr("sparktop.hardware.processes.table._MOST", 100_000)  # however many others run
     with subprocess.Popen(["/bin/sleep", "60"]) as sleeper:
         try:
             shown = {one.pid: one for one in ProcessTableReader().read(0.0).processes}
@@ -156,6 +156,6 @@ def test_real_processes_are_in_the_table(monkeypatch: pytest.MonkeyPatch) -> Non
 @settings(max_examples=80)
 @given(st.binary(max_size=400))
 def test_whatever_a_stat_file_holds_is_a_process_or_none(content: bytes) -> None:
-    """No content is an error."""
+    """Any content of a stat file gives a process or None, without an error."""
     process = parse_stat(1, content)
     assert process is None or process.rss_pages >= 0

@@ -1,4 +1,4 @@
-"""Facts about the titles of engine processes."""
+"""The titles of engine processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sparktop.hardware.processes.titles import Title, arguments_of, read_title, 
     ],
 )
 def test_titles_of_vllm_have_role_and_ranks(title: str, role: str, rank: str | None) -> None:
-    """Each part of a worker's title stands for one kind of parallelism."""
+    """The parts of a vLLM worker's title are its role and its ranks by kind of parallelism."""
     assert read_title([title]) == Title("vllm", role, rank)
 
 
@@ -42,7 +42,7 @@ def test_titles_of_vllm_have_role_and_ranks(title: str, role: str, rank: str | N
     ],
 )
 def test_titles_of_sglang_have_role_and_ranks(title: str, role: str, rank: str | None) -> None:
-    """As those of vLLM."""
+    """SGLang's titles have role and ranks too."""
     assert read_title([title]) == Title("sglang", role, rank)
 
 
@@ -61,7 +61,7 @@ def test_titles_of_sglang_have_role_and_ranks(title: str, role: str, rank: str |
     ],
 )
 def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | None, port: int) -> None:
-    """Of the rest of a command line, which can hold keys, nothing is kept."""
+    """Model and port are read from a server's command line; the rest, which may contain keys, is not kept."""
     title = read_title(line.split())
     assert title is not None
     assert title._replace(path=None) == Title(engine, "server", None, model, port)
@@ -71,12 +71,12 @@ def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | 
     "line", ["vllm bench serve", "python3", "python -m http.server", "bash", "", "ray::IDLE"]
 )
 def test_other_programs_are_not_servers(line: str) -> None:
-    """Neither is a benchmark of the same package."""
+    """Other programs are not servers, such as a benchmark of the same package."""
     assert read_title(line.split(" ")) is None
 
 
 def test_a_downloaded_model_keeps_its_owner() -> None:
-    """A path into the hub's cache has the name in one of its folders."""
+    """A model path in the hub's cache is shortened to owner and name."""
     path = "/home/user/.cache/huggingface/hub/models--Qwen--Qwen3-32B/snapshots/0123abcd"
     assert short_model(path) == "Qwen/Qwen3-32B"
     assert short_model("/models/evil\x1b[31m") == "evil [31m"
@@ -84,5 +84,5 @@ def test_a_downloaded_model_keeps_its_owner() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_command_line_can_be_read(content: bytes) -> None:
-    """Other users' programs choose their command lines freely."""
+    """Any command line can be parsed, because other users choose theirs freely."""
     read_title(arguments_of(content))

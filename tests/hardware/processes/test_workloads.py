@@ -1,4 +1,4 @@
-"""Facts about the processes of engines on a machine."""
+"""The processes of engines on a machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def process(
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A machine with a vLLM server in a container, its engine core and a shell."""
+    """Return the root of a machine with a vLLM server in a container, its engine core and a shell."""
     process(tmp_path, 90, "bash")
     process(tmp_path, 100, "/usr/bin/python3", "/usr/bin/vllm", "serve", "Qwen/Qwen3-32B", "--port", "8001")
     process(tmp_path, 101, "VLLM::EngineCore", parent=100, rss_pages=500)
@@ -38,7 +38,7 @@ def make_reader(root: Path) -> WorkloadReader:
 
 
 def test_an_engine_core_belongs_to_its_server(tree: Path) -> None:
-    """Model, container and server of a process without options are those of its parent."""
+    """A process without options has the model, container and server of its parent."""
     found = make_reader(tree).read(0.0)
     server, core = found.processes
     assert (server.role, server.model, server.port, server.server) == ("server", "Qwen/Qwen3-32B", 8001, 100)
@@ -53,7 +53,7 @@ def test_an_engine_core_belongs_to_its_server(tree: Path) -> None:
 
 
 def test_processor_use_is_of_the_time_between_readings(tree: Path) -> None:
-    """Within 5 s the same workloads are returned with their age."""
+    """CPU use is over the time between readings; within 5 s the same reading is returned with its age."""
     reader = make_reader(tree)
     first = reader.read(0.0)
     assert reader.read(4.0).age_s == 4.0
@@ -63,7 +63,7 @@ def test_processor_use_is_of_the_time_between_readings(tree: Path) -> None:
 
 
 def test_a_process_is_recognised_when_it_gets_its_title(tree: Path) -> None:
-    """A Python process names itself seconds after its start; compilers come and go."""
+    """A process is recognised once it has its title, seconds after its start; a finished compiler is gone."""
     process(tree, 102, "/usr/bin/python3", "-c", "from multiprocessing.spawn import spawn_main", parent=100)
     process(tree, 103, "/usr/local/cuda/bin/cicc", "-v")
     reader = make_reader(tree)
@@ -78,14 +78,14 @@ def test_a_process_is_recognised_when_it_gets_its_title(tree: Path) -> None:
 
 
 def test_compilers_are_counted(tree: Path) -> None:
-    """They explain a server that makes no progress."""
+    """Compilers are counted: they explain a server without progress."""
     process(tree, 103, "/usr/local/cuda/bin/cicc", "-v")
     process(tree, 104, "ninja")
     assert make_reader(tree).read(0.0).compilers == 2
 
 
 def test_what_holds_gpu_memory_is_a_workload_of_no_engine(tree: Path) -> None:
-    """Its container can be known; one that has ended is left out."""
+    """A process that holds GPU memory is a workload without an engine; one that has ended is left out."""
     found = make_reader(tree).read(0.0, {90, 4711})
     shell = found.processes[0]
     assert (shell.pid, shell.engine, shell.role, shell.server) == (90, None, None, None)
@@ -93,7 +93,7 @@ def test_what_holds_gpu_memory_is_a_workload_of_no_engine(tree: Path) -> None:
 
 
 def test_command_lines_are_read_once(tree: Path) -> None:
-    """A settled process costs an entry of the list of processes only."""
+    """The command line of a known process is not read again."""
     reader = make_reader(tree)
     reader.read(0.0)
     process(tree, 90, "VLLM::EngineCore")

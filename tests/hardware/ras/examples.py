@@ -1,4 +1,4 @@
-"""The answers of NCCL in tests/data/ras, and the same as values."""
+"""Answers of NCCL from tests/data/ras, as text and as values."""
 
 from __future__ import annotations
 

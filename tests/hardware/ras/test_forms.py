@@ -1,4 +1,4 @@
-"""Answers of NCCL as JSON and as text: the documented examples, and what is none."""
+"""Answers of NCCL as JSON and as text: documented examples and invalid answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def counts(found: RanksAnswer) -> list[int]:
 
 
 def test_a_healthy_job_as_json() -> None:
-    """A healthy job as JSON."""
+    """The JSON of a healthy job has version, communicators, counts and ranks."""
     found = parse_json(example("healthy"))
     assert (found.nccl, found.form, found.timeouts, found.took_s) == ("2.30.7", "json", 0, 0.001)
     assert [comm.hash for comm in found.communicators] == ["01c9f2ab7d4e0531", "7be40d19c35a26f8", TP_HASH]
@@ -35,7 +35,7 @@ def test_a_healthy_job_as_json() -> None:
 
 
 def test_a_healthy_job_as_text_names_no_communicator() -> None:
-    """A healthy job as text names no communicator."""
+    """The text of a healthy job has the number of communicators, but names none."""
     found = parse_text(example("healthy", "txt"))
     assert (found.nccl, found.form, found.unnamed, found.took_s) == ("2.30.7", "text", 3, 0.001)
     assert found.communicators == ()
@@ -46,7 +46,7 @@ def test_a_healthy_job_as_text_names_no_communicator() -> None:
     [("in-flight-1", [20480, 20477]), ("in-flight-2", [21150, 21152]), ("lags-by-one", [27911, 27910])],
 )
 def test_unequal_counts_are_the_same_in_both_forms(name: str, expected: list[int]) -> None:
-    """Unequal counts are the same in both forms."""
+    """Unequal counts are read equally from JSON and text."""
     assert counts(parse_json(example(name))) == expected
     text = parse_text(example(name, "txt"))
     assert counts(text) == expected
@@ -97,7 +97,7 @@ def test_the_simulated_thread_writes_what_nccl_writes(name: str) -> None:
 
 
 def test_ranks_that_are_counted_and_not_named() -> None:
-    """Ranks that are counted and not named."""
+    """Ranks that the text only counts are one entry with their number."""
     first = "Rank 0 has launched up to operation 27911 -- GPU 0 managed by process 312 on node 192.168.100.11"
     text = example("lags-by-one", "txt").replace(first, "7 ranks have launched up to operation 27911")
     ranks = parse_text(text).communicators[0].ranks
@@ -108,7 +108,7 @@ def test_ranks_that_are_counted_and_not_named() -> None:
 
 
 def test_a_rank_that_launched_nothing_and_one_that_shuts_down() -> None:
-    """A rank that launched nothing and one that shuts down."""
+    """A rank without operations has the count 0, and one that aborts is stopping."""
     text = example("lags-by-one", "txt").replace(
         "launched up to operation 27910", "not launched any operations"
     )
@@ -121,13 +121,13 @@ def test_a_rank_that_launched_nothing_and_one_that_shuts_down() -> None:
 
 
 def test_a_group_that_starts_is_no_healthy_group() -> None:
-    """A group that starts is no healthy group."""
+    """A group that is still starting is not a healthy group."""
     found = parse_text(example("healthy", "txt").replace("RUNNING", "   INIT"))
     assert [comm.ranks[0].status for comm in found.communicators] == [RankStatus.STARTING]
 
 
 def test_the_single_count_of_older_versions() -> None:
-    """The single count of older versions."""
+    """The single count of older versions is read as operations."""
     text = example("lags-by-one", "txt").replace("different AllReduce operation", "different operation")
     ranks = parse_text(text).communicators[0].ranks
     assert {rank.rank: dict(rank.counts) for rank in ranks} == {
@@ -139,7 +139,7 @@ def test_the_single_count_of_older_versions() -> None:
 @pytest.mark.parametrize("name", ["healthy", "dead"])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_half_an_answer_is_none(name: str, share: float) -> None:
-    """Half an answer is none."""
+    """An incomplete answer is refused."""
     for form, parse in (("json", parse_json), ("txt", parse_text)):
         text = example(name, form)
         with pytest.raises(RanksError):
@@ -148,7 +148,7 @@ def test_half_an_answer_is_none(name: str, share: float) -> None:
 
 @given(st.text(max_size=300))
 def test_garbage_is_refused_in_one_clean_line(text: str) -> None:
-    """Garbage is refused in one clean line."""
+    """Garbage is refused with one clean line."""
     for parse in (parse_json, parse_text):
         with pytest.raises(RanksError) as raised:
             parse(text)
@@ -157,7 +157,7 @@ def test_garbage_is_refused_in_one_clean_line(text: str) -> None:
 
 @given(st.integers(0, 4000), st.binary(max_size=12))
 def test_damaged_answers_never_raise_anything_else(at: int, noise: bytes) -> None:
-    """Damaged answers never raise anything else."""
+    """A damaged answer is parsed or refused, without another error."""
     for form, parse in (("json", parse_json), ("txt", parse_text)):
         whole = example("dead", form)
         text = whole[:at] + noise.decode("latin-1") + whole[at + len(noise) :]

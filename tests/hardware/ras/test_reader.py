@@ -1,4 +1,4 @@
-"""Queries to a simulated RAS thread: every habit of a version, bounded in time and size, under the guard."""
+"""Queries to a simulated RAS thread: the habits of each version, limits of time and size, and the guard."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_a_version_without_json_is_read_as_text(name: str) -> None:
 
 @pytest.mark.parametrize("version", ["2.28.7", "2.28.9"])
 async def test_the_missing_comma_of_two_versions(version: str) -> None:
-    """The missing comma of two versions."""
+    """JSON that lacks a comma, as of two versions, is read with a warning that names version 2.29.2."""
     async with asked(answer("dead", version), Habits(comma=False)) as (made, _):
         found = await made.ask()
         assert isinstance(found, Found)
@@ -87,7 +87,7 @@ async def test_a_safe_version_has_no_warning() -> None:
 
 
 async def test_two_jobs_answer_in_turn() -> None:
-    """Two jobs answer in turn."""
+    """If two jobs share the port, each query may reach either."""
     turns = iter([answer("healthy"), answer("second-job")] * 2)
     async with asked(lambda: next(turns)) as (_, server):
         clock = iter(float(second) for second in range(0, 100, 5))
@@ -105,7 +105,7 @@ async def test_a_slow_answer_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_stopped_process_that_accepts_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stopped process that accepts and says nothing."""
+    """A stopped process that accepts a connection and sends nothing fails at the deadline."""
     monkeypatch.setattr(client, "_LINE_S", 0.1)
     async with asked(answer("healthy"), Habits(deaf=True)) as (made, _):
         failure = await failure_of(made)
@@ -116,7 +116,7 @@ async def test_a_stopped_process_that_accepts_and_says_nothing(monkeypatch: pyte
 @pytest.mark.parametrize("json", [True, False])
 @pytest.mark.parametrize("end", [0, 40, 600, -60])
 async def test_half_an_answer(end: int, json: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Half an answer."""
+    """An incomplete answer is malformed."""
     async with asked(answer("lags-by-one"), Habits(json=json, ends_after=end)) as (made, _):
         assert (await failure_of(made)).kind is FailureKind.MALFORMED
 
@@ -124,7 +124,7 @@ async def test_half_an_answer(end: int, json: bool) -> None:  # noqa: FBT001 - a
 @pytest.mark.parametrize("body", [b"\x00\xff\x1b[2J" * 100, b"{}", b'{"communicators": [1]}', b"<html>"])
 @pytest.mark.parametrize("json", [True, False])
 async def test_garbage(body: bytes, json: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """Garbage."""
+    """Garbage is malformed."""
     async with asked(answer("healthy"), Habits(json=json, body=body)) as (made, _):
         assert (await failure_of(made)).kind is FailureKind.MALFORMED
 
@@ -137,7 +137,7 @@ async def test_an_answer_without_an_end_is_cut_off() -> None:
 
 
 async def test_something_else_on_the_port_is_sent_nothing_more() -> None:
-    """Something else on the port is sent nothing more."""
+    """If the port belongs to another program, nothing more is sent after the first line."""
     lines: list[bytes] = []
 
     async def talk(coming: asyncio.StreamReader, going: asyncio.StreamWriter) -> None:
@@ -154,14 +154,14 @@ async def test_something_else_on_the_port_is_sent_nothing_more() -> None:
 
 
 async def test_nobody_listens() -> None:
-    """Nobody listens."""
+    """If nothing listens, the failure says that there is no RAS thread."""
     made = RasReader(root=NOTHING, addresses=[("127.0.0.1", 1)])
     failure = await failure_of(made)
     assert (failure.kind, "no RAS thread" in failure.message) == (FailureKind.REFUSED, True)
 
 
 async def test_requests_at_the_same_time_are_one_query() -> None:
-    """Requests at the same time are one query."""
+    """Simultaneous requests share one query."""
     async with asked(answer("healthy")) as (made, server):
         found = await asyncio.gather(*(made.ask() for _ in range(5)))
         assert len({id(one) for one in found}) == 1
@@ -170,7 +170,7 @@ async def test_requests_at_the_same_time_are_one_query() -> None:
 
 
 async def test_a_version_that_must_not_be_asked_is_asked_once_where_only_its_answer_says_so() -> None:
-    """A version that must not be asked is asked once where only its answer says so."""
+    """A version that must not be queried, but is known only from its answer, is queried once."""
     async with asked(answer("healthy", "2.26.5"), Habits(json=False)) as (_, server):
         clock = iter(float(second) for second in range(0, 100, 5))
         made = RasReader(root=NOTHING, addresses=[server.address], clock=lambda: next(clock))
@@ -180,7 +180,7 @@ async def test_a_version_that_must_not_be_asked_is_asked_once_where_only_its_ans
 
 
 def loads(root: Path, library: str, pid: int = 7, environment: bytes = b"") -> None:
-    """Let a process below `root` have loaded a library."""
+    """Create a process below `root` that has loaded a library."""
     process = root / "proc" / str(pid)
     process.mkdir(parents=True)
     file = root / library.lstrip("/")
@@ -192,7 +192,7 @@ def loads(root: Path, library: str, pid: int = 7, environment: bytes = b"") -> N
 
 @pytest.mark.parametrize("version", ["2.24.3", "2.26.5", "2.27.2"])
 async def test_an_old_library_in_a_process_is_never_asked(tmp_path: Path, version: str) -> None:
-    """An old library in a process is never asked."""
+    """If a process has loaded an old NCCL, it is never queried."""
     loads(tmp_path, f"/usr/lib/libnccl.so.{version}")
     async with asked(answer("healthy"), root=tmp_path) as (made, server):
         failure = await failure_of(made)
@@ -201,7 +201,7 @@ async def test_an_old_library_in_a_process_is_never_asked(tmp_path: Path, versio
 
 
 async def test_the_version_is_read_from_the_python_package(tmp_path: Path) -> None:
-    """The version is read from the python package."""
+    """The version is read from the Python package."""
     loads(tmp_path, "/venv/site-packages/nvidia/nccl/lib/libnccl.so.2")
     (tmp_path / "venv/site-packages/nvidia_nccl_cu13-2.26.2.dist-info").mkdir()
     async with asked(answer("healthy"), root=tmp_path) as (made, server):
@@ -210,7 +210,7 @@ async def test_the_version_is_read_from_the_python_package(tmp_path: Path) -> No
 
 
 async def test_the_address_of_a_process_is_used(tmp_path: Path) -> None:
-    """The address of a process is used."""
+    """The RAS address is read from the environment of a process."""
     server = RasServer(lambda: answer("healthy"))
     await server.open()
     host, port = server.address
@@ -234,17 +234,17 @@ async def test_the_address_of_a_process_is_used(tmp_path: Path) -> None:
     ],
 )
 def test_addresses(text: str, expected: object) -> None:
-    """Addresses."""
+    """HOST:PORT is parsed, and localhost has two addresses; any other text gives none."""
     assert parse_address(text) == expected
 
 
 def test_the_examples_are_whole() -> None:
-    """The examples are whole."""
+    """The examples are complete."""
     assert example("healthy").endswith("}\n")
 
 
 async def test_localhost_is_tried_at_both_of_its_addresses() -> None:
-    """NCCL listens at the first address of its resolver: ::1 or 127.0.0.1."""
+    """The name "localhost" is tried at ::1 and 127.0.0.1: NCCL listens at the first that it resolves to."""
     server = RasServer(lambda: answer("healthy"))
     await server.open()
     try:

@@ -61,7 +61,7 @@ def screen(width: int, height: int, *views: BackendView) -> str:
 
 @pytest.mark.parametrize(("width", "height"), [(80, 22), (120, 34), (200, 48)])
 def test_phase_and_times_are_on_the_panel(width: int, height: int) -> None:
-    """Beside the state word; the lower edge says why the port is closed."""
+    """The panel has the phase and its times; its lower edge says why the port is closed."""
     drawn = screen(width, height, VIEW)
     assert "loading" in drawn
     assert "refuses connections while it loads" in drawn
@@ -70,13 +70,13 @@ def test_phase_and_times_are_on_the_panel(width: int, height: int) -> None:
 
 
 def test_five_servers_in_a_list_show_it_too() -> None:
-    """Short where a row has little room."""
+    """Each row of a list has the phase and its times in short form."""
     others = [replace(VIEW, name=f"spark-{letter}") for letter in "bcde"]
     assert screen(80, 22, VIEW, *others).count("3/6 3:10/~4:40") == 5
 
 
 def test_reports_have_phase_and_times() -> None:
-    """Text, Markdown and JSON."""
+    """Reports as text, Markdown and JSON have the phase and its times."""
     shot = snapshot(VIEW)
     assert f"loading: {WORDS}" in " ".join(text(shot, 200).split())
     assert WORDS in markdown(shot)
@@ -85,7 +85,7 @@ def test_reports_have_phase_and_times() -> None:
 
 
 def test_the_edge_of_a_panel_is_whole_while_a_server_loads() -> None:
-    """At 80 columns too: the panel names the process, so its edge does not."""
+    """At 80 columns too, the edge is not cut: it leaves out the process, which the panel names."""
     edge = next(line for line in screen(80, 24, VIEW).splitlines() if "refuses connections" in line)
     assert "refuses connections while it loads ─" in edge
     assert "…" not in edge.partition("… since")[2]

@@ -67,7 +67,7 @@ def test_a_lagging_rank_has_its_machine_beside_the_other() -> None:
 
 
 def test_a_dead_rank_has_no_count() -> None:
-    """What does not answer is said in the place of the count."""
+    """The row of a rank that does not answer says so in place of its count."""
     assert lines(backend("dead"), 54)[-1].startswith("1    spark-b               dead 2411")
 
 
@@ -84,7 +84,7 @@ def test_a_backend_on_one_machine_has_no_section_before_a_query() -> None:
 
 
 def test_the_verdict_stands_on_the_panel_only_if_ranks_are_apart() -> None:
-    """At the top of the full screen and in the lower edge of the frame."""
+    """If ranks diverged, the verdict is at the top of the full screen and in the lower edge of the frame."""
     apart, equal = backend("lags-by-one"), backend("healthy")
     assert row_text(footnote(apart)[0]).startswith(" rank 1 on spark-b is behind at AllReduce 27,910")
     assert "rank" not in row_text(footnote(equal)[0])
@@ -98,7 +98,7 @@ def test_a_query_that_runs_is_shown() -> None:
 
 
 def test_machines_whose_addresses_are_not_known_stand_below_the_ranks() -> None:
-    """What NCCL calls by an address and what is watched by name are both shown."""
+    """An address that only NCCL knows and a machine that is watched by name have a row each."""
     found = backend("lags-by-one")
     assert found.ranks is not None
     drawn = lines(replace(found, ranks=replace(found.ranks, names={})), 54)

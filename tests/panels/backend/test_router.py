@@ -44,7 +44,7 @@ def router(**known: object) -> RouterView:
 def test_routers_stand_between_nodes_and_backends(
     routed: Snapshot, width: int, height: int, preset: Preset
 ) -> None:
-    """In every view a slim panel where rows are to spare, above the backends and as wide as the terminal."""
+    """If rows are to spare, each view has a slim router panel above the backends, as wide as the terminal."""
     scene = Scene(routed, width, height, View(preset=preset))
     kinds = [place.kind for place in scene.layout.places]
     assert kinds[0] in {"node", "nodes"}
@@ -60,7 +60,7 @@ def test_routers_stand_between_nodes_and_backends(
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_a_router_alone_has_the_loads_of_its_backends(routed: Snapshot, width: int, height: int) -> None:
-    """Below its deployments, as far as there is room for graphs; what is drawn fills the screen."""
+    """The loads of its backends are drawn below its deployments if there is room, and fill the screen."""
     scene = Scene(routed, width, height, View(), zoomed=PanelKey("router", "proxy"))
     rows = flatten(scene.draw(), width, scene.layout.height)
     text = [row_text(row) for row in rows]
@@ -108,7 +108,7 @@ def test_routers_belong_to_the_box_of_the_backends(routed: Snapshot) -> None:
 
 
 def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
-    """Name, kind, version, strategy, since when it is alive, each deployment and what is unmapped."""
+    """The panel has name, kind, version, strategy and state, each deployment and what is unmapped."""
     top, share, flow, edge = panel(routed.routers[0])
     assert "proxy" in top
     assert "least-busy litellm 1.106.2 " in top
@@ -122,7 +122,7 @@ def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
 
 
 def test_deployments_that_do_not_fit_are_counted() -> None:
-    """The row ends in how many more there are, and how many of those are no backend here."""
+    """The row ends with the number of further deployments and with how many of those are unmapped."""
     sent: dict[str, str | None] = {f"spark-{number}": "spark-a" for number in range(9)}
     flow = panel(router(deployments=sent), width=80)[2]
     assert flow.count("→") == 2
@@ -149,7 +149,7 @@ def test_shares_add_up_and_carry_signs() -> None:
 
 
 def test_nothing_running_and_nothing_known_differ() -> None:
-    """An idle group has an empty bar and zeros, one that tells nothing has dashes."""
+    """An idle group has an empty bar and zeros; a group without reported counts has dashes."""
     idle = panel(replace(router(), running={"spark-a": 0.0, "spark-b": 0.0}))[1]
     dumb = panel(replace(router(), running={"spark-a": None, "spark-b": None}))[1]
     assert "····" in idle
@@ -159,7 +159,7 @@ def test_nothing_running_and_nothing_known_differ() -> None:
 
 
 def test_what_it_does_not_tell_is_said_once() -> None:
-    """Without a key the panel says what to do, in the row of the deployments or on its edge."""
+    """Without a key the panel says once what to do: in the row of the deployments or on its edge."""
     note = "needs api_key_env to list its deployments"
     assert "\n".join(panel(router(note=note))).count(note) == 1
     assert "\n".join(panel(router(note=note), height=3)).count(note) == 1
@@ -167,7 +167,7 @@ def test_what_it_does_not_tell_is_said_once() -> None:
 
 
 def test_a_router_that_is_down_says_since_when_and_why() -> None:
-    """Its last word is drawn stale; the share is the backends' own and stays in colour."""
+    """Its last answer is drawn stale; the shares come from the backends and keep their colours."""
     snapshot = Rehearsal(router=RouterPart(down_at_s=40), outage=Outage(1, 40)).play(60).snapshot()
     rows = router_panel(snapshot.routers[0], 118, 4)
     text = "\n".join(row_text(row) for row in rows)
@@ -231,7 +231,7 @@ def test_every_theme_colours_every_part() -> None:
 
 
 def test_a_router_that_counts_its_requests_shows_them() -> None:
-    """Without a watched backend the bar is of its own counts; this kind reports no strategy."""
+    """Without a watched backend the bar shows the router's own counts; this kind reports no strategy."""
     sent = {"http://10.0.0.7:8000": 5.0, "http://10.0.0.8:8000": 2.0}
     view = RouterView(
         "front", "http://f:1", kind="production-stack", alive=True, age_s=1.0, sent=sent, in_flight=7.0

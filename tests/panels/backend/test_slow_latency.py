@@ -1,4 +1,4 @@
-"""Latencies are coloured by the limits of the configuration, and by nothing without them."""
+"""Latencies are coloured by the configured limits, and stay uncoloured without limits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_limit_colours_the_latencies_that_reach_it(preset: Preset) -> None:
 
 
 def test_a_bound_is_slow_only_where_that_is_certain() -> None:
-    """Below a bound nothing is known; above one that is at the limit, it is."""
+    """A quantile "below a bound" is never coloured; one "above a bound" is, if the bound is at the limit."""
     latency = Latency(slow_s=1.0)
     assert latency_role(latency, Quantile(1.0)) == "warn"
     assert latency_role(latency, Quantile(0.9)) == "text"

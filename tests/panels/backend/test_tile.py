@@ -29,7 +29,7 @@ def tile(view: BackendView, width: int, height: int = 3) -> list[str]:
 def test_figures_are_whole_or_absent(
     playing: Snapshot, width: int, tps: float | None, run: float | None, wait: float | None, kv: float | None
 ) -> None:
-    """At every width a tile names tokens, running and waiting requests completely; the KV cache may lack."""
+    """At every width a tile has tokens, running and waiting requests in full; the KV cache may be missing."""
     view = replace(playing.backends[0], generation_tps=tps, running=run, waiting=wait, kv_cache_percent=kv)
     inside = tile(view, width)[1].strip("│")
     assert "…" not in inside

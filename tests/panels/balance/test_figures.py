@@ -1,4 +1,4 @@
-"""The questions behind a word: figures, limits and plots."""
+"""The questions behind a verdict: figures, limits and plots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def found(name: str) -> Balance:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_answers_agree_with_the_word(name: str) -> None:
-    """A yes to one of the five ways to a swing is that word, and nothing else is; so for the others."""
+    """The verdict is oscillating if and only if one of its five questions has a yes; so for the others."""
     balance = found(name)
     said = {balance.word_now, *balance.also}
     enough, lead, rhythm, turns, convoys, herds, starved, uneven, _ = questions(balance)
@@ -43,7 +43,7 @@ def test_the_answers_agree_with_the_word(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["leastbusy-c16", "leastbusy-c16-busy", "cooldown-c64", "herd4"])
 def test_a_yes_has_no_figure_that_misses_its_limit(name: str) -> None:
-    """Where a question is answered with yes, each of its figures that has a limit keeps it."""
+    """If the answer to a question is yes, each of its figures that has a limit is within it."""
     for question in questions(found(name))[1:]:
         if question.answer:
             assert question.rule.holds, question.title
@@ -51,7 +51,7 @@ def test_a_yes_has_no_figure_that_misses_its_limit(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_figure_has_a_sentence_and_never_a_made_up_number(name: str) -> None:
-    """Every figure says what it means; one that is not known is a dash and keeps no limit."""
+    """Every figure has a sentence; an unknown figure is a dash and meets no limit."""
     for question in questions(found(name)):
         for check in question.rule.checks:
             assert len(check.meaning.split()) >= 2
@@ -67,7 +67,7 @@ def test_without_any_figure_nothing_is_answered() -> None:
 
 
 def test_who_got_most_is_a_question_of_its_own() -> None:
-    """Nine of ten requests to one is uneven by the counters, though the loads say nothing of the kind."""
+    """If one backend gets nine of ten requests, it is uneven by the counters, though not by the loads."""
     calm = found("shuffle-c64")
     counted = replace(
         calm,
@@ -154,7 +154,7 @@ def test_all_of_it_is_on_the_screen(width: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_folded_it_shows_the_deciding_check_of_each_question(name: str, width: int) -> None:
-    """Every question stands there with its deciding value, in fewer rows than all checks take."""
+    """Each question is listed with its deciding value, in fewer rows than all checks take."""
     shown = herd(int(name[4:])) if name.startswith("herd") else traced(name)
     balance = shown.balance[0]
     screen = evidence_screen(balance, shown, width, 24)

@@ -43,7 +43,7 @@ def part(rows: list[str], title: str) -> list[str]:
 @pytest.mark.parametrize(("width", "height"), SIZES)
 @pytest.mark.parametrize("name", SCENES)
 def test_every_row_is_as_wide_as_the_terminal(name: str, width: int, height: int) -> None:
-    """Picture and evidence of each group, at each size, are framed and fill it, or are taller and scroll."""
+    """At each size, a group's picture and evidence are framed, and fill the terminal or scroll."""
     shown = scene(name)
     for draw in (balance_screen, evidence_screen):
         rows = draw(shown.balance[0], shown, width, height)
@@ -66,7 +66,7 @@ def test_the_picture_needs_no_scrolling(name: str, width: int, height: int) -> N
 
 
 def test_the_verdict_names_word_period_flips_hunger_loss_and_who_routes() -> None:
-    """What is to be known at a glance stands above the picture, with since when and how often is looked."""
+    """What matters most stands above the picture, with the verdict's begin and the time between polls."""
     text = "\n".join(picture(traced("cooldown-c64"), 120, 34))
     assert re.search(r"▲ oscillating since \d\d:\d\d:\d\d · every 39 s · also starved", text)
     assert "the lead changes 3.2×/min" in text
@@ -93,7 +93,7 @@ def test_two_backends_mirror_each_other_on_one_scale() -> None:
 
 
 def test_the_row_of_leaders_shows_the_changes_that_are_counted() -> None:
-    """As many changes of the sign as the verdict counts, in the window that it looked at."""
+    """The row has as many changes of sign as the verdict counts changes of the lead in its window."""
     shown = traced("cooldown-c64")
     balance = shown.balance[0]
     row = next(row for row in picture(shown, 200, 48) if "leads" in row)
@@ -175,7 +175,7 @@ def test_a_spike_does_not_flatten_the_loads() -> None:
 
 @pytest.mark.parametrize("count", [4, 8])
 def test_more_than_two_have_a_row_each_on_one_scale(count: int) -> None:
-    """Each backend has equally many rows with its name before them; the graph is of braille dots alone."""
+    """Each backend has the same number of rows with its name before them; the graph is all braille dots."""
     rows = picture(herd(count), 120, 34)
     loads = part(rows, "requests of each")
     names = [row[2:9] for row in loads if row[2:9].strip()]
@@ -186,7 +186,7 @@ def test_more_than_two_have_a_row_each_on_one_scale(count: int) -> None:
 
 
 def test_what_an_even_spread_would_make_is_a_line_over_the_tokens() -> None:
-    """With a loss the group's tokens lie below a dotted line, whose height is argued; else there is none."""
+    """With a loss, a dotted line above the group's tokens marks the even rate; else there is none."""
     rows = picture(traced("cooldown-c64"), 120, 34)
     heading = next(row for row in rows if "tok/s of the group" in row)
     found = re.search(r"┄ (\d+) if even · max 600 tok/s", heading)
@@ -197,7 +197,7 @@ def test_what_an_even_spread_would_make_is_a_line_over_the_tokens() -> None:
 
 
 def test_what_is_missing_is_said_while_nothing_is_known() -> None:
-    """Too early it says how many seconds more are needed, and how much of the window is seen."""
+    """Too early for a verdict, it says how many more seconds are needed, and how many are covered."""
     text = " ".join(picture(traced("cooldown-c64", 30.0), 80, 22))
     assert "unknown" in text
     assert "needs 122 s more" in text
@@ -207,7 +207,7 @@ def test_what_is_missing_is_said_while_nothing_is_known() -> None:
 
 
 def test_too_little_load_is_said() -> None:
-    """With two clients there is no verdict, and the number of requests is argued with what is needed."""
+    """With two clients there is no verdict; the reason has the number of requests."""
     shown = few()
     assert shown.balance[0].word is BalanceWord.UNKNOWN
     assert "too little load: 2.0 requests on average" in " ".join(picture(shown, 80, 22))
@@ -226,7 +226,7 @@ def test_lanes_of_one_server_are_drawn_as_backends_are() -> None:
 
 
 def test_a_group_without_histories_says_so() -> None:
-    """Backends that nobody watches leave empty graphs; for a group of one it says that there is nothing."""
+    """Unwatched backends leave empty graphs; a group of one backend says that there is nothing to draw."""
     shown = traced("cooldown-c64")
     assert any("▲ spark-a" in row for row in picture(replace(shown, backends=()), 80, 22))
     alone = replace(shown, balance=(replace(shown.balance[0], backends=("spark-a",)),))
@@ -248,7 +248,7 @@ def test_every_role_has_a_colour_in_every_theme(name: str) -> None:
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize(("width", "height"), [(60, 3), (80, 3), (76, 5), (120, 7), (200, 9)])
 def test_the_band_is_exactly_as_large_as_its_place(name: str, width: int, height: int) -> None:
-    """The band has its rows and cells, with the word in its frame, whatever there is room for."""
+    """The band has exactly its rows and cells, with the verdict in its frame, at every size."""
     shown = scene(name)
     rows = balance_band(shown.balance[0], shown, width, height, TimeWindow(shown.at, 76.0))
     assert len(rows) == height
@@ -314,7 +314,7 @@ def test_sentences_and_figures_wrap_and_lose_nothing() -> None:
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_what_to_try_is_in_sight_at_every_size(width: int, height: int) -> None:
-    """A hint of several rows has its first clause at least; the evidence goes first."""
+    """At least the first clause of a long hint is shown; evidence is left out before it."""
     shown = scene("leastbusy-c16")
     (balance,) = shown.balance
     hint = "try simple-shuffle (a router that sends at random), unless the log of the router shows cooldowns"

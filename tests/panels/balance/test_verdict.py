@@ -1,4 +1,4 @@
-"""The verdict in a word and in a line: what it says beside a window that contradicts it."""
+"""The verdict as a word and as a line, also where its newest window contradicts it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_period_belongs_to_a_swing() -> None:
 
 
 def test_unknown_says_why() -> None:
-    """With all the time that it needs, a missing verdict has its reason, not the time alone."""
+    """Once the time that a verdict needs has passed, the reason for its absence is shown instead."""
     reason = "too few requests: 2.1 on average, it takes 4"
     balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, window_s=60.0, needed_s=45.0, reasons=(reason,))
     assert row_text(verdict_line(balance, 76)).startswith(f"unknown · {reason}")
@@ -56,13 +56,13 @@ def test_unknown_says_why() -> None:
 
 
 def test_the_owner_of_a_model_s_name_is_left_out_before_letters_are() -> None:
-    """A group named by its model keeps the model."""
+    """The frame of a group that is named by its model keeps the model and drops its owner."""
     balance = Balance("openai/gpt-oss-120b", PAIR, BalanceWord.BALANCED, BalanceWord.BALANCED)
     assert row_text(edge_verdict([balance], 40)) == "┐gpt-oss-120b: balanced┌"
 
 
 def test_pieces_are_in_plain_words() -> None:
-    """How often the lead changes and how often was polled have words and units."""
+    """How often the lead changes and how often servers are polled have words and units."""
     balance = group(
         BalanceWord.OSCILLATING,
         BalanceWord.OSCILLATING,
@@ -105,7 +105,7 @@ def test_a_panel_of_one_row_says_what_its_frame_does_not(width: int, text: str) 
 
 
 def test_the_load_of_a_sweep_is_named_without_advice() -> None:
-    """A loss that the sweep's own load causes is no finding on the router."""
+    """A loss that the sweep's own load causes is not blamed on the router."""
     balance = group(
         BalanceWord.OSCILLATING,
         BalanceWord.OSCILLATING,

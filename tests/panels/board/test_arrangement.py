@@ -22,7 +22,7 @@ def four() -> Snapshot:
 
 
 def loaded(four: Snapshot, at: float, *loads: float | None) -> Snapshot:
-    """Return a picture at second `at` in which the backends run so many requests; none wait."""
+    """Return a picture at second `at` in which the backends run these numbers of requests; none wait."""
     backends = zip(four.backends, loads, strict=True)
     return replace(
         four, at=at, backends=tuple(replace(view, running=load, waiting=0.0) for view, load in backends)
@@ -65,7 +65,7 @@ def test_a_failure_moves_its_row_within_seconds(four: Snapshot) -> None:
 
 
 def test_the_marked_row_stays_under_the_cursor(four: Snapshot) -> None:
-    """The others move around it; without the mark it takes its place."""
+    """Other rows move around the marked one; without the mark, it moves to its own place."""
     rows, mark = Arrangement(), PanelKey("backend", "spark-b")
     rows.of(loaded(four, 100.0, 30.0, 20.0, 10.0, 1.0), LOAD, mark)
     for second in range(1, 90):
@@ -89,7 +89,7 @@ def test_unknown_values_and_new_rows_come_last(four: Snapshot) -> None:
 
 
 def test_going_back_in_time_orders_anew(four: Snapshot) -> None:
-    """A past moment has the order of its own values."""
+    """A past moment is ordered by its own values."""
     rows = Arrangement()
     rows.of(loaded(four, 100.0, 30.0, 20.0, 10.0, 5.0), LOAD)
     assert names(rows.of(loaded(four, 50.0, 5.0, 10.0, 20.0, 30.0), LOAD)) == NAMES[::-1]

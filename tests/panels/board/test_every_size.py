@@ -33,7 +33,7 @@ REFUSED = Failure(FailureKind.REFUSED, "connection refused", 90.0)
 
 @pytest.fixture(scope="module")
 def twelve() -> Snapshot:
-    """Return twelve nodes and backends, each three of them alike: to play four takes a third of the time."""
+    """Return twelve nodes and backends: four, each three times, which takes a third of the time to play."""
     four = Rehearsal(backends=4, nodes=4).play(145).snapshot()
     names = [backend_name(index) for index in range(12)]
     return replace(

@@ -43,7 +43,7 @@ def shown(group: BalanceWord, lanes: Balance = SWINGS) -> Snapshot:
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_board_has_one_row_for_the_group_and_the_lanes_on_their_panel(width: int, height: int) -> None:
-    """No panel of their own; the edge of the server's panel names the swing, whole."""
+    """Lanes have no panel of their own; the edge of their server's panel names the swing in full."""
     scene = Scene(shown(BalanceWord.BALANCED), width, height)
     drawn = scene.draw()
     assert [one.key.name for one in drawn if one.key.kind == "balance"] == ["m"]
@@ -64,13 +64,13 @@ def test_the_board_has_one_row_for_the_group_and_the_lanes_on_their_panel(width:
     ],
 )
 def test_lanes_lead_only_where_they_are_worse(group: BalanceWord, lanes: BalanceWord, *, first: bool) -> None:
-    """Swinging or starving lanes count before a milder verdict on their servers, others never do."""
+    """Oscillating or starved lanes precede a milder verdict on their servers; other lanes never do."""
     groups = (Balance("m", ("spark-a", "spark-b"), word=group), replace(SWINGS, word=lanes))
     assert [one.group for one in leading(groups)] == (["m", "spark-a lanes"] if first else ["m"])
 
 
 def test_the_header_names_the_lanes_unless_their_servers_are_worse() -> None:
-    """A swinging group is the verdict itself; the lanes' alert stays in the count."""
+    """If the group oscillates, it is the verdict in the header; the lanes' alert stays in the count."""
     calm = verdict(shown(BalanceWord.BALANCED))
     assert (calm.words, calm.short) == (
         "spark-a lanes are oscillating, every 6 s",

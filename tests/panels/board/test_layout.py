@@ -68,7 +68,7 @@ def test_more_backends_than_fit_scroll_inside_their_list() -> None:
 
 
 def test_nothing_to_watch_has_a_place_that_says_so() -> None:
-    """Without backends their room is one empty place."""
+    """Without backends, a single empty panel takes their room."""
     kinds = [place.kind for place in arrange(80, 22, 1, 0, Boxes()).places]
     assert kinds == ["node", "empty"]
 

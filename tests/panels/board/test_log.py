@@ -35,14 +35,14 @@ def shown(width: int, height: int, message: str = "7.9 GiB of memory left") -> l
 
 
 def test_the_values_stand_behind_the_message() -> None:
-    """With room for both; what is unknown, and the window of a single reading, are left out."""
+    """If both fit, values follow the message, except unknown ones and the window of a single reading."""
     alert, newest, _ = shown(100, 5)
     assert alert.endswith("n: 7.9 GiB of memory left · headroom 7.9 GiB · limit 8 GiB")
     assert newest.endswith("n: 7.9 GiB of memory left · headroom 7.9 GiB · limit 8 GiB")
 
 
 def test_a_narrow_panel_shows_as_many_as_fit() -> None:
-    """Never half a value."""
+    """A narrow panel shows as many values as fit in full."""
     assert shown(62, 5)[0].endswith("7.9 GiB of memory left")
     assert shown(66, 5)[0].endswith("7.9 GiB of memory left · headroom 7.9 GiB")
 
@@ -76,7 +76,7 @@ def test_the_full_screen_cuts_nothing(width: int, subject: str) -> None:
 
 
 def test_without_spare_rows_each_entry_is_one() -> None:
-    """Three entries in three rows, cut at the edge."""
+    """Without spare rows, three entries take three rows and are cut at the edge."""
     rows = shown(80, 5, LONG)
     assert [row.endswith("…") for row in rows] == [True, True, False]
 
@@ -96,12 +96,12 @@ def test_without_spare_rows_each_entry_is_one() -> None:
     ],
 )
 def test_each_value_has_its_unit(name: str, value: float | str, text: str) -> None:
-    """The end of its name says which."""
+    """The suffix of a value's name determines its unit."""
     assert list(value_texts({name: value})) == [text]
 
 
 def test_a_value_has_its_limit_beside_it_and_plain_words() -> None:
-    """Facts of a verdict need no knowledge of the analysis, and no limit stands alone."""
+    """Facts of a verdict are readable without knowledge of the analysis, and no limit stands alone."""
     values: dict[str, float | str | None] = {
         "rule": "lead",
         "spread_Z_ratio": 32.04,

@@ -54,7 +54,7 @@ def red_panels(shown: Snapshot) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_stays_red_is_in_the_alert_count(name: str) -> None:
-    """A panel that is red at two looks has an alert about its source; a red header has one at least."""
+    """A panel that is red twice in a row has an alert about its source; a red header has at least one."""
     outage = Outage(0, 40.0) if name == "outage" else None
     live = Rehearsal(nodes=2, scenario=SCENARIOS.get(name), outage=outage)
     before: set[tuple[str, str]] = set()
@@ -71,7 +71,7 @@ def test_what_stays_red_is_in_the_alert_count(name: str) -> None:
 
 
 def test_a_router_to_a_backend_that_is_perhaps_stuck_is_not_red() -> None:
-    """While the backend's alert is a warning, the router's line about it has the colour of one."""
+    """While the backend's alert is a warning, the router's line about it has the colour of a warning."""
     live = Rehearsal(nodes=2, scenario=SCENARIOS["hang-a"])
     severities = set()
     for _ in range(0, 175, SEEN_S):
@@ -83,7 +83,7 @@ def test_a_router_to_a_backend_that_is_perhaps_stuck_is_not_red() -> None:
 
 
 def test_a_verdict_that_is_not_announced_is_not_red() -> None:
-    """Between the first window with a verdict and its alert, the word has the colour of a warning."""
+    """From the first window with a verdict to its alert, the verdict has the colour of a warning."""
     live = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"])
     for _ in range(75):
         shown = live.play(1.0).snapshot()
@@ -93,7 +93,7 @@ def test_a_verdict_that_is_not_announced_is_not_red() -> None:
 
 @pytest.mark.parametrize("word", [BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN])
 def test_header_list_and_panel_give_a_verdict_one_colour(word: BalanceWord) -> None:
-    """The header and the list of alerts have the colour of the word in its panel."""
+    """The header and the list of alerts have the colour that the verdict has in its panel."""
     shown = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"]).play(60).snapshot()
     group = replace(shown.balance[0], word=word, word_now=word, router="proxy", also=())
     alert = Alert(f"balance:{group.group}:{word.value}", Severity.WARNING, group.group, "why", shown.taken_at)
@@ -105,7 +105,7 @@ def test_header_list_and_panel_give_a_verdict_one_colour(word: BalanceWord) -> N
 
 @pytest.mark.parametrize("state", [BackendState.KV_FULL, BackendState.PREEMPTING])
 def test_a_warning_about_a_state_has_the_colour_of_the_state(state: BackendState) -> None:
-    """As the word in the backend's frame; other warnings are amber, critical alerts red."""
+    """It has the colour of the state in the backend's frame; others are amber, critical alerts red."""
     name = {BackendState.KV_FULL: "kv-full", BackendState.PREEMPTING: "preempting"}[state]
     assert alert_role(f"backend:a:{name}", Severity.WARNING) == STATE_ROLES[state]
     assert alert_role("backend:a:slow-steps", Severity.WARNING) == "warn"

@@ -76,7 +76,7 @@ def test_every_role_on_the_board_has_a_colour_in_every_theme(broken: Snapshot) -
 
 
 def test_a_dead_backend_keeps_its_place_and_says_why(playing: Snapshot, broken: Snapshot) -> None:
-    """The panels of a fleet with a dead backend stand exactly where they stood, and the reason is on one."""
+    """A dead backend moves no panel of the fleet, and its own panel says why it is unreachable."""
     alive, dead = Scene(playing, 120, 34), Scene(broken, 120, 34)
     assert alive.layout == dead.layout
     text = text_of(broken, 120, 34)
@@ -158,7 +158,7 @@ def test_the_header_says_the_worst_thing_in_words(width: int, said: str) -> None
 
 
 def test_the_header_names_the_seconds_of_its_rate_beside_a_sweep(playing: Snapshot) -> None:
-    """The sweep's panel has a rate of fewer seconds: without both windows they contradict each other."""
+    """The sweep's rate is over fewer seconds: if the header named no window, they would contradict."""
     assert " tok/s (10 s) " in row_text(header_row(playing, 80, sweep="sweep 53 %"))
     assert "(10 s)" not in row_text(header_row(playing, 80))
 
@@ -171,7 +171,7 @@ def test_scroll_keys_count_the_rows_in_each_direction() -> None:
 
 
 def test_a_key_is_highlighted_in_its_word() -> None:
-    """A key that is not in the word stands before it, so that the row is short and each key is shown."""
+    """A key that does not occur in its label precedes it, so that the row is short and each key is shown."""
     footer, spots = footer_row([("q", "quit"), ("P", "processes"), ("/", "filter"), ("esc", "back")], 60)
     assert row_text(footer).split() == ["quit", "Processes", "/", "filter", "esc", "back"]
     assert [text for text, role in footer if role == "key"] == ["q", "P", "/", "esc"]
@@ -179,7 +179,7 @@ def test_a_key_is_highlighted_in_its_word() -> None:
 
 
 def test_nothing_found_says_what_to_do() -> None:
-    """Without any backend the board tells what was tried and what to type."""
+    """Without any backend the board shows what was tried and what to type."""
     empty = replace(Rehearsal().store.snapshot(), backends=(), searching=("localhost",))
     text = text_of(empty, 80, 22)
     assert "No inference server found yet" in text
@@ -208,7 +208,7 @@ def test_a_table_keeps_its_heading_and_shows_the_selected_row() -> None:
 
 
 def test_the_order_by_load_puts_the_fullest_first_and_unknown_last(playing: Snapshot) -> None:
-    """Sorting by a figure is descending; a backend that does not tell it comes last."""
+    """Sorting by a figure is descending; a backend whose figure is unknown comes last."""
     low, high = (
         replace(playing.backends[0], name=n, running=r, waiting=0.0) for n, r in (("a", 1.0), ("b", 9.0))
     )
@@ -224,7 +224,7 @@ def test_what_is_down_comes_first_by_state(broken: Snapshot) -> None:
 
 
 def test_a_filter_needs_all_its_words_in_any_case(playing: Snapshot) -> None:
-    """Words are looked for in names, models, URLs and states; all of them must occur."""
+    """Names, models, URLs and states are searched for the words; all of them must occur."""
     assert [b.name for b in filtered_backends(playing.backends, "SPARK-B oss")] == ["spark-b"]
     assert filtered_backends(playing.backends, "spark-b nowhere") == []
     assert len(filtered_backends(playing.backends, "")) == 2
@@ -242,7 +242,7 @@ def test_keys_that_do_not_fit_are_counted_beside_the_key_that_lists_them() -> No
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_all_keys_are_on_some_page_of_the_row(width: int) -> None:
-    """Each page has the help, and the key that turns to the next with the number of keys elsewhere."""
+    """Each page has the help key, and the key for the next page with the number of keys elsewhere."""
     keys = [("q", "quit"), ("?", "help"), *((letter, f"{letter}-key") for letter in "abcdefghijklmn")]
     seen: list[str] = []
     for page in range(3):

@@ -55,12 +55,12 @@ def test_an_empty_bar_and_times_outside() -> None:
 
 
 def test_a_cell_is_found_again_by_its_time() -> None:
-    """So that a click shows the moment that it points at."""
+    """A click on a cell shows the moment that the cell stands for."""
     assert [cell_of(BAR, time_of(BAR, cell, 60), 60) for cell in range(60)] == [*range(60)]
 
 
 @pytest.mark.parametrize(("hours", "dated"), [(1.0, False), (23.99, True), (30.0, True)])
 def test_a_bar_of_a_day_names_its_days(hours: float, *, dated: bool) -> None:
-    """The same time of the next day would read like no time at all."""
+    """Without a date, the same time of the next day would look as if no time had passed."""
     text = row_text(time_bar_row(TimeBar(FIRST, after(hours * 3600), FIRST), 80)[0])
     assert text.startswith(f" {FIRST.astimezone():%m-%d} ") is dated

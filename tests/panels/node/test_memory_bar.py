@@ -86,14 +86,14 @@ def test_the_simulated_machine_adds_up(at: float, load: float) -> None:
 
 
 def test_unknown_parts_leave_used_and_free() -> None:
-    """Where no parts are told, the bar has the two that are known; without a total there is none."""
+    """If no parts are reported, the bar has used and free; without a total it has no parts."""
     parts = memory_parts(MemoryReading(total_bytes=8 * GIB, used_bytes=3 * GIB))
     assert [(part.name, part.size) for part in parts] == [("used", 3 * GIB), ("free", 5 * GIB)]
     assert memory_parts(MemoryReading(used_bytes=3 * GIB)) == []
 
 
 def test_an_overlap_is_said_in_the_heading() -> None:
-    """What was counted twice stands in the heading, and no row is there or gone for it."""
+    """The heading has the size that was counted twice; the number of rows stays the same."""
     memory = node_sample(10.0, 0.5).memory
     more = lines(replace(memory, overlap_bytes=3 * GIB // 2), 46)
     assert "1.5 GiB overlap, cut" in more[0]
@@ -109,7 +109,7 @@ def test_an_overlap_is_said_in_the_heading() -> None:
     ],
 )
 def test_the_trend_tells_what_fits(width: int, words: str) -> None:
-    """The slope, the limit and the time until it, or the time alone: never half a word."""
+    """It has the slope, the limit and the time until it, or the time alone, but never half a part."""
     assert row_text(trend_runs(FALLING, width)) == words
 
 

@@ -54,13 +54,13 @@ def texts(*links: NetworkReading, width: int = 69) -> list[str]:
     ],
 )
 def test_use_is_of_what_can_pass(link: NetworkReading, percent: float | None) -> None:
-    """The busier direction counts, against the lower of link and bus; unknown where nothing is told."""
+    """The busier direction counts, as a share of the slower of link and bus; unknown if not reported."""
     assert used_percent_of(link) == percent
 
 
 @pytest.mark.parametrize("width", [43, 46, 54, 57, 60, 69, 120])
 def test_rdma_stands_apart(width: int) -> None:
-    """RDMA ports have a section of their own with their use; the interfaces' is without them."""
+    """RDMA ports and their use have a section of their own; the section of interfaces leaves them out."""
     lines = texts(WIRE, PORT, width=width)
     at = next(index for index, line in enumerate(lines) if line.startswith("─ RDMA"))
     assert any("enP7s7" in line for line in lines[:at])
@@ -71,7 +71,7 @@ def test_rdma_stands_apart(width: int) -> None:
 
 
 def test_the_port_says_which_interface_it_shares_hardware_with() -> None:
-    """Where there is room the interface of the same port stands beside its name; link and bus apart."""
+    """If there is room, the interface on the same port follows the port's name; link and bus are separate."""
     row = next(line for line in texts(PORT, width=120) if "rocep1s0f0" in line)
     assert "rocep1s0f0 enp1s0f0np0" in row
     assert re.search(r"200 Gb/s +100 Gb/s", row)

@@ -80,7 +80,7 @@ def text_of(rows: list[Row]) -> str:
 
 
 def test_every_process_is_one_line() -> None:
-    """What holds GPU memory and what the kernel tells of are joined by pid; neither loses one."""
+    """Holders of GPU memory and the kernel's list of processes are joined by pid; neither loses a process."""
     lines = {line.pid: line for line in process_lines(view())}
     assert len(lines) == 5
     engine = lines[10]
@@ -106,7 +106,7 @@ def test_a_process_on_two_gpus_is_one_with_both_memories() -> None:
 
 
 def test_a_process_with_unknown_memory_on_one_gpu_has_an_unknown_sum() -> None:
-    """The known part would be too low a total; the order of the GPUs makes no difference."""
+    """A sum of the known parts would be too low; the order of the GPUs makes no difference."""
     known, unknown = (GpuReading(0, processes=(GpuProcess(10, "e", size),)) for size in (GIB, None))
     for gpus in ((known, unknown), (unknown, known), (known, unknown, known)):
         assert [line.gpu_bytes for line in process_lines(view(gpus=gpus, table=None))] == [None]
@@ -123,7 +123,7 @@ def test_a_process_with_unknown_memory_on_one_gpu_has_an_unknown_sum() -> None:
     ],
 )
 def test_the_largest_come_first_and_unknown_ones_last(sort: ProcessSort, first: list[str]) -> None:
-    """Each order is of its own figure; a process that does not tell it comes behind all that do."""
+    """Each order sorts by its own figure; a process whose figure is unknown comes last."""
     assert names(ProcessOrder(sort))[: len(first)] == first
 
 
@@ -139,7 +139,7 @@ def test_the_largest_come_first_and_unknown_ones_last(sort: ProcessSort, first: 
     ],
 )
 def test_a_filter_needs_all_its_words(words: str, found: list[str]) -> None:
-    """Words are looked for in pid, name, backend and engine, in any case."""
+    """Pid, name, backend and engine are searched for the words, in any case."""
     assert names(ProcessOrder(filter=words)) == found
 
 
@@ -159,7 +159,7 @@ LINES = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(LINES, st.sampled_from(list(ProcessSort)), st.sampled_from([40, 57, 69, 77, 117, 197]))
 def test_any_table_fits(rows: list[ProcessReading], sort: ProcessSort, width: int) -> None:
-    """Whatever a kernel tells, each row is as wide as asked, and every process is listed once."""
+    """Whatever a kernel reports, each row has the requested width, and every process is listed once."""
     one = view(table=ProcessTable(tuple(rows), None, None), gpus=())
     order = ProcessOrder(sort)
     assert sorted(line.pid for line in listed(process_lines(one), order)) == sorted(row.pid for row in rows)
@@ -209,21 +209,21 @@ def test_the_panel_scrolls_and_keeps_its_heading() -> None:
     ],
 )
 def test_nothing_listed_has_its_reason(one: NodeView, words: str) -> None:
-    """An empty table says whether nobody told, nothing is there, or nothing was read."""
+    """An empty table says whether nothing was read, nothing was reported, or nothing holds GPU memory."""
     rows = detail_processes(one, ProcessOrder(), 80)
     assert row_text(rows[2]).strip() == words
     assert "not read yet" in row_text(rows[0])
 
 
 def test_engines_of_eight_gpus_are_named() -> None:
-    """Each worker stands with its backend, and one of which the driver told no memory has a dash."""
+    """Each worker is listed with its backend; unreported GPU memory is a dash."""
     text = text_of(detail_processes(many_gpus(), ProcessOrder(), 117))
     assert len(re.findall(r"VLLM::Worker_TP\d +llama-405b", text)) == 8
     assert re.search(r"Worker_TP5 +llama-405b +– +9.0 GiB", text)
 
 
 def test_the_scene_knows_when_processes_are_in_sight(playing: Snapshot) -> None:
-    """Only rows of the table make it seen: not the board, not the top of a detail, but its lower end."""
+    """A table is in sight only if some of its rows are: not on the board, nor at the top of a long page."""
     node = PanelKey("node", "spark-a")
     assert Scene(playing, 118, 34).process_tables(0, 34) == ()
     assert Scene(playing, 118, 34, zoomed=PanelKey("backend", "spark-a")).process_tables(0, 99) == ()
@@ -255,7 +255,7 @@ def test_the_scene_shows_them_in_the_order_of_the_view(playing: Snapshot) -> Non
 
 
 def boxed() -> NodeView:
-    """A node whose engine runs in a container, read by an agent that may use Docker's socket."""
+    """Return a node whose engine runs in a container, read by an agent that may use Docker's socket."""
     one, two = "5d1c0ffee5aa", "sparkrun_5d1c_solo"
     processes = (
         Workload(10, "vllm", "engine core", "DP0", "Qwen/Qwen3-32B", None, 12, one, two),

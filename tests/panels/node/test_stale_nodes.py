@@ -31,7 +31,7 @@ CURRENT = frozenset({"text", "good", "live", "gpu", "memory", "cpu", "generation
 
 
 class Watched:
-    """A store with a machine through a Prometheus that answered until 30 s, and fails from then on."""
+    """A store with a machine read through a Prometheus that answered until 30 s and fails from then on."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -45,13 +45,13 @@ class Watched:
             self.sample(at)
 
     def sample(self, at: float) -> None:
-        """Deliver a sample of `at` seconds."""
+        """Deliver a sample taken at second `at`."""
         self.at = max(self.at, at)
         self.store.accept(NODE, replace(node_sample(at, 1.0, Machine()), at=at), 1.0)
         self.store.judge()
 
     def fail_until(self, at: float) -> Snapshot:
-        """Let the Prometheus fail each second; return the picture at `at`."""
+        """Report a failure of the Prometheus each second until `at`; return the picture then."""
         while self.at < at:
             self.at += 1.0
             self.store.accept(MAIN, Failure(FailureKind.REFUSED, REFUSED, self.at))
@@ -61,7 +61,7 @@ class Watched:
 
 @pytest.fixture
 def stale() -> Snapshot:
-    """Return the picture when the newest sample has just become too old."""
+    """Return the picture just after the newest sample became too old."""
     return Watched().fail_until(30 + STALE_S + 1)
 
 
@@ -78,7 +78,7 @@ def bright(rows: list[Row]) -> str:
 
 
 def test_a_machine_is_stale_as_soon_as_its_server_would_be() -> None:
-    """Its failure is named, its alerts end, what was derived of its samples is unknown, until the next."""
+    """Its failure is named, its alerts end, and derived figures are unknown until the next sample."""
     watched = Watched()
     assert watched.fail_until(67.0).nodes[0].ok
     shown = watched.fail_until(68.0)
@@ -93,7 +93,7 @@ def test_a_machine_is_stale_as_soon_as_its_server_would_be() -> None:
 
 
 def test_no_figure_is_bright(stale: Snapshot) -> None:
-    """Neither on the board of 80×24, nor on the machine's page, nor in lists; "stale" is no red failure."""
+    """Figures are dim on the 80×24 board, the machine's page and in lists; "stale" is a warning there."""
     fresh = Watched().fail_until(31.0)
     assert bright(drawn(fresh))
     page = PanelKey("node", "spark-1")
@@ -107,7 +107,7 @@ def test_no_figure_is_bright(stale: Snapshot) -> None:
 
 
 def test_no_figure_is_in_reports_or_on_the_wall(stale: Snapshot) -> None:
-    """Null in JSON, a dash in text, unknown on a wall."""
+    """Its figures are null in JSON, a dash in text, and its state is unknown on a wall."""
     found = json.loads(json.dumps(to_json(stale)))["nodes"][0]
     assert (found["ok"], found["gpus"], found["memory"]["used_bytes"]) == (False, [], None)
     line = next(line for line in render(stale, 120).splitlines() if line.startswith("spark-1"))

@@ -20,7 +20,7 @@ ABOUT = [("─ ", "border"), ("openai/gpt-oss-120b ", "text"), ("0.32.0 ", "mute
     ],
 )
 def test_what_stands_beside_the_state_is_never_cut(width: int, shown: str | None) -> None:
-    """The version goes first, then the owner of the model, then the model."""
+    """The version is left out first, then the owner of the model, then the model."""
     rows = framed([], width, 3, title=tab(("spark-a", "title")), state=("busy", "good"), about=ABOUT)
     top = row_text(rows[0])
     assert row_width(rows[0]) == width
@@ -31,7 +31,7 @@ def test_what_stands_beside_the_state_is_never_cut(width: int, shown: str | None
 
 
 def test_the_key_of_the_lower_edge_goes_before_its_sentence() -> None:
-    """Where both do not fit, the cause of a slow GPU is worth more than the key of the processes."""
+    """If both do not fit, the key of the processes is left out, not the cause of a slow GPU."""
     cause = [(" ▲ USB-PD power delivery, at most 65 W · unplug the adapter ", "warn")]
     note = key_tab("P", "processes")
     (*_, wide) = framed([], 80, 3, footnote=cause, note=note)
@@ -60,7 +60,7 @@ CAUSE = [
     ],
 )
 def test_a_sentence_is_shortened_by_whole_words(room: int, shown: str) -> None:
-    """What explains goes first, then what is added, then words at the end: never letters of one."""
+    """Explanations are left out first, then additions, then words at the end; no word is cut."""
     assert row_text(shortened(CAUSE, room)) == shown
 
 

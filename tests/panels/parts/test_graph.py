@@ -84,7 +84,7 @@ def test_a_clipped_spike_is_marked_at_the_upper_edge(height: int, end_slot: int,
     [("", 2), ("busy with requests", 2), ("a reason that is longer than the figures are", 1)],
 )
 def test_a_long_reason_takes_the_place_of_the_first_axis(words: str, axes: int) -> None:
-    """The lowest panel says what the others say, and the time under one graph is that under both."""
+    """The reason replaces the first axis in the lower edge; the time under one graph applies to both."""
     panel = framed([], 80, 3, role="backend_edge")
     rows = with_time_axis(panel, 80, TimeWindow(80.0, 72.0), "backend_edge", [(f" {words} ", "muted")])
     edge = row_text(rows[-1])

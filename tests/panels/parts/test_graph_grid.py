@@ -37,7 +37,7 @@ def graph(name: str = "g", *values: float | None, over: Series | None = None, bo
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 180), st.integers(0, 60), st.integers(0, 14))
 def test_the_grid_fills_its_place(width: int, height: int, count: int) -> None:
-    """Whatever the place, there are as many rows as it has, each as wide."""
+    """The grid has exactly the rows and the width of its place."""
     rows = grid_rows([graph(f"g{index}", 1.0, None, 3.0) for index in range(count)], width, height, AXIS)
     assert len(rows) == height
     assert {row_width(row) for row in rows} <= {width}
@@ -61,13 +61,13 @@ def test_nothing_to_draw_says_why() -> None:
 
 @pytest.mark.parametrize(("both", "edge"), [(True, "max 5 s"), (False, "max 10 s")])
 def test_p95_is_not_added_to_p50(edge: str, *, both: bool) -> None:
-    """Where the upper curve holds the lower one, the edge is the upper curve's peak; else their sum's."""
+    """If the upper curve includes the lower one, the edge is the upper curve's peak, else their sum's."""
     one = graph("x", 2.0, 4.0, over=series(3.0, 5.0), both=both)
     assert row_text(one.rows(30, 5, AXIS)[0]).endswith(edge)
 
 
 def test_a_narrow_caption_gives_up_the_word_max() -> None:
-    """Where "max" does not fit beside the words, the edge stands alone."""
+    """If "max" does not fit beside the words, only the value of the edge is shown."""
     head = row_text(graph("a long name of 20 ce", 10.0).rows(26, 5, AXIS)[0])
     assert head.endswith(" 10 s")
     assert "max" not in head

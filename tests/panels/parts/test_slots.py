@@ -35,7 +35,7 @@ def test_a_gap_stays_one_though_two_samples_follow_it() -> None:
 
 
 def test_slow_samples_before_fast_ones_are_no_gaps() -> None:
-    """Looked at once a second and then four times, each slot of a quarter second has its value."""
+    """Polled first once and then four times a second, each slot of a quarter second has a value."""
     slow = [(float(second), 3.0) for second in range(6)]
     fast = [(5 + quarter / 4, 7.0) for quarter in range(1, 9)]
     assert held_slots((series(slow + fast),), 28, 0.25, 24)[0] == [3.0] * 16 + [7.0] * 8
@@ -93,7 +93,7 @@ POINTS = st.lists(
 def test_slots_read_while_a_history_grows_are_those_read_at_once(
     points: list[tuple[float, float | None]], step: float, capacity: int, lag: int
 ) -> None:
-    """What is kept from drawing to drawing changes nothing, at whatever slot the graph ends."""
+    """Means kept between drawings equal those computed at once, at whatever slot the graph ends."""
     times = list(accumulate((apart for apart, _ in points), initial=7.0))[1:]
     told = [(time, value) for time, (_, value) in zip(times, points, strict=True)]
     growing = HistoryTable(("value",), capacity)
@@ -115,7 +115,7 @@ def test_slots_read_while_a_history_grows_are_those_read_at_once(
 def computed_whole(
     points: Sequence[tuple[float, float]], first: int, step: float, count: int
 ) -> list[float | None]:
-    """Return the means by slot as if no slot was kept: gaps are filled from left to right."""
+    """Return the means by slot, computed without any that are kept: gaps are filled from left to right."""
     times = [time for time, _ in points if time >= (first - 8) * step]
     values = [value for time, value in points if time >= (first - 8) * step]
     edges = [sum(time < (first + slot) * step for time in times) for slot in range(count + 1)]

@@ -21,7 +21,7 @@ def many(number: int) -> Activities:
 
 
 def test_a_row_for_each_says_what_it_does_now_and_what_it_did() -> None:
-    """The newest slot is at the right edge, and the first row counts who does what."""
+    """The newest slot is at the right edge, and the first row counts the agents by activity."""
     rows = [row_text(row) for row in conversations_rows(few(), 80, 3)]
     words = " ".join(rows[0].split())
     assert words == "agents last 2 s ━ 1 decode ─ 0 prefill ┄ 0 waiting t. 1 tool · 0 think"

@@ -38,7 +38,7 @@ def test_the_countdown_has_its_size_and_says_how_to_stop_it(
 
 
 def test_a_sweep_bounded_by_time_tells_no_number_of_requests() -> None:
-    """Where only the seconds decide, no number is made up."""
+    """If only a duration bounds the sweep, no number of requests is made up."""
     text = "\n".join(row_text(row) for row in countdown_band(replace(COUNTDOWN, requests=None), 100, 7))
     assert "warm-up" not in text
     assert "63" not in text
@@ -59,7 +59,7 @@ def test_everything_else_lies_below_the_band(width: int, height: int, nodes: int
 
 
 def test_the_notices_hold_verdict_and_what_was_said() -> None:
-    """Of a sweep that is done the verdict stands there; of one that has said nothing that it has not."""
+    """The page has the verdict of a finished sweep, and all notices; without any it says so."""
     view = replace(running(), notices=("one thing", "another thing"))
     text = "\n".join(row_text(row) for row in notices_screen(view, 80, 24))
     assert text.index("another thing") < text.index("one thing")
@@ -69,7 +69,7 @@ def test_the_notices_hold_verdict_and_what_was_said() -> None:
 
 
 def test_many_notices_are_more_rows_than_the_screen_has() -> None:
-    """None is left out: the page is taller, and scrolls."""
+    """No notice is left out: the page is taller than the screen, and scrolls."""
     view = replace(running(), notices=tuple(f"notice {number}" for number in range(60)))
     rows = notices_screen(view, 80, 24)
     assert len(rows) > 60

@@ -1,4 +1,4 @@
-"""Levels that differ only in prompt length are told apart on every screen of a sweep."""
+"""Levels that differ only in prompt length are distinguished on every screen of a sweep."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def of_lengths(view: SweepView, first_s: float) -> SweepView:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_compared_levels_have_their_whole_length(width: int) -> None:
-    """The tables, the spread of the runs, and who answered: each level has its length, never cut."""
+    """In the tables, the spread of the runs and the shares of servers, each level has its uncut length."""
     rows = texts(topology_screen(compared(LENGTHS), width, 60))
     shown = "\n".join(rows)
     for length in LENGTHS:
@@ -92,7 +92,7 @@ def test_compared_levels_of_one_length_have_none() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_difference_has_lengths_where_there_are_several(width: int) -> None:
-    """Each row of the difference is told apart, with its change whole; the verdict names the lengths."""
+    """Each row of a difference has its length and its uncut change; the verdict names the lengths."""
     found = difference(series("x"), series("y", speed=150.0))
     rows = texts(difference_screen(found, width, 24))
     for length in LENGTHS:
@@ -129,7 +129,7 @@ def test_the_tracks_name_the_length_of_each_level(width: int) -> None:
 
 
 def test_a_table_without_a_plan_names_the_lengths_of_its_rows() -> None:
-    """Of a sweep whose plan is unknown, the measured levels are all there are; an unknown length is "–"."""
+    """If a sweep's plan is unknown, the table has its measured levels; an unknown length is "–" there."""
     (row, *_) = running().rows
     keys = [LevelKey("spark-a", 64, length) for length in (*LENGTHS, None)]
     view = replace(running(), levels=(), rows=tuple(replace(row, key=key) for key in keys))

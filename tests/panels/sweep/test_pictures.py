@@ -71,7 +71,7 @@ def test_a_higher_value_stands_higher() -> None:
 
 
 def test_targets_have_letters_and_references_figures() -> None:
-    """Who is who needs no colour; where a reference comes from is said."""
+    """Letters identify targets without colour; the source of a reference is shown."""
     drawn = plot(line("x", {1: 10.0, 2: 90.0}), line("y", {1: 50.0, 2: 20.0}, reference="ref:table"))
     shown = "".join(texts(curve_rows(drawn, 80, 20)))
     assert "A" in shown
@@ -192,7 +192,7 @@ def test_the_legend_of_requests_names_the_phases_and_the_servers() -> None:
 
 
 def test_a_failed_request_ends_with_a_sign() -> None:
-    """A cross behind the bar, whatever the colour."""
+    """The bar of a failed request ends with a cross, whatever its colour."""
     (row,) = bars(RequestBar(0.0, 2.0, 5.0, ok=False))
     assert "━✗" in row
 
@@ -206,7 +206,7 @@ def test_a_request_without_a_token_is_all_waiting_for_the_first() -> None:
 
 
 def test_very_many_requests_are_thinned_and_counted() -> None:
-    """A thousand requests are no thousand rows, and the picture says so."""
+    """A thousand requests do not have a row each, and the picture says so."""
     many = tuple(RequestBar(0.0, 1.0, 2.0) for _ in range(1000))
     rows = texts(timeline_rows(Timeline(LevelKey("x", 1000), 0, many, 2.0), 100))
     assert len(rows) <= MOST_ROWS + 5
@@ -214,7 +214,7 @@ def test_very_many_requests_are_thinned_and_counted() -> None:
 
 
 def test_evidence_shows_the_batches_and_the_run_that_was_asked_for() -> None:
-    """Each server's batch, and the second run's requests, which the other server answered."""
+    """It has the batch of each server, and the requests of the second run, which the other one served."""
     rows = texts(evidence_screen(evidence(), 120, 40, run=1))
     assert any("run 2, 4 requests" in row for row in rows)
     (server,) = [row for row in rows if row.startswith("│ spark-a")]

@@ -100,7 +100,7 @@ def test_a_long_screen_has_whole_rows_and_at_least_the_height(name: str, width: 
 
 @pytest.mark.parametrize("height", [3, 4, 5, 6, 8, 12])
 def test_a_band_is_as_low_as_asked(height: int) -> None:
-    """A band of one row inside still says what goes on."""
+    """A band with a single inner row still says what is running."""
     rows = sweep_band(running(), 80, height)
     assert len(rows) == height
     assert "spark-a, c = 4: run 2 of 3" in text(rows)
@@ -125,7 +125,7 @@ def lines(rows: Sequence[Row], word: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["running", "done", "band", "curves"])
 def test_simulated_figures_are_called_so(name: str) -> None:
-    """Nobody takes a picture of the simulation for a measurement."""
+    """A picture of the simulation cannot be mistaken for a measurement."""
     assert "simulated" in text((WHOLE | LONG)[name](80, 24))
 
 
@@ -148,7 +148,7 @@ def test_the_best_has_a_sign_and_those_alike_another() -> None:
 
 
 def test_doubts_stand_beside_the_figures() -> None:
-    """A level with a mark shows the word."""
+    """A level with a mark has the mark's words beside its figures."""
     shown = lines(table_rows(done(), 140, 12), "c4")
     assert len(shown) == 2
     assert all("!too short" in row for row in shown)
@@ -162,7 +162,7 @@ def test_a_long_table_keeps_the_chosen_level_in_sight() -> None:
 
 
 def test_an_unknown_figure_is_a_dash() -> None:
-    """A latency that was not measured is no zero."""
+    """A latency that was not measured is a dash, not a zero."""
     view = done()
     rows = tuple(
         replace(
@@ -241,7 +241,7 @@ def test_each_server_has_a_row_of_its_load_on_one_scale() -> None:
 
 
 def test_requests_and_runs_that_no_file_tells_have_no_column() -> None:
-    """Zero of zero failed would be a claim: of other tools' levels nobody knows."""
+    """The levels of other tools have unknown counts: "0 of 0 failed" would be a claim."""
     view = done()
     untold = replace(view, rows=tuple(replace(row, ok=0, failed=0, cancelled=0, runs=0) for row in view.rows))
     assert {"failed", "runs"} <= {column.heading for column in columns_for(view, 118)}
@@ -252,7 +252,7 @@ def test_requests_and_runs_that_no_file_tells_have_no_column() -> None:
     ("room", "shown"), [(40, "!too short, !few runs, ▾bunched"), (23, "!too short +2"), (3, "!▾")]
 )
 def test_marks_that_have_no_room_are_counted(room: int, shown: str) -> None:
-    """No word is cut: the others are a number; where no word has room, the signs stand alone."""
+    """No word is cut: marks without room are a number; if no word fits, the signs stand alone."""
     marks = (
         Mark("too_short", "too short", "…"),
         Mark("few_runs", "few runs", "…"),

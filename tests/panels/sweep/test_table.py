@@ -36,7 +36,7 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
 
 
 def test_words_of_marks_never_take_the_room_of_the_figures() -> None:
-    """However long a reason is: its sign is enough, and a level without figures answers nothing."""
+    """However long the words of a mark are, its sign is enough: a level without figures is of no use."""
     mark = Mark("slow", "limited by memory bandwidth", "…", doubt=False)
     view = done()
     long = replace(view, rows=tuple(replace(row, marks=(mark,)) for row in view.rows))

@@ -39,7 +39,7 @@ def live_of(seconds: float, *levels: tuple[str, int]) -> LiveSeries:
     ],
 )
 def test_the_labels_of_an_axis_are_alike(step: int, span: float, labels: list[str]) -> None:
-    """One spelling for all labels of an axis."""
+    """All labels of an axis have the same spelling."""
     assert [elapsed_tick(at, step, span) for at in range(0, int(span) + 1, step)] == labels
 
 
@@ -133,7 +133,7 @@ def test_what_is_not_in_flight_is_no_queue() -> None:
 
 
 def test_requests_beyond_the_level_are_not_of_it() -> None:
-    """Traffic between prompts that are sent twice has four requests in flight, the level one."""
+    """Between prompts that are sent twice, four requests are in flight although the level has one."""
     live = replace(
         live_of(30.0, ("proxy", 1)),
         in_flight=(4.0,) * 30,

@@ -123,7 +123,7 @@ async def test_the_event_loop_runs_between_steps() -> None:
 
 
 def test_a_computation_in_steps_returns_its_result() -> None:
-    """Whether it pauses or not."""
+    """The result is returned whether the computation pauses or not."""
 
     def work(pauses: int) -> Steps[int]:
         for _ in range(pauses):

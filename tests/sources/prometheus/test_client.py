@@ -34,7 +34,7 @@ async def asked(answering: Callable[[str], web.Response], **settings: object) ->
 
 
 async def test_secrets_and_headers_are_sent(tmp_path: Path) -> None:
-    """A bearer token, one from a file, a user with a password, and a tenant."""
+    """A bearer token, one from a file, a user with a password, and a tenant are sent in headers."""
     token = tmp_path / "token"
     token.write_text("from-file\n")
     for settings, wanted in (
@@ -96,14 +96,14 @@ async def test_bad_answers_are_one_line(
     ],
 )
 async def test_a_refusal_names_what_was_sent(settings: dict[str, object], message: str) -> None:
-    """A wrong password and a wrong token, each by the settings that hold it."""
+    """A refusal of a password or of a token names the setting that holds it."""
     error = await asked(lambda _: web.Response(status=401, text="Unauthorized\n"), **settings)
     assert isinstance(error, AnswerError), error
     assert error.message.endswith(f"{message}: Unauthorized")
 
 
 async def test_a_missing_tenant_is_no_wrong_token() -> None:
-    """Mimir asks for both, and names the tenant."""
+    """Mimir refuses both with 401, but its answer names the tenant."""
     error = await asked(lambda _: web.Response(status=401, text="no org id\n"), bearer="t")
     assert isinstance(error, AnswerError), error
     assert error.message.endswith(
@@ -152,7 +152,7 @@ async def test_a_token_that_no_header_may_hold_is_not_sent() -> None:
 
 
 def a_vector(count: int) -> bytes:
-    """Return an answer with so many series."""
+    """Return an answer with `count` series."""
     one = b'{"metric":{"instance":"h"},"value":[1,"1"]}'
     return b'{"status":"success","data":{"resultType":"vector","result":[' + b",".join([one] * count) + b"]}}"
 

@@ -75,7 +75,7 @@ def test_labels_of_the_page_get_their_names_back_and_no_line_can_be_forged() -> 
 
 
 def test_servers_have_names_addresses_and_groups() -> None:
-    """Pods name servers, else addresses; jobs tell equal addresses apart; labels name groups."""
+    """Servers are named by pod, else by address; jobs distinguish equal addresses; labels name groups."""
 
     def one(job: str, instance: str, **more: str) -> Series:
         return Series({"__name__": RUNNING_NAME, "job": job, "instance": instance, **more}, [(1.0, "1")])
@@ -165,7 +165,7 @@ def test_queries_quote_what_came_from_outside() -> None:
     )
 )
 def test_the_usual_scrape_url_is_read_as_any_other(pieces: list[str]) -> None:
-    """Scheme, host and port are read by themselves: as `urlsplit` reads them."""
+    """A parser of our own for scheme, host and port gives the same as `urlsplit`."""
     url = clean("".join(pieces), 300)
     try:
         parts = urlsplit(url)

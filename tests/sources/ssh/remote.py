@@ -18,14 +18,14 @@ DEADLINE_S = 20.0
 
 
 class RemoteProcess:
-    """The process over there, held so that its id cannot become another's."""
+    """The process at the other end, held so that its id cannot become another's."""
 
     def __init__(self, folder: Path) -> None:
         self.pid = int((folder / "pid").read_text(encoding="utf-8"))
         self._fd = os.pidfd_open(self.pid)
 
     def kill(self) -> None:
-        """End it as the kernel does that has no memory left."""
+        """Kill it as the kernel does when memory runs out."""
         signal.pidfd_send_signal(self._fd, signal.SIGKILL)
 
     def kill_server_half(self) -> None:

@@ -67,9 +67,9 @@ class Sshd:
         return file
 
     def forced(self, name: str, script: str) -> tuple[str, ...]:
-        """Return options with a key for which the server runs the shell script `script` in any case.
+        """Return options with a key for which the server always runs the shell script `script`.
 
-        The script has what ssh asked for in $SSH_ORIGINAL_COMMAND, as the login shell would get it.
+        The script has ssh's request in $SSH_ORIGINAL_COMMAND, as the login shell would get it.
         """
         file = self.folder / f"{name}.sh"
         file.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
@@ -141,7 +141,7 @@ def _config(folder: Path, port: int, host_key: Path) -> str:
 def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + _READY_S
     while b"Server listening on" not in log.read_bytes():
-        # Waiting for its end is the pause between two looks.
+        # Waiting for the process to end is the pause between two reads of the log.
         try:
             process.wait(0.05)
         except subprocess.TimeoutExpired:

@@ -45,13 +45,13 @@ print(*sorted(name for name in sys.modules if name.split(".")[0] == "sparktop"))
 
 
 def sources() -> dict[str, str]:
-    """Every file of the zip file, by name."""
+    """Return every file of the zip file, by name."""
     with zipfile.ZipFile(io.BytesIO(reader_bundle().data)) as archive:
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
 def own() -> dict[str, str]:
-    """The modules of this package in it, by path."""
+    """Return the modules of this package in it, by path."""
     return {name: text for name, text in sources().items() if name.startswith("sparktop/")}
 
 
@@ -60,7 +60,7 @@ def module(path: str) -> str:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node but what only a type checker sees."""
+    """Yield every node except those that only a type checker sees."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             for other in node.orelse:
@@ -77,7 +77,7 @@ def file_of(name: str) -> Path | None:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Names that a module of this package imports, early or late, and the packages above them."""
+    """Yield the modules of this package that a module imports, early or late, and the packages above them."""
     for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -88,7 +88,7 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def closure(start: str) -> set[str]:
-    """Every module of this package that `start` needs, itself and its packages included."""
+    """Return every module of this package that `start` needs, itself and its packages included."""
     found: set[str] = set()
     waiting = [start.rpartition(".")[0], start]
     while waiting:
@@ -179,7 +179,7 @@ def test_no_zip_file_goes_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.process
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_runs_with_each_python(version: str, tmp_path: Path) -> None:
-    """As a program of its own it greets, answers with a sample and about ranks, and ends with its input."""
+    """As a program it greets, answers with a sample and about ranks, and ends with its input."""
     file = tmp_path / "reader.pyz"
     file.write_bytes(reader_bundle().data)
     done = subprocess.run(  # noqa: S603 - our own program

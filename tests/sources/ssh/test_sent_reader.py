@@ -58,7 +58,7 @@ async def read_once(options: tuple[str, ...], target: NodeTarget = TARGET) -> No
 
 
 def program(folder: Path, name: str, text: str) -> Path:
-    """Make a shell script in `folder`, which is made too."""
+    """Create a shell script in `folder`, and the folder if necessary."""
     folder.mkdir(exist_ok=True)
     file = folder / name
     file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
@@ -135,7 +135,7 @@ async def test_a_banner_does_not_hide_it(server: Sshd) -> None:
 async def test_each_trouble_is_one_line(
     server: Sshd, name: str, script: str, kind: FailureKind, words: str
 ) -> None:
-    """Input that is cut, a host that floods, a program that ends: bounded, and said at once."""
+    """Cut input, a host that floods and a program that ends cost bounded memory and are reported at once."""
     async with source_of(server.forced(f"trouble {name}".replace(" ", "-"), script)) as source:
         failure = await failure_of(source)
     assert failure.kind is kind
@@ -163,7 +163,7 @@ async def test_what_arrives_changed_is_not_run(server: Sshd, monkeypatch: pytest
 async def test_a_machine_without_a_new_python_is_told_apart(
     server: Sshd, tmp_path: Path, stand_in: str | None, seen: str
 ) -> None:
-    """No Python, or one that is too old: the line says which, and what to do."""
+    """The line says whether there is no Python or one that is too old, and what to do."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("sh", "nice"):
@@ -182,7 +182,7 @@ async def test_a_machine_without_a_new_python_is_told_apart(
 async def test_a_python_that_hangs_is_ended_there(
     server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stuck: str
 ) -> None:
-    """No end of a connection reaches the shell that waits for it and the Python itself: both are gone."""
+    """The end of a connection reaches neither the waiting shell nor Python, yet both are ended."""
     monkeypatch.setattr(remote, "_FIND_PYTHON", remote._FIND_PYTHON.replace(f"-k 1 {START_S}", "-k 1 1"))
     folder, pids = tmp_path / "bin", tmp_path / "pids"
     note = f"echo $$ >> {shlex.quote(str(pids))}"
@@ -203,7 +203,7 @@ async def test_a_python_that_hangs_is_ended_there(
 async def test_a_start_up_file_that_reads_the_input_is_named(
     server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both sides wait then: the limit ends it, and the line names that cause."""
+    """Both sides wait in that case: the time limit ends it, and the line names the cause."""
     monkeypatch.setattr(connector, "FIRST_ANSWER_S", 0.5)
     async with source_of(server.forced("eats-input", f"cat > /dev/null; {ASKED}")) as source:
         failure = await failure_of(source)
@@ -212,7 +212,7 @@ async def test_a_start_up_file_that_reads_the_input_is_named(
 
 
 async def test_answers_that_nobody_asked_for_are_bounded(server: Sshd) -> None:
-    """A host that answers without end gets no more memory than a few answers may take, and no new samples."""
+    """Endless unrequested answers take the memory of a few answers at most, and give no new samples."""
     sample = '{"schema": "sparktop.node/1", "sparktop": "9.0", "monotonic_s": 9, "samples": [{"at": 5}]}'
     async with source_of(server.forced("answers", f"exec yes '{sample}'")) as source:
         await sample_of(source)
@@ -233,7 +233,7 @@ async def test_nccl_is_asked_through_it(server: Sshd) -> None:
 
 
 async def test_a_forced_command_keeps_the_installed_sparktop(server: Sshd) -> None:
-    """A key that may only run the agent is not sent the reader: its greeting comes unasked."""
+    """If a key may only run the agent, the reader is not sent: the agent's greeting comes unasked."""
     identity = await read_once(server.forced("forced", f"exec {shlex.quote(SPARKTOP)} agent --stdio"))
     assert identity.reader_sha256 is None
 

@@ -102,7 +102,7 @@ def test_each_ending_has_its_words(status: int | None, written: str, kind: Failu
 def test_each_ending_of_a_sent_reader_has_its_words(
     status: int | None, written: str, kind: FailureKind, words: str
 ) -> None:
-    """Where the reader is sent, no command of the user's is named, and no sparktop to install."""
+    """If the reader is sent, the message names neither a command of the user's nor an installation."""
     found = explain(Ending("me@spark-a", None, status, written, sent=True))
     assert found.kind is kind
     assert words in found.message
@@ -110,7 +110,7 @@ def test_each_ending_of_a_sent_reader_has_its_words(
 
 
 def test_a_login_shell_that_refuses_is_not_taken_for_the_reader() -> None:
-    """An account without a shell never asked for the reader."""
+    """An account without a shell never requested the reader."""
     found = explain(Ending("a", None, 1, "This account is currently not available.\n"))
     assert (
         found.message == "the login shell on a ended with status 1: This account is currently not available."
@@ -118,7 +118,7 @@ def test_a_login_shell_that_refuses_is_not_taken_for_the_reader() -> None:
 
 
 def test_after_an_answer_usage_is_no_version() -> None:
-    """A sparktop that answered before is not an old one, however it ends."""
+    """A sparktop that has answered is not reported as an old one, however it ends."""
     assert explain(Ending("a", "sparktop", 2, "", answered=True)).kind is FailureKind.ENDED
 
 
@@ -161,7 +161,7 @@ def test_the_script_runs_what_it_is_given(tmp_path: Path) -> None:
 
 
 def test_a_destination_is_no_option() -> None:
-    """A host that begins with a dash stands behind the end of the options; no prompt can come."""
+    """A host that begins with a dash follows the end of the options; ssh never prompts."""
     line = command_line("ssh", ("-F", "x"), Remote("-oProxyCommand=touch bad", "sparktop"))
     assert line[line.index("--") + 1] == "-oProxyCommand=touch bad"
     assert line[:3] == ["ssh", "-F", "x"]
@@ -171,7 +171,7 @@ def test_a_destination_is_no_option() -> None:
 
 
 class Pauses:
-    """A sleep that takes no time, and none at all any more after so many."""
+    """A sleep that takes no time, except for the one after `most` calls, which never ends."""
 
     def __init__(self, most: int) -> None:
         self.seconds: list[float] = []
@@ -179,7 +179,7 @@ class Pauses:
         self._most = most
 
     async def __call__(self, seconds: float) -> None:
-        """Note it; the last one does not end."""
+        """Store the duration; the last call does not return."""
         self.seconds.append(seconds)
         if len(self.seconds) == self._most:
             self.enough.set()
@@ -194,7 +194,7 @@ async def failed(source: SshSource) -> Failure:
 
 @pytest.mark.outside
 async def test_attempts_become_seldom_and_are_told(tmp_path: Path) -> None:
-    """Pauses grow to 30 s and stay there; the line says how long the present one still is."""
+    """Pauses grow to 30 s and stay there; the line says how much of the present one is left."""
     pauses = Pauses(len(BACKOFF_S) + 2)
     clock = FakeClock()
     source = SshSource(
@@ -213,7 +213,7 @@ async def test_attempts_become_seldom_and_are_told(tmp_path: Path) -> None:
 
 
 async def test_a_fault_of_ours_surfaces_in_the_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A programming error behind the scenes is raised where such errors are caught, and polling goes on."""
+    """A programming error in the background is raised by a poll, and polling goes on."""
 
     async def broken(*_: object) -> None:
         raise ZeroDivisionError

@@ -81,14 +81,14 @@ async def ssh_source(
 
 
 def script(folder: Path, text: str) -> str:
-    """Make a program of the shell that stands in for sparktop; `$pid` is where its process id goes."""
+    """Create a shell program that stands in for sparktop; it may write its process id to `$pid`."""
     return plain_script(
         folder, f"""[ "$1" = --version ] && exit\npid={shlex.quote(str(folder / "pid"))}\n{text}"""
     )
 
 
 def plain_script(folder: Path, text: str) -> str:
-    """Make a program of the shell."""
+    """Create a shell program."""
     file = folder / "stand-in"
     file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     file.chmod(0o755)
@@ -96,12 +96,12 @@ def plain_script(folder: Path, text: str) -> str:
 
 
 def real_with_pid(folder: Path) -> str:
-    """Make a program that is the real sparktop and tells its process id."""
+    """Create a program that writes its process id and then is the real sparktop."""
     return script(folder, f'echo $$ > "$pid"\nexec {shlex.quote(SPARKTOP)} "$@"')
 
 
 async def test_the_real_agent_answers_and_leaves_nothing_behind(server: Sshd, tmp_path: Path) -> None:
-    """Samples come one after the other, the table when wanted; after closing, the other half has ended."""
+    """Samples arrive one by one, with the table on request; after closing, the process there has ended."""
     async with ssh_source(server, real_with_pid(tmp_path)) as source:
         first = await sample_of(source)
         source.show_processes, source.interval_s = True, 0.25
@@ -164,7 +164,7 @@ async def test_what_a_shell_prints_first_is_passed_over(server: Sshd, tmp_path: 
 
 
 async def test_a_wrong_key_is_told_as_that(server: Sshd, tmp_path: Path) -> None:
-    """A key that the server does not know is refused, and nobody is asked for a password."""
+    """A key that the server does not know is refused, and no password is prompted for."""
     other = server.make_key(f"other-{tmp_path.name}")
     options = server.options("wrong", IdentityFile=str(other))
     async with ssh_source(server, options=options) as source:
@@ -209,7 +209,7 @@ async def test_a_missing_command_says_how_to_install_it(server: Sshd) -> None:
 
 
 async def test_programs_in_the_home_folder_are_found(server: Sshd) -> None:
-    """A command below ~ is meant there, and ~/.local/bin is looked into without a login shell."""
+    """In a command, ~ is the home folder there, and ~/.local/bin is searched without a login shell."""
     folder = server.home / ".local" / "bin"
     folder.mkdir(parents=True)
     (folder / "sparktop-here").symlink_to(SPARKTOP)
@@ -227,7 +227,7 @@ async def test_a_command_that_hangs_is_ended_there(
     stuck: str,
     may_send: bool,  # noqa: FBT001 - a case
 ) -> None:
-    """No end of a connection reaches it; it is named, also where the reader could be sent instead."""
+    """The end of a connection does not reach it, yet it is ended and named, also if a reader can be sent."""
     for name in ("_RUN", "_FIND_PYTHON"):
         monkeypatch.setattr(remote, name, getattr(remote, name).replace(f"-k 1 {START_S}", "-k 1 1"))
     pids = shlex.quote(str(tmp_path / "pids"))
@@ -267,7 +267,7 @@ async def test_a_command_that_hangs_is_ended_there(
 async def test_each_other_end_is_told_in_plain_words(
     text: str, kind: FailureKind, words: str, server: Sshd, tmp_path: Path
 ) -> None:
-    """What else may stand behind the command becomes one clean line, at once."""
+    """Whatever else the command turns out to be becomes one clean line, at once."""
     async with ssh_source(server, script(tmp_path, text)) as source:
         failure = await failure_of(source)
     assert failure.kind is kind
@@ -276,7 +276,7 @@ async def test_each_other_end_is_told_in_plain_words(
 
 
 async def test_a_killed_agent_is_started_again(server: Sshd, tmp_path: Path) -> None:
-    """When the process over there is killed in mid-stream, that is told, and the next attempt has samples."""
+    """If the process there is killed in mid-stream, the failure says so, and the next attempt has samples."""
     pause = Pause()
     async with ssh_source(server, real_with_pid(tmp_path), pause=pause) as source:
         first = await sample_of(source)
@@ -299,7 +299,7 @@ async def test_a_killed_agent_is_started_again(server: Sshd, tmp_path: Path) -> 
 
 
 async def test_a_cut_connection_is_told_and_leaves_nothing_there(server: Sshd, tmp_path: Path) -> None:
-    """When the server's half of the connection dies, the agent there ends too, and the line says it."""
+    """If the server's half of the connection dies, the agent there ends too, and the line says so."""
     async with ssh_source(server, real_with_pid(tmp_path), pause=Pause()) as source:
         await sample_of(source)
         process = RemoteProcess(tmp_path)
@@ -359,7 +359,7 @@ async def test_a_remote_that_hangs_costs_a_deadline_and_then_the_connection(
 
 
 async def test_a_late_answer_is_not_taken_for_the_next_one(server: Sshd, tmp_path: Path) -> None:
-    """What answers a question that was given up is read away: its age would be wrong."""
+    """The answer to an abandoned question is discarded: its age would be wrong."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     early, late = (

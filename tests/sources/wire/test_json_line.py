@@ -86,6 +86,6 @@ def test_texts_and_refusals_arrive_as_they_left() -> None:
 
 
 def test_what_does_not_belong_into_a_reply_is_a_fault_of_ours() -> None:
-    """An unknown type is no silent text."""
+    """A value of an unknown type raises an error instead of becoming text."""
     with pytest.raises(TypeError, match="no JSON for Event"):
         json_line(asyncio.Event())

@@ -48,7 +48,7 @@ def test_the_share_of_preprocessed_media_counts_items(world: World, make_page: M
 
 
 def test_prompt_tokens_from_the_cache_have_a_rate_of_their_own(world: World, make_page: MakePage) -> None:
-    """Computed and cached prompt tokens are told apart where the server does, else neither is guessed."""
+    """Computed and cached prompt tokens have separate rates if the server separates them; none is guessed."""
     lane = LaneSample("0", prompt_tokens=0.0, prompt_tokens_computed=0.0, prompt_tokens_cached=0.0)
     world.feed(make_page(1000.0, lane))
     later = replace(lane, prompt_tokens=100.0, prompt_tokens_computed=70.0, prompt_tokens_cached=30.0)
@@ -80,7 +80,7 @@ def test_a_batch_is_the_mean_of_the_window_s_steps(
 
 
 def test_an_accepted_draft_has_a_mean_length(world: World, make_page: MakePage) -> None:
-    """Accepted tokens per draft are told beside the share of draft tokens that were accepted."""
+    """The mean of accepted tokens per draft is shown beside the share of draft tokens that were accepted."""
     lane = LaneSample("0", spec_drafts=10.0, spec_draft_tokens=30.0, spec_accepted_tokens=12.0)
     world.feed(make_page(1000.0, lane))
     later = LaneSample("0", spec_drafts=20.0, spec_draft_tokens=60.0, spec_accepted_tokens=27.0)
@@ -133,7 +133,7 @@ def test_an_unchanged_window_keeps_its_quantiles(
 
 
 def test_uptime_is_from_the_server_s_start_to_now(world: World, make_page: MakePage) -> None:
-    """The process's own start, by our wall clock, ages with every snapshot; untold it is unknown."""
+    """The time since the process's start, by our wall clock, grows with each snapshot; else it is unknown."""
     view = world.feed(make_page(1000.0, LaneSample("0"), start_time=world.wall(940.0)))
     assert view.uptime_s == pytest.approx(60.0)
     world.at = 1030.0
@@ -225,7 +225,7 @@ def test_a_table_holds_what_single_histories_would(points: list[tuple[int, dict[
 def test_a_window_reaches_back_over_unbroken_tallies_only(
     steps: list[tuple[float, dict[str, int]]], window_s: float, short_s: float
 ) -> None:
-    """What is counted starts at the oldest tally kept inside the window since which the counter was told."""
+    """A growth is counted from the oldest kept tally in the window since which the counter was reported."""
     window = Window()
     at, totals, told = 0.0, {"a": 0.0, "b": 0.0}, []
     for gap_s, counted in steps:

@@ -46,7 +46,7 @@ EXPECTED = {
 
 
 def doubled(sample: EngineSample, at: float) -> EngineSample:
-    """The same server after it counted everything once more."""
+    """Return the same server after it counted everything once more."""
     (lane,) = sample.lanes
     grown = {
         name: 2 * value

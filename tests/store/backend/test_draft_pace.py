@@ -25,7 +25,7 @@ class Drafting:
     def play(
         self, seconds: int, *, drafts: bool, tps: float, accepted: float = 0.5, prompt_tps: float = 0.0
     ) -> BackendView:
-        """Feed so many seconds; return the last view."""
+        """Feed pages for `seconds` seconds; return the last view."""
         for _ in range(seconds):
             self.at += 1
             new = 20 * RUNNING if drafts else 0.0
@@ -39,7 +39,7 @@ class Drafting:
         return view
 
     def lane(self) -> LaneSample:
-        """The counters of the server's only core now."""
+        """Return the counters of the server's only core now."""
         return LaneSample(
             "0",
             running=RUNNING,
@@ -59,7 +59,7 @@ def drafting(world: World, make_page: Callable[..., EngineSample]) -> Drafting:
 
 
 def test_drafts_that_slow_the_server_are_named_with_both_rates(drafting: Drafting) -> None:
-    """400 tok/s with drafts and 600 without, at as many requests."""
+    """The finding has 400 tok/s with drafts and 600 without, at the same number of requests."""
     assert drafting.play(60, drafts=True, tps=400.0).spec_verdict is None
     view = drafting.play(60, drafts=False, tps=600.0)
     assert view.spec_verdict == (

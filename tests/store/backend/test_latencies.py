@@ -101,7 +101,7 @@ def test_a_restart_starts_the_window_anew(
 
 
 def test_a_prefix_cache_ratio_is_of_the_last_minute(world: World, make_page: MakePage) -> None:
-    """Hits / queries of the window; nothing looked up is no ratio, not 0 %."""
+    """The ratio is hits / queries of the window; without queries there is none, rather than 0 %."""
     hits, queries = 0.0, 0.0
     for second in range(70):
         hits, queries = hits + (10 if second > 5 else 0), queries + 20
@@ -115,7 +115,7 @@ def test_a_prefix_cache_ratio_is_of_the_last_minute(world: World, make_page: Mak
 
 
 def test_an_old_version_s_gauge_stands_in_for_missing_counters(world: World, make_page: MakePage) -> None:
-    """Versions without counters tell the ratio themselves."""
+    """If a version has no counters, the ratio is the one that it reports."""
     lane = LaneSample("0", prefix_cache_hit_percent=40.0, spec_accept_percent=70.0)
     view = world.feed(make_page(1000, lane))
     assert (view.prefix_cache_hit_percent, view.spec_decode_accept_percent) == (40.0, 70.0)

@@ -39,7 +39,7 @@ def test_steps_are_slow_after_ten_seconds_and_stay_slow() -> None:
 
 
 def test_other_batches_have_measures_of_their_own() -> None:
-    """More requests, longer prompts in a step or a fuller cache make steps longer, and nothing is wrong."""
+    """More requests, longer prompts in a step or a fuller cache lengthen steps, which is not a fault."""
     baseline = StepBaseline("v", 1.3)
     told(baseline, [63.0] * 20)
     others = ((16.0, 8.0, 40.0), (8.0, 400.0, 40.0), (8.0, 8.0, 85.0), (8.0, 8.0, None))
@@ -49,7 +49,7 @@ def test_other_batches_have_measures_of_their_own() -> None:
 
 
 def test_one_slow_step_or_a_pause_starts_the_ten_seconds_anew() -> None:
-    """What is not slow all the time is not slow; what cannot be judged in between neither."""
+    """Only steps that are slow without interruption count as slow; a pause restarts the ten seconds."""
     baseline = StepBaseline("v", 1.3)
     told(baseline, [63.0] * 20)
     assert slow(told(baseline, ([94.0] * 9 + [63.0]) * 5, 1100)) == [False] * 50
@@ -59,7 +59,7 @@ def test_one_slow_step_or_a_pause_starts_the_ten_seconds_anew() -> None:
 
 
 def test_a_slow_creep_does_not_move_the_measure() -> None:
-    """Steps that grow by 1 % at a time are slow in the end: the best that was ever usual counts."""
+    """Steps that grow by 1 % at a time are slow in the end: they are compared with the best usual time."""
     baseline = StepBaseline("v", 1.3)
     paces = told(baseline, [63.0 * 1.01 ** (second / 4) for second in range(200)])
     assert slow(paces)[-1] is True

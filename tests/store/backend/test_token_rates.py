@@ -84,7 +84,7 @@ def test_a_gap_longer_than_the_window_leaves_no_rate(world: World) -> None:
 
 
 def test_slow_polling_widens_the_window(world: World) -> None:
-    """With a poll every 15 s one rate spans two intervals, the live one one: neither is never there."""
+    """With a poll every 15 s, the 10 s rate spans two intervals and the live one a single interval."""
     world.store.set_interval(15.0)
     world.tokens(1000, 0)
     assert tokens_of(world.tokens(1015, 1500)) == (None, pytest.approx(100))
@@ -134,14 +134,14 @@ def test_a_fall_to_much_counts_nothing(world: World) -> None:
 
 
 def test_a_fall_to_little_is_no_spike(world: World) -> None:
-    """A tenth of a huge counter in a second, faster than ever seen before, is no rate."""
+    """A tenth of a huge counter in a second, faster than ever seen before, gives no rate."""
     for second in range(5):
         world.tokens(1000 + second, 9e6 + 100.0 * second)
     assert tokens_of(world.tokens(1005, 5e5)) == (None, None)
 
 
 def test_a_load_balancer_is_told_once_and_never_spikes(world: World) -> None:
-    """Two servers in turn behind one address: no rates across a change, one restart at most, one event."""
+    """Two servers in turn behind one address give no rates, at most one restart and at most two events."""
     for second in range(40):
         old = second % 2 == 0
         view = world.tokens(
@@ -155,7 +155,7 @@ def test_a_load_balancer_is_told_once_and_never_spikes(world: World) -> None:
 
 
 def test_a_load_balancer_without_start_times_never_spikes(world: World) -> None:
-    """As above where no page tells a start time: a jump over a server left behind is that server."""
+    """It is detected without start times, too, by jumps back to the counters of a server left behind."""
     for second in range(40):
         view = world.tokens(1000 + second, (90_000 if second % 2 == 0 else 20_000) + 50.0 * second)
         assert tokens_of(view) == (None, None)
@@ -163,7 +163,7 @@ def test_a_load_balancer_without_start_times_never_spikes(world: World) -> None:
 
 
 def test_a_server_that_outgrows_its_predecessor_goes_on(world: World) -> None:
-    """After a real restart, passing the old counters one by one is no change of server."""
+    """After a real restart, counters that pass the old ones one by one are not a change of server."""
 
     def lane(generated: float, prompt: float) -> LaneSample:
         return LaneSample("0", generation_tokens=generated, prompt_tokens=prompt)

@@ -40,7 +40,7 @@ def flat(seconds: float, load: float = 8.0, hz: float = 4.0, tokens: float = 1e6
 
 @pytest.mark.parametrize("every", [1, 4])
 def test_a_swing_is_named_told_once_and_held(every: int) -> None:
-    """At 4 Hz and at 1 Hz: the word with its period, one event with its reason and what to try, one alert."""
+    """At 4 Hz and at 1 Hz there are a verdict with period, one event with reason and hint, and one alert."""
     seen = last(Pair(), "leastbusy-c16", every=every, life_s=3.6)
     (found,) = seen.balance
     assert (found.word, found.group, found.backends) == (Is.OSCILLATING, "proxy", ("spark-a", "spark-b"))
@@ -60,7 +60,7 @@ def test_a_swing_is_named_told_once_and_held(every: int) -> None:
 
 
 def test_a_swing_is_found_within_a_minute() -> None:
-    """The word stands 60 s after the first look of a 75 s recording, and never goes before its end."""
+    """The verdict holds from 60 s after the first sample of a 75 s recording at the latest, to its end."""
     words = [(one.at - START, one.balance[0].word) for one in Pair().play(looks("leastbusy-c16-b"))]
     begun = next(at for at, word in words if word is Is.OSCILLATING)
     assert begun <= 60
@@ -68,7 +68,7 @@ def test_a_swing_is_found_within_a_minute() -> None:
 
 
 def test_a_swing_ends() -> None:
-    """Even loads after it: an event says so, and the alert goes with the word."""
+    """Even loads end it: an event says so, and the alert ends with the verdict."""
     pair = Pair()
     last(pair, "leastbusy-c16", life_s=3.6)
     pair.at += 0.25
@@ -93,7 +93,7 @@ def test_a_swing_ends() -> None:
     ],
 )
 def test_good_loads_are_no_news(trace: str, life_s: float, word: Is) -> None:
-    """Without a swing there is a word, and neither an event nor an alert."""
+    """Without a swing there is a verdict, but neither an event nor an alert."""
     seen = last(Pair(), trace, life_s=life_s)
     assert (seen.balance[0].word, seen.events, seen.alerts) == (word, (), ())
 
@@ -105,7 +105,7 @@ def cooled(pair: Pair) -> Balance:
 
 
 def test_errors_beside_a_swing_are_cooldowns() -> None:
-    """Failed requests of the backends' own counters reach the judgement: the cause names who failed."""
+    """Failed requests in the backends' own counters reach the judgement: the cause names who failed."""
     found = cooled(Pair())
     assert (found.word, found.cause) == (
         Is.OSCILLATING,
@@ -132,7 +132,7 @@ def test_where_cooldowns_are_off_errors_are_not_blamed() -> None:
 
 
 def test_the_router_counts_failures_that_backends_do_not() -> None:
-    """What its own page tells of failures and cooldowns is evidence, and stands among the reasons."""
+    """Failures and cooldowns on the router's own page are evidence, and are listed among the reasons."""
     pair = Pair()
     for seen in pair.play(looks("cooldown-c64"), life_s=19.0):
         late = seen.at - START > 100
@@ -147,7 +147,7 @@ def test_the_router_counts_failures_that_backends_do_not() -> None:
 
 
 def test_a_backend_that_dies_ends_the_swing() -> None:
-    """Half a group cannot be judged: unknown after three looks, with the reason, and the alert goes."""
+    """Half a group cannot be judged: the verdict is unknown after three polls, and the alert ends."""
     pair = Pair()
     last(pair, "leastbusy-c16", life_s=3.6)
     for step in range(40):
@@ -230,7 +230,7 @@ def test_backends_of_one_model_are_a_group_and_strangers_are_not() -> None:
 
 
 def test_a_group_is_judged_every_five_seconds_whoever_looks() -> None:
-    """Between two evaluations the very same judgement is shown; where nothing judges, nobody is hurried."""
+    """Between two evaluations the same judgement is shown; without evaluations no poll is hastened."""
     pair = Pair()
     shown = [one.balance[0] for one in pair.play(flat(30, hz=1.0))]
     changes = sum(one is not other for one, other in pairwise(shown))
@@ -241,7 +241,7 @@ def test_a_group_is_judged_every_five_seconds_whoever_looks() -> None:
 
 
 def test_snapshots_change_nothing_of_the_judgement() -> None:
-    """Many snapshots a second or none at all: the same words, events and alerts, at the same times."""
+    """With many snapshots a second or none, verdicts, events and alerts are the same at the same times."""
     often, never = Pair(), Pair()
     for pair in (often, never):
         begin = pair.at
@@ -276,7 +276,7 @@ def test_a_group_that_is_gone_leaves_nothing() -> None:
 
 
 def test_many_groups_take_turns() -> None:
-    """Forty pairs are not judged in one look, which would stall the screen, but all within seconds."""
+    """Forty pairs are judged within seconds, but not in a single step, which would stall the screen."""
     names = [f"{group}-{side}" for group in range(40) for side in "ab"]
     watch = Watch(
         backends=tuple(BackendTarget(name, f"http://{name}:8000") for name in names),
@@ -298,7 +298,7 @@ def test_many_groups_take_turns() -> None:
 
 
 def test_the_spread_of_one_look_is_stamped() -> None:
-    """Samples of two backends 12 ms apart show as 12 ms; the rate of looks stands beside it."""
+    """Samples of two backends 12 ms apart show as 12 ms, beside the rate of polls."""
     pair = Pair()
     for step in range(300):
         for name, late_s in (("spark-a", 0.0), ("spark-b", 0.012)):
@@ -310,7 +310,7 @@ def test_the_spread_of_one_look_is_stamped() -> None:
 
 
 def test_a_router_that_sends_nearly_all_to_one_is_named() -> None:
-    """In bursts with pauses the load settles nowhere: the counters of the backends show who got them."""
+    """In bursts with pauses the load never settles: the backends' counters show who got the requests."""
     pair, dice, burst = Pair(), random.Random(3), 0  # noqa: S311 - not a secret
     for step in range(240):
         pair.at = START + step / 2

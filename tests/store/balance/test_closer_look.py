@@ -28,9 +28,9 @@ def verdicts(shown: list[Snapshot]) -> list[tuple[float, Balance]]:
 
 
 def watched(until_s: float, *, stops_s: float = 1e9) -> list[Snapshot]:
-    """Return the snapshot of each second of two servers, scraped at offsets of their own, with one look.
+    """Return each second's snapshot of two servers with scrapes at different offsets and one closer look.
 
-    From `stops_s` on there is no sample any more.
+    From `stops_s` on there are no more samples.
     """
     now = 0.0
     scrape = Scrape("main", EVERY_S)
@@ -56,7 +56,7 @@ def watched(until_s: float, *, stops_s: float = 1e9) -> list[Snapshot]:
 
 
 def test_a_look_ends_with_too_slow_to_tell() -> None:
-    """From the next samples on it is judged as before the look, and never unknown."""
+    """From the next samples on it is judged as before the closer look, and is never unknown."""
     found = verdicts(watched(ENDED + 120))
     assert found[100][1].word is BalanceWord.TOO_SLOW
     assert {one.word for at, one in found if ENDED - 10 < at < ENDED} == {BalanceWord.BALANCED}
@@ -68,7 +68,7 @@ def test_a_look_ends_with_too_slow_to_tell() -> None:
 
 
 def test_a_prometheus_that_stops_is_the_reason_why_nothing_is_known() -> None:
-    """Once the newest samples are old; before that it is too slow to tell."""
+    """It is the reason once the newest samples are old; until then the verdict is that they are too slow."""
     found = verdicts(watched(160.0, stops_s=106.0))
     assert found[130][1].word_now is BalanceWord.TOO_SLOW
     last = found[-1][1]
@@ -76,13 +76,13 @@ def test_a_prometheus_that_stops_is_the_reason_why_nothing_is_known() -> None:
 
 
 def test_the_sum_of_the_rates_has_all_servers_in_it_when_a_look_begins() -> None:
-    """No rate is unknown because the samples of the look come between two scrapes."""
+    """All rates are known although the samples of the closer look come between two scrapes."""
     rates = {one.at: one.totals.generation_tps for one in watched(ENDED + 60)}
     assert {round(rate or 0.0) for at, rate in rates.items() if at > 60} == {1000}
 
 
 def test_the_page_of_a_group_shows_the_newest_sample_of_each_server() -> None:
-    """Before a look, in it and after it, each within two and a half scrapes; nothing once all are older."""
+    """Before, during and after a closer look, samples count for two and a half scrapes, and no longer."""
     for shown in watched(ENDED + 60)[60:]:
         assert None not in current_values(shown), shown.at
     assert set(current_values(watched(160.0, stops_s=106.0)[-1])) == {None}

@@ -1,4 +1,4 @@
-"""The picture of a group that is looked at four times a second: a swing of seconds at its full height."""
+"""The picture of a group that is polled four times a second: a swing of seconds at its full height."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TOP = 32.0
 
 
 def swing(at: float) -> float:
-    """Give the load of the first of two at a time: it rises and falls in a straight line."""
+    """Return the load of the first of two backends at a time: it rises and falls linearly."""
     phase = at / PERIOD_S % 1.0
     return TOP * (2 * phase if phase < 0.5 else 2 - 2 * phase)
 
 
 def swung(interval_s: float, *, asked_s: float = 30.0, quick_s: float = 90.0) -> Snapshot:
-    """Look at a swing as often as asked, then four times a second."""
+    """Poll a swing at its interval for `asked_s`, then four times a second; return the snapshot."""
     pair = Pair(interval_s=interval_s)
     times = [index * interval_s for index in range(round(asked_s / interval_s))]
     times += [asked_s + index / 4 for index in range(round(quick_s * 4))]
@@ -39,21 +39,21 @@ def swung(interval_s: float, *, asked_s: float = 30.0, quick_s: float = 90.0) ->
 
 
 def drawn(shown: Snapshot, width: int) -> list[float | None]:
-    """Give what a picture of `width` cells shows of the first backend's running requests."""
+    """Return the first backend's running requests as a picture of `width` cells shows them."""
     balance = shown.balance[0]
     lines = group_lines(balance, shown.backends)
     return line_slots(lines[0], balance_axis(balance, lines, shown, width), width)[0]
 
 
 def swings(values: list[float | None]) -> int:
-    """Count the tops: how often it goes from below a sixth to above five sixths."""
+    """Count the tops: rises from below a sixth to above five sixths."""
     sides = [value > TOP / 2 for value in values if value is not None and abs(value - TOP / 2) > TOP / 3]
     return sum(later and not earlier for earlier, later in pairwise(sides))
 
 
 @pytest.mark.parametrize("interval_s", [1.0, 2.0, 5.0])
 def test_a_swing_of_five_seconds_is_drawn_at_its_full_height(interval_s: float) -> None:
-    """Twelve tops in a minute, each within 5 % of the real one, whatever the interval asked for."""
+    """There are twelve tops in a minute, each within 5 % of the real one, whatever the interval."""
     values = drawn(swung(interval_s), 120)
     assert swings(values) == 12
     known = [value for value in values if value is not None]
@@ -73,7 +73,7 @@ def test_one_point_an_interval_would_not_show_it() -> None:
 
 
 def test_what_was_looked_at_less_often_stays_on_the_picture() -> None:
-    """Looks from before the pace was raised are held up to the next one: no comb of gaps."""
+    """Slow samples from before the faster polls are held up to the next one and leave no gaps."""
     shown = swung(2.0, asked_s=60.0, quick_s=20.0)
     values = drawn(shown, 160)
     known = [index for index, value in enumerate(values) if value is not None]
@@ -101,7 +101,7 @@ def test_tokens_that_are_counted_at_the_end_are_drawn_too() -> None:
 
 
 def test_a_backend_that_was_never_looked_at_has_its_history() -> None:
-    """A picture from elsewhere, without the looks, is drawn from one point an interval as before."""
+    """A snapshot without the quick samples is drawn from one point an interval as before."""
     view = BackendView("a", "http://a:8000", "g")
     assert view.load is None
     shown = swung(1.0)

@@ -1,4 +1,4 @@
-"""A backend that is looked at four times an interval: rates, windows and graphs stay what they were."""
+"""A backend that is polled four times an interval: rates, windows and graphs stay the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.store.fed_traces import START, Pair
 
 
 def feed(pair: Pair, at: float) -> BackendView:
-    """Tell a page of a server that makes 100 tokens and 2 requests a second, in steps of 50 ms."""
+    """Feed a page of a server that makes 100 tokens and 2 requests a second, in steps of 50 ms."""
     pair.at = START + at
     steps = round(20 * at)
     lane = LaneSample(
@@ -47,7 +47,7 @@ def test_rates_are_the_same_at_any_pace() -> None:
 
 
 def test_a_graph_gets_one_point_an_interval() -> None:
-    """Quick looks make histories no longer: 15 minutes stay 15 minutes; the newest figures are shown."""
+    """Quick polls do not shorten histories: 15 minutes stay 15 minutes; the newest figures are shown."""
     pair = Pair()
     for at in [*times(1, 0, 10), *times(4, 10, 30)]:
         view = feed(pair, at)
@@ -58,7 +58,7 @@ def test_a_graph_gets_one_point_an_interval() -> None:
 
 
 def test_jitter_of_usual_looks_loses_no_point() -> None:
-    """At the asked pace a late answer and a quick one after it are both drawn."""
+    """At the usual interval a late answer and an early one after it are both drawn."""
     pair = Pair()
     for at in (0.01, 1.45, 2.02, 3.02, 3.95, 5.0):
         view = feed(pair, at)
@@ -90,7 +90,7 @@ def test_a_failure_ends_the_loads_at_once() -> None:
 
 
 def test_a_missed_second_is_told_at_a_quick_pace_too() -> None:
-    """Nobody knows when tokens came that were counted over a gap of three seconds."""
+    """It is unknown when the tokens came that were counted over a gap of three seconds."""
     pair = Pair()
     for at in times(4, 0, 5):
         feed(pair, at)
@@ -99,7 +99,7 @@ def test_a_missed_second_is_told_at_a_quick_pace_too() -> None:
 
 
 def test_steps_are_learned_no_faster() -> None:
-    """The usual step of a batch takes as long to learn at 4 Hz: windows that overlap are one look."""
+    """The usual step of a batch takes as long to learn at 4 Hz: overlapping windows count once."""
     slow, quick = Pair(), Pair()
     for pair, hz in ((slow, 1.0), (quick, 4.0)):
         for at in times(hz, 0, 13):

@@ -1,4 +1,4 @@
-"""Prefill and decode workers, a sweep of this program's own, and failures that nobody counts."""
+"""Prefill and decode workers, a sweep of this program's own, and failures that are not counted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def worked(seconds: float) -> Snapshot:
 
 
 def test_workers_are_judged_within_their_role() -> None:
-    """Prefill workers with little to do starve beside no decode worker: each kind is a group of its own."""
+    """Idle prefill workers do not count as starved beside decode workers: each kind is a group of its own."""
     seen = worked(120)
     assert [(one.group, one.backends, one.router) for one in seen.balance] == [
         ("pd prefill", ("p1", "p2"), "pd"),
@@ -60,7 +60,7 @@ def test_workers_are_judged_within_their_role() -> None:
 
 
 def test_workers_that_report_their_role_are_judged_within_it_at_once() -> None:
-    """Before anything was counted, and one that reports none is with neither kind."""
+    """Roles apply before anything was counted; a worker that reports none is in neither group."""
     pair = Pair(router=RouterTarget("pd", "http://p:4000", "round-robin", WORKERS), backends=WORKERS)
     reported = {"p1": "prefill", "p2": "prefill", "d1": "backend", "d2": None}
     for step in range(3):
@@ -92,7 +92,7 @@ def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
 
 
 def test_a_sweep_elsewhere_silences_nothing() -> None:
-    """The load of other servers is none of this group's."""
+    """The load of a sweep of other servers does not suppress alerts about this group."""
     pair = Pair()
     with pair.store.loaded_from_here(frozenset({"spark-z"})):
         assert [one.id for one in swinging(pair).alerts] == ["balance:proxy:oscillating"]

@@ -43,7 +43,7 @@ def taking_turns() -> list[Snapshot]:
 
 
 def test_owners_that_take_turns_raise_no_alarm(taking_turns: list[Snapshot]) -> None:
-    """Ten minutes of opposite loads without a router: no bad word but a description, no alert, no event."""
+    """Ten minutes of opposite loads without a router give a description, no bad verdict, alert or event."""
     words = {one.word for seen in taking_turns for one in seen.balance}
     assert words == {Is.UNKNOWN, Is.UNEVEN}
     assert {seen.alerts for seen in taking_turns} == {()}

@@ -1,4 +1,4 @@
-"""Comparisons: winners, percentages, what runs bear out, and what a reader must be told."""
+"""Comparisons: winners, percentages, what runs bear out, and what a reader has to know."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def row_of(comparison: ComparisonResult, concurrency: int, metric: str = "decode
 
 
 def test_the_reference_alone_says_what_its_table_says() -> None:
-    """All 21 winners, each percentage within a point, against solo up to the crossover and then cluster."""
+    """All 21 winners agree, and percentages to a point: against solo up to the crossover, then cluster."""
     reference = load_reference("spark-topologies-2026-03")
     found = compare(reference.series, table=reference.rule)
     stated = {
@@ -67,7 +67,7 @@ def test_the_reference_has_its_three_crossovers() -> None:
 
 
 def test_a_recipes_own_changes_come_out() -> None:
-    """+46.4, +53.9, +73.6 and +10.1 %, as its table says against others."""
+    """They are +46.4, +53.9, +73.6 and +10.1 %, as in its own table."""
     reference = load_reference("gx10-concurrency-first")
     stated = reference.stated_changes
     assert stated is not None
@@ -101,7 +101,7 @@ RUNS = st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=6).map(tuple)
 def test_a_ratio_the_other_way_round_is_its_inverse(
     first: tuple[float, ...], second: tuple[float, ...]
 ) -> None:
-    """Which one is named first changes neither the interval nor what is called."""
+    """The order of the two changes neither the interval nor the verdict."""
     one, other = Figure(fmean(first), first), Figure(fmean(second), second)
     there, back = ratio_of(one, other), ratio_of(other, one)
     assert there is not None
@@ -184,7 +184,7 @@ def test_a_crossover_needs_two_winners() -> None:
 
 
 def test_equal_means_have_no_winner() -> None:
-    """Nobody is ahead by nothing."""
+    """With equal means neither is ahead."""
     assert row_of(compare([made_series("a", {1: SLOW}), made_series("b", {1: SLOW})]), 1).winner is None
 
 
@@ -205,7 +205,7 @@ def test_two_of_the_same_raise_the_floor() -> None:
 
 
 def test_two_targets_of_one_sweep_at_one_address_are_such_a_pair() -> None:
-    """The same address in two files is not: between them somebody may have changed the server."""
+    """The same address in two files is not: the server may have changed between them."""
     first = replace(made_series("a", {1: FAST}), source="f", address="http://x")
     second = replace(made_series("b", {1: SLOW}), source="f", address="http://x")
     assert compare([first, second]).noise_floor_percent["decode_tps"] > NOISE_FLOOR_PERCENT
@@ -235,7 +235,7 @@ def test_values_at_or_below_zero_have_no_ratio() -> None:
 
 
 def test_other_windows_loads_models_and_lengths_are_told() -> None:
-    """Two series that are not alike are not laid side by side without a word."""
+    """A comparison of two series that are not alike has notes about it."""
     first = replace(made_series("a", {1: FAST}), shape=LoadShape.BURST)
     level = SeriesLevel(
         Load(1, 9, 9), {"decode_tps": Figure(1.0)}, validity=("errors",), sm_clock_mhz={"n": 2000}
@@ -264,12 +264,12 @@ def test_other_windows_loads_models_and_lengths_are_told() -> None:
 
 
 def test_like_series_have_no_note() -> None:
-    """Nothing is told where nothing is odd."""
+    """A comparison of series that are alike has no notes."""
     assert compare([made_series("a", {1: FAST}), made_series("b", {1: SLOW})]).notes == ()
 
 
 def test_definition_labels_are_kept() -> None:
-    """Each series' own words stand beside ours."""
+    """The definitions of each series are shown in its own words beside ours."""
     own = replace(made_series("b", {1: SLOW}), definitions={"decode_tps": "own words"})
     found = compare([made_series("a", {1: FAST}), own]).definitions["decode_tps"]
     assert found["b"] == "own words"
@@ -277,7 +277,7 @@ def test_definition_labels_are_kept() -> None:
 
 
 def test_one_series_has_nothing_to_compare() -> None:
-    """No row, no winner."""
+    """A single series gives no row and no winner."""
     assert compare([made_series("a", {1: FAST})]).rows == ()
     assert compare([]).rows == ()
 

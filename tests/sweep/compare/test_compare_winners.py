@@ -1,4 +1,4 @@
-"""Who is named a winner: who is shown to be better than every other, at one error rate for the table."""
+"""When a target is a winner: when it is shown to be better than every other, at one error rate a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLOW = (60.0, 61.0, 62.0)
 
 
 def drawn(name: str, luck: random.Random, runs: int, factor: float = 1.0) -> Series:
-    """Return a series whose runs spread by 6.5 %, each figure by its own luck."""
+    """Return a series whose runs spread by 6.5 %, each figure with its own random deviation."""
     levels = tuple(
         SeriesLevel(
             Load(level, 100, 4),
@@ -95,7 +95,7 @@ def test_two_alike_beside_a_slow_baseline_have_no_winner() -> None:
 
 
 def test_a_winner_beats_every_other() -> None:
-    """Three targets apart from each other by a fifth."""
+    """Of three targets that differ by a fifth from one another, the best one is the winner."""
     found = compare(
         [
             made_series(name, dict.fromkeys(LEVELS, (speed, speed + 1, speed + 2)))
@@ -107,7 +107,7 @@ def test_a_winner_beats_every_other() -> None:
 
 
 def test_single_runs_name_no_winner_and_no_crossover() -> None:
-    """Who is ahead changes with every level; that proves nothing."""
+    """A leader that changes with every level proves nothing."""
     first = made_series("a", {level: (100.0 + 20 * (index % 2),) for index, level in enumerate(LEVELS)})
     found = compare([first, made_series("b", dict.fromkeys(LEVELS, (110.0,)))])
     assert {row.winner for row in found.rows} == {None}
@@ -126,7 +126,7 @@ def test_a_crossover_of_tested_levels_is_significant() -> None:
 
 
 def test_leaders_are_each_better_than_all_others() -> None:
-    """Two lead a third; a fourth that spreads so far that nothing is shown of it makes no leader."""
+    """Two share a lead over a third; beside a fourth that scatters widely, no leader is shown."""
     first, second = CLOSE
     two = {"slow": SLOW, "x": first, "y": second}
     found = compare([made_series(name, dict.fromkeys(LEVELS, runs)) for name, runs in two.items()])
@@ -147,7 +147,7 @@ def published(name: str, source: str, by_concurrency: dict[int, float]) -> Serie
 
 
 def test_a_published_crossover_needs_both_targets_on_both_sides() -> None:
-    """A level that only one of them has is passed, with whatever leads there."""
+    """A level that only one of them has is skipped, whichever target leads there."""
     table = [published("a", "t", {1: 120, 2: 120, 8: 100}), published("b", "t", {1: 100, 4: 300, 8: 120})]
     third = published("c", "t", {2: 90, 4: 90})
     assert [one.between for one in compare([*table, third]).crossovers] == [(1, 8)]
@@ -156,7 +156,7 @@ def test_a_published_crossover_needs_both_targets_on_both_sides() -> None:
 
 
 def test_tables_of_different_sources_have_no_crossover() -> None:
-    """Each published its own conditions; and rows that one of them lacks change the winner by that alone."""
+    """Each source published its own conditions, and a row that one of them lacks changes the winner."""
     names = ("spark-topologies-2026-03", "gx10-concurrency-first", "spark-vllm-blog")
     series = [one for name in names for one in load_reference(name).series]
     assert compare(series).crossovers == compare(load_reference(names[0]).series).crossovers
@@ -172,7 +172,7 @@ def test_a_winner_over_another_source_needs_more_than_noise() -> None:
 
 
 def test_published_levels_beside_our_own_make_no_crossover() -> None:
-    """Our levels lie between those of the table: who leads changes by who is there."""
+    """Our levels lie between those of the table: the leader changes with the targets of a level."""
     ours = made_series("ours", {1: (50.0, 51.0, 52.0), 4: (300.0, 301.0, 302.0), 16: (50.0, 51.0, 52.0)})
     like = made_series("other", dict.fromkeys((1, 4, 16), (40.0, 41.0, 42.0)))
     table = published("p", "t", {1: 60.0, 2: 60.0, 8: 60.0, 16: 60.0})
@@ -199,7 +199,7 @@ def test_the_floor_of_a_pair_is_the_larger_over_the_smaller() -> None:
 
 
 def test_what_runs_could_show_is_told() -> None:
-    """Three runs with 6.5 % of spread find about a fifth; single runs nothing."""
+    """Three runs with 6.5 % of spread show differences of about a fifth; single runs show none."""
     luck = random.Random(3)  # noqa: S311 - made values
     told = compare([drawn("a", luck, 3), drawn("b", luck, 3)]).could_show["decode_tps"]
     assert (told.runs, told.levels) == (3, 7)

@@ -1,4 +1,4 @@
-"""What so many runs can show: in the advice of a result, and of a plan before it is made."""
+"""What a number of runs can show: in the advice of a result, and of a plan before it is made."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_difference_too_small_for_any_runs_needs_none() -> None:
 
 
 def test_advice_says_how_many_runs_a_large_difference_needs() -> None:
-    """Two runs cannot tell +84 % from chance here, and against whom that is; it is not "either"."""
+    """+84 % of two runs may be chance, and the advice names the other target; it is not "either"."""
     fast, slow = (160.0, 208.0), (90.0, 110.0)
     series = [made_series("a", {4: slow}), made_series("b", {4: fast})]
     compared = topologies(compare(series), series)
@@ -58,7 +58,7 @@ def test_advice_says_how_many_runs_a_large_difference_needs() -> None:
 
 
 def test_advice_for_single_runs_takes_the_usual_spread() -> None:
-    """Who is ahead is named with its lead; a few runs would settle it."""
+    """The target that is ahead is named with its lead; a few runs would settle it."""
     series = [made_series("a", {1: (100.0,), 2: (100.0,)}), made_series("b", {1: (150.0,), 2: (152.0,)})]
     (row,) = topologies(compare(series), series).advice
     assert (row.target, row.unproven, row.sure) == (None, True, None)
@@ -78,7 +78,7 @@ def test_alike_targets_are_either() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_nothing_of_a_table_is_cut_at_80_columns(count: int) -> None:
-    """Neither the words for no difference nor a winner with its percentage."""
+    """Neither the words for no difference nor a winner with its percentage are cut."""
     luck = random.Random(count)  # noqa: S311 - made values
     names = ("solo", "tp2", "shuffle", "busy")[:count]
     series = [

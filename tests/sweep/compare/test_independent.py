@@ -1,4 +1,4 @@
-"""What independent engines could reach at best, and who does more than that."""
+"""What independent engines could reach at best, and which targets do more than that."""
 
 from __future__ import annotations
 

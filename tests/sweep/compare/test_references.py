@@ -53,7 +53,7 @@ def test_figures_of_the_tables(name: str, target: str, load: Load, metric: str, 
 
 
 def test_published_spreads_and_ranges_are_kept() -> None:
-    """A standard deviation is no run, and an estimate stays a range."""
+    """A standard deviation does not become runs, and an estimate stays a range."""
     (least_busy,) = [one for one in load_reference(NAMES[2]).series if one.name == "least-busy"]
     figure = least_busy.levels[-1].figures["decode_tps"]
     assert (figure.std, figure.values) == (64.11, ())
@@ -62,7 +62,7 @@ def test_published_spreads_and_ranges_are_kept() -> None:
 
 
 def test_what_else_the_sources_tell_is_there() -> None:
-    """Graph sizes with and without 5 and 10, and the arithmetic of the roofline."""
+    """They have graph sizes with and without 5 and 10, and the arithmetic of the roofline."""
     facts = load_reference(NAMES[0]).facts
     default, patched = facts["capture_sizes_default"], facts["capture_sizes_patched"]
     assert isinstance(default, list)

@@ -16,10 +16,10 @@ from tests.sweep.follow.progress_stream import BEGAN
 
 
 class Clocks:
-    """A monotonic and a wall clock that go together, when they are told."""
+    """A monotonic and a wall clock that advance together when a test moves them."""
 
     def __init__(self, now_s: float = 0.0) -> None:
-        """Stand `now_s` after the stream's first line."""
+        """Start `now_s` after the stream's first line."""
         self.monotonic_s = 5000.0
         self._wall_less_monotonic_s = BEGAN + now_s - self.monotonic_s
 
@@ -40,7 +40,7 @@ def followed(path: Path, clocks: Clocks | None = None) -> FollowedRun:
 
 @asynccontextmanager
 async def running(run: FollowedRun) -> AsyncIterator[FollowedRun]:
-    """Follow in the background, and end that."""
+    """Follow in the background until the block ends."""
     task = asyncio.create_task(run.run())
     try:
         yield run
@@ -50,9 +50,9 @@ async def running(run: FollowedRun) -> AsyncIterator[FollowedRun]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let the loop go on until something holds."""
+    """Run the event loop until a condition holds."""
     async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - a picture tells nobody when it changes
+        while not holds():  # noqa: ASYNC110 - a picture does not signal its changes
             await asyncio.sleep(0.001)
 
 

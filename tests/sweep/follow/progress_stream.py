@@ -25,7 +25,7 @@ def line(kind: str, at_s: float, **fields: Any) -> bytes:  # noqa: ANN401 - it m
 
 @dataclass
 class Stream:
-    """Makes the lines of a run whose requests give a first token after half a second, then one each 0.1 s."""
+    """Makes the lines of a run whose requests get a first token after half a second, then one each 0.1 s."""
 
     at_s: float = 0.0
     """Where the next burst begins."""
@@ -52,7 +52,7 @@ class Stream:
         return line("request_start", at_s, request_id=request_id, **{**asked, **changed})
 
     def burst(self, concurrency: int, run: int, *, error: str = "", **changed: Any) -> list[bytes]:  # noqa: ANN401 - as above
-        """Add one run of a level; give its lines. With `error` the first request fails at once."""
+        """Add one run of a level; return its lines. With `error` the first request fails at once."""
         began = self.at_s
         ids = range(self._next_id, self._next_id + concurrency)
         self._next_id += concurrency

@@ -47,7 +47,7 @@ def test_what_is_appended_is_given_once(tmp_path: Path) -> None:
 
 
 def test_a_large_file_comes_in_pieces(tmp_path: Path) -> None:
-    """No look takes longer because the file is longer."""
+    """A read takes no longer if the file is longer."""
     path = tmp_path / "p"
     path.write_bytes(b"x" * (2 * MOST_AT_ONCE + 5))
     tail = FileTail(path)
@@ -64,7 +64,7 @@ def test_a_large_file_comes_in_pieces(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_another_now_is_read_from_its_beginning(tmp_path: Path, how: str, why: str) -> None:
-    """Cut, overwritten by something longer, or replaced: what was read before counts no more."""
+    """If the file was cut, overwritten with more or replaced, what was read before is discarded."""
     path = tmp_path / "p"
     path.write_bytes(FIRST)
     tail = FileTail(path)
@@ -97,7 +97,7 @@ def test_a_file_that_is_taken_away_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_pipe_gives_what_is_written_and_waits_for_nobody(tmp_path: Path) -> None:
-    """Without a writer and with a silent one reading comes back at once; one writer may follow another."""
+    """Without a writer or data, a read returns at once; one writer may follow another."""
     path = tmp_path / "p"
     os.mkfifo(path)
     tail = FileTail(path)
@@ -112,7 +112,7 @@ def test_a_pipe_gives_what_is_written_and_waits_for_nobody(tmp_path: Path) -> No
 
 
 def test_what_is_no_file_is_said(tmp_path: Path) -> None:
-    """A folder is none, and neither is a device."""
+    """A folder or a device is refused with the reason."""
     assert "cannot be read" in (FileTail(tmp_path).read().waits or "") or "neither" in (
         FileTail(tmp_path).read().waits or ""
     )

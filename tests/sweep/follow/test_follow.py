@@ -1,4 +1,4 @@
-"""Somebody else's run, followed: the picture while it goes on, and its figures."""
+"""A run of another program, followed: the picture while it goes on, and its figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sweep.follow.progress_stream import RECORDED, RECORDED_RESULT, Stream
 
 
 async def test_the_figures_of_a_recorded_run_are_llama_benchys_own() -> None:
-    """By our definitions over its stamps decode and TTFT come out as in the table that it wrote itself."""
+    """By our definitions, its stamps give the decode rate and TTFT of its own table."""
     run = await played(RECORDED)
     theirs = json.loads(RECORDED_RESULT.read_text())["benchmarks"]
     rows = {row.key.concurrency: row for row in run.view().rows}
@@ -92,7 +92,7 @@ async def test_a_real_writer_is_followed_as_it_writes(tmp_path: Path) -> None:
 
 
 async def test_a_running_level_tells_its_moment(tmp_path: Path) -> None:
-    """In flight, tokens and the median so far are those of the lines, and its requests are bars."""
+    """In flight, tokens and the median so far follow from the lines, and its requests are bars."""
     stream, clocks = Stream(), Clocks()
     burst = stream.burst(2, 1)
     run = followed(written(tmp_path / "p", line("header", 0.0), *burst[:8]), clocks)
@@ -111,7 +111,7 @@ async def test_a_running_level_tells_its_moment(tmp_path: Path) -> None:
 
 
 async def test_a_level_is_measured_when_the_next_one_begins(tmp_path: Path) -> None:
-    """Its row is there while the run goes on, and later levels are taken to have as many runs."""
+    """Its row appears while the run goes on, and later levels are assumed to have as many runs."""
     stream = Stream()
     stream.level(1, runs=3)
     stream.burst(4, 1)
@@ -120,11 +120,11 @@ async def test_a_level_is_measured_when_the_next_one_begins(tmp_path: Path) -> N
         await until(lambda: len(run.view().rows) == 1)
         levels = run.view().levels
         assert [(one.state, one.runs) for one in levels] == [(LevelState.DONE, None), (LevelState.RUNNING, 3)]
-        assert run.view().share is None  # how many levels are to come is told nowhere
+        assert run.view().share is None  # the number of levels to come is reported nowhere
 
 
 async def test_failed_requests_are_counted_by_what_the_server_said(tmp_path: Path) -> None:
-    """A status keeps its word; a request that fails without one was broken off."""
+    """A failure with a status is counted by the status; one without it counts as broken off."""
     stream = Stream()
     stream.burst(3, 1, error="HTTP 503: \x1b[31moverloaded")
     stream.burst(3, 2, error="Server disconnected")
@@ -139,7 +139,7 @@ async def test_failed_requests_are_counted_by_what_the_server_said(tmp_path: Pat
 
 
 async def test_tokens_that_were_guessed_are_corrected_at_the_end(tmp_path: Path) -> None:
-    """Without token ids a chunk is told as one token; the server's count is spread over them in the end."""
+    """Without token ids a chunk counts as one token; the server's count is spread over them in the end."""
     stream = Stream()
     stream.level(1, runs=1)
     stream.complete()
@@ -152,7 +152,7 @@ async def test_tokens_that_were_guessed_are_corrected_at_the_end(tmp_path: Path)
 
 
 async def test_context_loads_are_in_no_figure(tmp_path: Path) -> None:
-    """With prefix caching a run is two bursts under one number: only the second one is measured."""
+    """With prefix caching a run is two bursts of one number: only the second one is measured."""
     stream = Stream()
     for run_number in (1, 2):
         for stream.tokens in (6, 3):
@@ -192,7 +192,7 @@ async def test_several_lengths_models_and_addresses_are_told_apart(tmp_path: Pat
 
 @pytest.mark.parametrize("router", [False, True])
 async def test_a_watched_address_has_its_watched_name(tmp_path: Path, *, router: bool) -> None:
-    """Both localhost and 127.0.0.1 are one place: the table says what the monitor says."""
+    """The addresses localhost and 127.0.0.1 are the same place: the table has the name of the monitor."""
     stream, clocks = Stream(), Clocks()
     stream.level(1)
     run = followed(written(tmp_path / "p", *stream.lines), clocks)
@@ -210,7 +210,7 @@ async def test_a_watched_address_has_its_watched_name(tmp_path: Path, *, router:
 
 @pytest.mark.parametrize("router", [False, True])
 async def test_a_simulated_server_makes_a_simulated_result(tmp_path: Path, *, router: bool) -> None:
-    """Nobody takes the figures of a demo for those of a machine."""
+    """The figures of a demo cannot be mistaken for those of a machine."""
     stream, clocks = Stream(), Clocks(10.0)
     stream.level(1)
     run = followed(written(tmp_path / "p", *stream.lines), clocks)
@@ -225,11 +225,11 @@ async def test_a_simulated_server_makes_a_simulated_result(tmp_path: Path, *, ro
         live = run.view().live
         assert live is not None
         told = {one.name: one.running for one in live.backends}
-        assert 3.0 in told["spark-a"]  # what it told lies beside the load
+        assert 3.0 in told["spark-a"]  # its reported value is shown beside the load
 
 
 async def test_a_start_is_the_tools_own_and_not_the_line_ahead_of_it(tmp_path: Path) -> None:
-    """In a burst all starts are told before the first request is sent: what it stamped itself counts."""
+    """In a burst all start lines come before the first request is sent: the request's own stamps count."""
     stream = Stream()
     lines = [
         stream.lines[0],
@@ -252,4 +252,4 @@ async def test_a_start_is_the_tools_own_and_not_the_line_ahead_of_it(tmp_path: P
     assert each.start_ms == pytest.approx((0.0, 200.0), abs=0.1)
     assert each.ttft_ms == pytest.approx((500.0, 500.0), abs=0.1)
     assert each.e2e_ms == pytest.approx((1000.0, 800.0), abs=0.1)
-    assert each.prompt_tokens == (100, 100)  # of a server that does not tell, what was asked for
+    assert each.prompt_tokens == (100, 100)  # without a report of the server, the requested number

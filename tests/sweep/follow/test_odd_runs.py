@@ -1,4 +1,4 @@
-"""Somebody else's run, followed: files that misbehave, clocks that differ, and runs without an end."""
+"""A run of another program, followed: files that misbehave, clocks that differ, runs without an end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sweep.follow.progress_stream import Stream, line
 
 
 async def test_a_run_without_an_end_counts_as_broken_off_until_it_goes_on(tmp_path: Path) -> None:
-    """After minutes without a line what there is is measured; a line that comes then takes it up again."""
+    """After minutes without a line the existing lines are measured; with another line the run goes on."""
     stream, clocks = Stream(), Clocks(3600.0)
     stream.level(1)
     stream.burst(2, 1)
@@ -40,7 +40,7 @@ async def test_a_run_without_an_end_counts_as_broken_off_until_it_goes_on(tmp_pa
 
 @pytest.mark.parametrize("how", ["rewritten", "appended"])
 async def test_a_file_that_begins_anew_is_another_run(tmp_path: Path, how: str) -> None:
-    """The second run into the same file replaces the first one, over or not, and that is said."""
+    """The second run in a file replaces the first one, finished or not, and a notice says so."""
     first, second = Stream(), Stream(label="second", lines=[line("header", 0.5)])
     first.level(1)
     second.level(3)
@@ -78,7 +78,7 @@ async def test_rubbish_between_lines_is_told_once(tmp_path: Path) -> None:
 
 
 async def test_lines_that_fit_nothing_are_passed_over(tmp_path: Path) -> None:
-    """Tokens of nobody, a request twice, an end after the end, a line of another month: no picture breaks."""
+    """Tokens of no request, a repeated request or end, and a line of another month do not break a picture."""
     stream = Stream()
     strays = [
         line("tokens", 0.0, request_id=99, count=1),
@@ -97,7 +97,7 @@ async def test_lines_that_fit_nothing_are_passed_over(tmp_path: Path) -> None:
 
 
 async def test_a_stream_without_its_first_line_is_followed(tmp_path: Path) -> None:
-    """Somebody cut the beginning of the file off."""
+    """It works although the beginning of the file was cut off."""
     stream = Stream()
     stream.level(1)
     stream.complete()
@@ -107,7 +107,7 @@ async def test_a_stream_without_its_first_line_is_followed(tmp_path: Path) -> No
 
 
 async def test_a_writer_whose_clock_is_ahead_is_placed_by_its_lines(tmp_path: Path) -> None:
-    """Its first line is taken for now, and that is said."""
+    """Its first line counts as now, and a notice says so."""
     stream, clocks = Stream(), Clocks(-600.0)
     run = followed(written(tmp_path / "p", *stream.lines, *stream.burst(1, 1)), clocks)
     async with running(run):
@@ -138,7 +138,7 @@ async def test_a_writer_whose_clock_is_behind_is_drawn_without_servers(tmp_path:
 
 
 async def test_what_servers_tell_now_is_not_laid_beside_an_old_run(tmp_path: Path) -> None:
-    """A look at a run of yesterday changes nothing of its picture."""
+    """What servers report now is not added to the picture of yesterday's run."""
     stream = Stream()
     stream.level(1)
     stream.complete()
@@ -150,7 +150,7 @@ async def test_what_servers_tell_now_is_not_laid_beside_an_old_run(tmp_path: Pat
 
 
 async def test_the_loop_gets_its_turn_while_a_long_file_is_read(tmp_path: Path) -> None:
-    """Between two turns at most a slice of lines is read, however many there are."""
+    """Between two turns of the loop at most a slice of lines is read, however many there are."""
     stream = Stream(tokens=100)
     stream.level(32, runs=1)
     stream.complete()
@@ -160,7 +160,7 @@ async def test_the_loop_gets_its_turn_while_a_long_file_is_read(tmp_path: Path) 
     def slow_clock() -> float:
         nonlocal looks
         looks += 1
-        return 5000.0 + 0.01 * looks  # a look at it takes 10 ms: every slice is over at the first one
+        return 5000.0 + 0.01 * looks  # a call takes 10 ms: every slice is over at the first one
 
     run = FollowedRun(path, clock=slow_clock, wall=Clocks().wall, poll_s=0.002, first_look_s=0)
     seen = set()

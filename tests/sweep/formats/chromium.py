@@ -85,7 +85,7 @@ class Tab:
             await self._next()
 
     async def ask(self, expression: str) -> object:
-        """Return the value of a JavaScript expression."""
+        """Evaluate a JavaScript expression in the page; return its value."""
         answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         return answer["result"].get("value")
 

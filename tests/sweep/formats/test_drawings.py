@@ -54,13 +54,13 @@ def test_a_plot_has_title_description_points_intervals_and_names() -> None:
 
 
 def test_a_plot_of_single_runs_claims_no_interval() -> None:
-    """No bars and no words about them."""
+    """There are neither bars of intervals nor words about them."""
     (drawing,) = drawn(made_series("left", {1: (10,), 4: (30,)}))
     assert "interval" not in drawing.body
 
 
 def test_marked_levels_are_hollow_and_limits_are_drawn() -> None:
-    """With a note for each below the plot."""
+    """Both have a note below the plot."""
     result = full_sweep()
     drawings = list(curve_drawings(series_of(result), (), sweep_plots(result)))
     ttft = next(one for one in drawings if one.title.startswith("TTFT"))
@@ -126,7 +126,7 @@ def test_many_requests_are_thinned() -> None:
 
 @pytest.mark.parametrize("name", ['<script>"&', "a|b", "\x1b[31mred", "\u202eevil", "x" * 300])
 def test_a_hostile_name_is_text(name: str) -> None:
-    """Nothing in it is markup, nothing moves a terminal's cursor or turns the text."""
+    """No part of it is markup, moves a terminal's cursor or reverses the text."""
     series = made_series(name, {1: (10, 11, 12), 4: (30, 31, 32)})
     text = sheet(drawn(series), name[:20])
     root = ET.fromstring(text)  # noqa: S314 - made here
@@ -147,7 +147,7 @@ def test_a_sheet_holds_all_plots_and_both_colour_schemes() -> None:
 
 
 def test_names_are_moved_apart_within_the_plot() -> None:
-    """As little as possible, in their order."""
+    """Names are moved as little as possible, and keep their order."""
     assert spread([10, 100], 14, 0, 200) == [10, 100]
     moved = spread([100, 101, 99], 14, 0, 110)
     assert moved[2] < moved[0] < moved[1] <= 110
@@ -158,7 +158,7 @@ def test_names_are_moved_apart_within_the_plot() -> None:
 def test_curves_have_contrast_and_differ_for_every_kind_of_eye(
     colors: tuple[str, ...], background: str
 ) -> None:
-    """Contrast 4 or more, as names have these colours, too; the first five differ by 15 or more (CIELAB)."""
+    """Contrast is 4 or more, as names have these colours, too; the first five differ by 15 (CIELAB)."""
     for color in colors:
         assert contrast(color, background) >= 4
         assert color in STYLE

@@ -30,7 +30,7 @@ RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
 
 
 class Metric(BaseModel):
-    """As llama-benchy 0.4.0 has it: no field may be missing."""
+    """A metric of llama-benchy 0.4.0: no field may be missing."""
 
     model_config = ConfigDict(strict=True)
     mean: float
@@ -39,7 +39,7 @@ class Metric(BaseModel):
 
 
 class Benchmark(BaseModel):
-    """As llama-benchy 0.4.0 has it."""
+    """A benchmark of llama-benchy 0.4.0."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     concurrency: int
@@ -61,7 +61,7 @@ class Benchmark(BaseModel):
 
 
 class Report(BaseModel):
-    """As llama-benchy 0.4.0 has it."""
+    """A report of llama-benchy 0.4.0."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     version: str
@@ -90,7 +90,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def test_csv_has_one_row_a_level() -> None:
-    """Figures in columns, unknown ones empty."""
+    """Figures are in columns; unknown ones are empty."""
     result = made_sweep(("a", [made_level(2), made_level(4)]), ("b", [made_level(2)]))
     rows = rows_of(csv_table.render(result))
     assert [(row["target"], row["concurrency"]) for row in rows] == [("a", "2"), ("a", "4"), ("b", "2")]
@@ -106,7 +106,7 @@ def test_csv_has_one_row_a_level() -> None:
 
 
 def test_csv_of_nothing_is_its_heads() -> None:
-    """A sweep without a level."""
+    """A sweep without a level has only the headings."""
     text = csv_table.render(made_sweep(("a", [])))
     assert text.count("\n") == 1
     assert text.startswith("target,kind,model,")
@@ -120,7 +120,7 @@ def test_no_cell_of_csv_is_a_formula(name: str) -> None:
 
 
 def test_names_with_commas_quotes_and_pipes_stay_one_cell() -> None:
-    """CSV's own rules of quoting."""
+    """They are quoted by CSV's own rules."""
     (row,) = rows_of(csv_table.render(made_sweep(('a,"b"|c', [made_level()]))))
     assert row["target"] == 'a,"b"|c'
 
@@ -212,7 +212,7 @@ def test_markdown_of_one_target_has_its_tables() -> None:
 
 
 def test_every_figure_in_markdown_is_defined_in_a_line() -> None:
-    """A head of a column that is a figure has its line, and no other figure has one."""
+    """Each column heading that is a figure is defined in a line, and no other figure is."""
     text = markdown.render(made_sweep(("a", [made_level(2)]), ("b", [made_level(2)])))
     heads_of_columns = {
         cell.strip().split(" p")[0]
@@ -269,7 +269,7 @@ def test_markdown_begins_with_the_answer_of_a_search() -> None:
 
 
 def test_markdown_shows_padding_and_roofline() -> None:
-    """Where a level has them; columns that nobody knows are left out."""
+    """They are shown if a level has them; columns without any known value are left out."""
     told = made_level(5).model_copy(update={"padding_percent": 37.5, "roofline_percent": 52.0})
     text = markdown.render(made_sweep(("a", [told])))
     assert re.search(r"^\| Load \| Runs \| Requests \| Padding \| Roofline \|$", text, flags=re.MULTILINE)

@@ -100,7 +100,7 @@ def test_no_format_holds_a_control_character_of_a_name(form: str) -> None:
 
 
 def test_a_simulated_sweep_says_so() -> None:
-    """In the head."""
+    """The head of the page says that it is simulated."""
     text = sweep_report(made_sweep().model_copy(update={"simulated": True}), "html")
     assert '<span class="badge">simulated</span>' in text
 

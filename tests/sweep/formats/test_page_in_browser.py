@@ -46,7 +46,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 async def test_a_report_is_whole_at_every_width(
     reports: dict[str, str], tmp_path: Path, name: str, width: int
 ) -> None:
-    """No word of the console, no request but its own, nothing beside the page, plots with legible text."""
+    """The console is empty, nothing else is requested, nothing overflows, and plots have legible text."""
     async with browser(tmp_path / "profile") as tab:
         await tab.open(reports[name], width=width)
         assert tab.messages == []

@@ -35,12 +35,12 @@ def test_plots_keep_their_width() -> None:
 
 
 def test_colour_is_asked_for() -> None:
-    """Only then escapes are written."""
+    """Escapes are written only if colour is requested."""
     assert "\x1b[" in plots(TOPOLOGIES[:1], colour=True)
 
 
 def test_one_level_is_no_curve() -> None:
-    """Nor is a series without one of the metrics."""
+    """A single level gives no curve, nor does a series without levels."""
     assert plots([made_series("a", {1: (10.0,)})]) == ""
     assert plots([]) == ""
     assert plots([Series("a", (), "f", "t")]) == ""

@@ -121,7 +121,7 @@ def test_a_router_has_its_loss_and_the_cause() -> None:
 
 
 def test_a_router_is_held_against_the_server_of_its_own_file_first() -> None:
-    """Two files with the same names: each router is compared with the server measured beside it."""
+    """Two files have the same names: each router is compared with the server measured beside it."""
     first, other = routed_sweep(), routed_sweep(step=0.2)
     other = other.model_copy(update={"targets": (other.targets[0], slower(other.targets[1]))})
     post = post_of(joined([NamedResult("before", first), NamedResult("after", other)]))
@@ -141,7 +141,7 @@ def slower(target: TargetResult) -> TargetResult:
 
 
 def test_a_loss_that_the_runs_cannot_show_is_not_denied() -> None:
-    """Far below the bound with runs that differ: the post says that they differ, not that nothing is lost."""
+    """Far below the bound with runs that differ, the post says that they differ, not that nothing is lost."""
     scattered = routed_sweep()
     proxy, alpha = scattered.targets
     wild = Rate.of_runs([4.0, 12.0, 40.0])
@@ -167,7 +167,7 @@ def test_a_lead_that_may_be_chance_says_how_many_runs_decide_it() -> None:
 
 
 def test_doubts_name_their_levels() -> None:
-    """Who sees a "?" in the table finds the level beside the reason."""
+    """Whoever sees a "?" in the table finds the level beside its reason."""
     fast = [made_level(at, step=0.2) for at in (2, 4)]
     doubted = fast[0].model_copy(update={"validity": (Validity(code="throttled", message="x"),)})
     result = made_sweep(("fast", [doubted, fast[1]]), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
@@ -215,7 +215,7 @@ def test_a_published_table_with_the_same_name_stands_beside() -> None:
 
 
 def test_a_published_table_that_does_not_fit_is_said_to_be_left_out() -> None:
-    """Another load, or no target of its names: the post says so instead of nothing."""
+    """If a table has another load or none of the names of the targets, the post says that it is left out."""
     beside = load_reference("spark-topologies-2026-03").series
     other = post_of(made_sweep(("cluster-tp2", [made_level(2)])), beside=beside)
     assert "left out: other load, 1,024 tokens in, 128 out." in other

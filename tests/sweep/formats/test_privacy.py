@@ -88,7 +88,7 @@ def test_an_anonymous_report_has_aliases_for_names(form: str) -> None:
 
 
 def test_aliases_are_stable_and_a_machine_has_the_number_of_its_server() -> None:
-    """Two reports of one sweep call everything alike."""
+    """Two reports of one sweep have the same aliases."""
     result = full_sweep()
     level = result.targets[0].levels[0]
     sides = {"omega": level.hardware["node-x"], "alpha": level.hardware["node-y"]}
@@ -107,7 +107,7 @@ def test_aliases_are_stable_and_a_machine_has_the_number_of_its_server() -> None
 
 
 def test_what_is_not_secret_stays() -> None:
-    """Every figure, mark and word of a report without anything to hide is the same."""
+    """In a report without anything to hide, every figure, mark and word stays the same."""
     result = full_sweep()
     shown = SweepPrivacy(addresses=True).of_result(result)
     assert shown == result
@@ -117,7 +117,7 @@ def test_what_is_not_secret_stays() -> None:
 
 
 def test_published_tables_keep_their_names_and_other_files_lose_them() -> None:
-    """What is published is no secret."""
+    """A published source is not hidden."""
     table = load_reference("ref:spark-topologies-2026-03").series
     own = made_series("ophelia", {1: (1.0,)})
     first, *rest = SweepPrivacy(anonymous=True).of_series([own, *table])

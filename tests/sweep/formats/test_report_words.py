@@ -42,7 +42,7 @@ def test_markdown_says_what_the_runs_could_have_shown() -> None:
 
 
 def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() -> None:
-    """Alike in decode, apart in prefill; a target that is behind is no match for those that lead."""
+    """Targets alike in decode differ in prefill; a slower target is not listed as equal to the leaders."""
     slow = made_level(2)
     prompts = Rate(mean=900.0, std=5.0, values=(895.0, 900.0, 905.0))
     fast = slow.model_copy(update={"prefill_tps": prompts})
@@ -56,7 +56,7 @@ def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() ->
 
 
 def test_the_headline_of_single_runs_names_no_best() -> None:
-    """Who is ahead in the table is ahead in the headline, and no test was possible."""
+    """The target that is ahead in the table is ahead in the headline, marked as not certain."""
     fast, slow = made_level(2, runs=1), made_level(2, step=0.5, runs=1)
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
     assert text.splitlines()[2] == "**`fast` +100 % decode at c = 2 (single runs: not certain)**"
@@ -67,7 +67,7 @@ def at_length(pp: int, step: float = 0.25) -> LevelResult:
 
 
 def test_the_headline_of_several_prompt_lengths_names_them() -> None:
-    """One server: from the shortest to the longest; several: who is best with which, and who refuses."""
+    """One server has its shortest and longest length; several have the best one by length, and refusals."""
     refused = LevelResult(concurrency=1, pp=39000, tg=4, error="too long")
     lone = markdown.render(made_sweep(("a", [at_length(5000), at_length(20000, 0.5), refused])))
     assert lone.splitlines()[2].startswith(
@@ -114,7 +114,7 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
 
 
 def test_the_roofline_stands_in_tokens_per_second_below_its_column() -> None:
-    """A share says nothing without its whole."""
+    """A share says nothing without the limit that it is a share of."""
     told = made_level(1).model_copy(update={"roofline_percent": 50.0})
     assert "_Roofline: 8 tok/s for one request alone_" in markdown.render(made_sweep(("a", [told])))
 

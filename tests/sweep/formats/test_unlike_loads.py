@@ -19,7 +19,7 @@ FAST: Mapping[int, tuple[float, ...]] = {1: (30.0, 30.1, 30.2), 4: (20.0, 20.1, 
 
 
 def of_lengths(series: Series, pp: int, tg: int) -> Series:
-    """Return a series as if its prompts and answers had so many tokens."""
+    """Return a series as if its prompts had `pp` tokens and its answers `tg`."""
     levels = (replace(one, load=Load(one.load.concurrency, pp, tg)) for one in series.levels)
     return replace(series, levels=tuple(levels))
 
@@ -50,7 +50,7 @@ def test_json_has_values_and_no_winner() -> None:
 
 @pytest.mark.parametrize("form", ["md", "html"])
 def test_tables_have_values_and_no_winner(form: str) -> None:
-    """The cells of winners have a dash, no heading or note speaks of who is better."""
+    """The cells of winners have a dash, and no heading or note says which one is better."""
     series = pair(1024)
     text = comparison_report(compare(series), series, form)
     assert "Not the same load" in text
@@ -79,7 +79,7 @@ def with_metrics(series: Series, *names: str, plus: float = 0.0) -> Series:
 
 
 def test_a_table_that_repeats_another_is_a_line() -> None:
-    """Equal in all cells as they are shown: TTFT, first answer; a difference of a millisecond is one."""
+    """Equal figures of TTFT and first answer are printed once; a difference of a millisecond counts."""
     names = ("ttft_ms", "first_answer_ms")
     same = [with_metrics(one, *names) for one in pair()]
     text = to_markdown(compare(same), same)

@@ -98,7 +98,7 @@ async def test_a_server_that_knows_no_stream_options_is_counted_by_chunks(in_pro
 async def test_a_server_whose_first_event_comes_with_its_first_token_is_known_by_one_token(
     in_process: InProcess,
 ) -> None:
-    """Asked for one token, it writes its whole answer at once: a first event says when the first was made."""
+    """Asked for one token, it sends its whole answer at once: the first event has the first token's time."""
 
     async def behave(asked: Asked) -> None:
         asked.start()

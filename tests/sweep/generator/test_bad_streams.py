@@ -27,7 +27,7 @@ def only_failure(loaded: Loaded) -> RequestFailure:
 
 
 async def test_every_fifth_request_fails(in_process: InProcess) -> None:
-    """A status 500 to every fifth request is counted as such, with its words; the rest is measured."""
+    """A status 500 to every fifth request is counted, with the server's words; the rest is measured."""
 
     async def behave(asked: Asked) -> None:
         if asked.number % 5 == 4:
@@ -70,7 +70,7 @@ async def test_a_server_that_hangs(in_process: InProcess, tokens: int, timeouts:
 
 
 async def test_connections_that_are_cut(in_process: InProcess) -> None:
-    """A stream cut in mid-token is truncated, a connection closed without a word is disconnected."""
+    """A stream cut in mid-token is truncated; a connection closed without an answer is disconnected."""
 
     async def behave(asked: Asked) -> None:
         if asked.number == 0:
@@ -137,7 +137,7 @@ async def test_too_many_requests(
     words: str,
     word: str,
 ) -> None:
-    """A router's own 429 is told from that of a backend behind it and of a server; none is sent again."""
+    """A 429 of a router, of a backend behind it and of a server are distinguished; none is sent again."""
 
     async def behave(asked: Asked) -> None:
         asked.refuse(429, words, headers)
@@ -160,7 +160,7 @@ async def test_too_many_requests(
     ],
 )
 async def test_answers_of_no_use(in_process: InProcess, say: Callable[[Asked], object], word: str) -> None:
-    """A missing model, no stream, no HTTP, no JSON, no token and an aborted request have a word each."""
+    """A missing model, no stream, HTTP, JSON or token, and an aborted request have an error word each."""
 
     async def behave(asked: Asked) -> None:
         say(asked)
@@ -211,7 +211,7 @@ async def test_an_error_whose_body_never_ends(in_process: InProcess, monkeypatch
 
 
 async def test_a_model_name_full_of_escapes(in_process: InProcess) -> None:
-    """A name that holds escapes is asked for as it is, and cleaned wherever it is told."""
+    """A name that holds escapes is sent as it is, and cleaned wherever it is reported."""
     name = 'ti\x1b[31mny\n"\\u0000é\u202e'
     in_process.server.models = (name,)
     loaded = await in_process.load(target=WorkerTarget(in_process.server.url, None))
@@ -223,7 +223,7 @@ async def test_a_model_name_full_of_escapes(in_process: InProcess) -> None:
 
 
 async def test_a_key_that_comes_back(in_process: InProcess) -> None:
-    """A key that the server repeats in its words stands in no message."""
+    """No message contains a key that the server repeats."""
 
     async def behave(asked: Asked) -> None:
         asked.refuse(401, f"bad key {asked.headers['authorization']}")

@@ -204,7 +204,7 @@ def _never_one(word: str) -> int:
 async def test_prompts_of_a_server_that_counts_whole_prompts_only(
     in_process: InProcess, word_tokens: Callable[[str], int], length: int, template_tokens: int
 ) -> None:
-    """Without /tokenize usage tells: each prompt has the length asked for, whatever a word costs."""
+    """Without /tokenize usage is read: each prompt has the requested length, whatever a word costs."""
     server = in_process.server
     server.has_tokenize, server.word_tokens, server.template_tokens = False, word_tokens, template_tokens
     loaded = await in_process.load(concurrency=30, prompt_tokens=length)
@@ -239,7 +239,7 @@ async def test_a_template_longer_than_the_prompt_is_told(in_process: InProcess) 
 
 @pytest.mark.parametrize("told", [3, 10**7])
 async def test_a_server_that_tells_nonsense_does_not_count(in_process: InProcess, told: int) -> None:
-    """The same count for every prompt: words are taken for tokens, and nobody says that it is exact."""
+    """If every prompt has the same count, words are counted instead, and the length is not called exact."""
     server = in_process.server
     server.has_tokenize, server.word_tokens, server.template_tokens = False, lambda _: 0, told
     await in_process.load(prompt_tokens=100)

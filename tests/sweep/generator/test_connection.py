@@ -16,18 +16,18 @@ pytestmark = pytest.mark.outside
 
 
 class Noting:
-    """A reader that keeps what it hears."""
+    """A reader that stores what it receives."""
 
     def __init__(self) -> None:
         self.reads: list[tuple[float, bytes]] = []
         self.ended = asyncio.Event()
 
     def take(self, at: float, data: bytes) -> None:
-        """Keep a read."""
+        """Store a read."""
         self.reads.append((at, data))
 
     def lost(self, at: float, error: Exception | None) -> None:  # noqa: ARG002 - only that it came
-        """Keep the end."""
+        """Store the end."""
         self.reads.append((at, b""))
         self.ended.set()
 
@@ -90,7 +90,7 @@ async def test_reads_are_heard_in_order() -> None:
 
 
 async def test_a_closed_connection_is_not_handed_out() -> None:
-    """A connection that its server closed while nobody used it is passed over."""
+    """A connection that its server closed while it was idle is skipped."""
     ended: list[asyncio.StreamWriter] = []
     closed = asyncio.Event()
 
@@ -118,7 +118,7 @@ async def test_a_closed_connection_is_not_handed_out() -> None:
 
 
 async def test_why_connections_do_not_open() -> None:
-    """Those that do not open are told with their reasons, and the others are there."""
+    """The reasons of the failed ones are returned, and the others are available."""
     server, url = await listen(lambda _, writer: writer.close())
     server.close()
     await server.wait_closed()

@@ -1,4 +1,4 @@
-"""URLs are taken apart once, and what cannot be used is told before anything is sent."""
+"""URLs are parsed once, and unusable ones are refused before anything is sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparktop.sweep.generator.endpoint import Endpoint, EndpointError, resolve
 
 @pytest.mark.outside
 async def test_an_address_in_its_parts() -> None:
-    """Scheme, port and path come from the URL; a trailing /v1 and slashes are none of the path."""
+    """Scheme, port and path come from the URL; a trailing /v1 and slashes are not part of the path."""
     found = await resolve("http://127.0.0.1:8000/some path/v1/", None, 0.0)
     assert (found.host, found.path, found.tls) == ("127.0.0.1", "/some%20path", None)
     assert found.addresses[0][1:] == ("127.0.0.1", 8000)

@@ -1,4 +1,4 @@
-"""Streams of odd form that are right all the same: every token is counted once, by the best that is told."""
+"""Streams of unusual form that are correct: every token is counted once, by the best count reported."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_one_body_on_a_connection_after_another(in_process: InProcess) -> 
 
 
 async def test_reasoning_comes_first(in_process: InProcess) -> None:
-    """Reasoning tokens count from the first on; the first answer is told apart."""
+    """Reasoning tokens count from the first on; the first token of the answer is recorded separately."""
 
     async def behave(asked: Asked) -> None:
         asked.start()

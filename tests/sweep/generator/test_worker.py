@@ -1,4 +1,4 @@
-"""The generator as a process: what it is told, what it tells, and how it ends."""
+"""The generator as a process: its commands, its messages, and how it ends."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ async def gone(pid: int) -> None:
 
 
 async def no_connection_left(server: StreamServer) -> None:
-    """Let hanging answers go on, so that they find their connections closed."""
+    """Continue hanging answers, so that they find their connections closed; wait for the last."""
     server.held.set()
     async with asyncio.timeout(20):
         await server.all_gone.wait()
 
 
 async def test_a_run_is_told_whole(worker: SweepWorker, server: StreamServer) -> None:
-    """Batches, then token times, then the end: together they are what measuring needs."""
+    """Batches, then token times, then the end make up the record that is measured."""
     record = RunRecord("run")
     kinds: list[type[WorkerMessage]] = []
     async for message in worker.run(load(server, 16, tokens=50)):
@@ -245,7 +245,7 @@ async def test_no_descriptor_is_left(worker: SweepWorker, server: StreamServer) 
 
 
 async def test_the_worker_is_killed(worker: SweepWorker, server: StreamServer) -> None:
-    """When the process is killed in mid-run its parent hears so, and keeps what had been told."""
+    """If the process is killed in mid-run, its parent gets the failure and keeps what had been sent."""
     server.behave = hang_after_three
     record = RunRecord("run")
     last: WorkerMessage | None = None
@@ -336,7 +336,7 @@ asyncio.run(main())
 
 
 async def test_it_ends_with_its_input(server: StreamServer) -> None:
-    """Closing ends the process with exit code 0, also in mid-run, and is no failure."""
+    """Closing ends the process with exit code 0, also in mid-run, and is not a failure."""
     server.behave = hang_after_three
     worker = await SweepWorker.start()
     await worker.send(load(server, 8))
@@ -349,7 +349,7 @@ async def test_it_ends_with_its_input(server: StreamServer) -> None:
 
 
 async def test_words_that_are_no_command(worker: SweepWorker) -> None:
-    """A line that is no command ends the process, and the parent hears its last words."""
+    """An invalid line ends the process, and the parent gets its last message."""
     assert worker._process.stdin is not None
     worker._process.stdin.write(b'{"is": "nonsense"}\n')
     last: WorkerMessage | None = None

@@ -30,7 +30,7 @@ LONG_AGO = NOW - timedelta(hours=5)
 
 @dataclass
 class Shelf:
-    """A folder with results, and its history under a clock of our own."""
+    """A folder with results, and its history with a clock that the test sets."""
 
     folder: Path
     now: datetime = NOW
@@ -40,17 +40,17 @@ class Shelf:
         self.restart()
 
     def restart(self) -> None:
-        """Begin as another program would."""
+        """Restart the history, as another program would."""
         self.history = History(self.folder, wall=lambda: self.now)
 
     def keep(self, name: str, *, days: int = 0, written: datetime = LONG_AGO, **changes: object) -> str:
-        """Keep a small result that began `days` after the first one."""
+        """Save a small result that began `days` after the first one."""
         result = made_sweep(("a", [made_level(2)]), preset="quick")
         changes = {"started_at": BEGAN + timedelta(days=days), **changes}
         return self.put(name, result.model_copy(update=changes), written)
 
     def put(self, name: str, result: SweepResult, written: datetime = LONG_AGO) -> str:
-        """Keep a result that was written last at `written`."""
+        """Save a result that was last written at `written`."""
         path = self.folder / name
         save(path, result)
         return self.touch(name, written)
@@ -61,7 +61,7 @@ class Shelf:
         return name
 
     def listed(self) -> list[str]:
-        """Read all and give the keys, newest first."""
+        """Read all files; return the keys, newest first."""
         self.history.look()
         while self.history.read():
             pass
@@ -74,7 +74,7 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 def test_results_are_listed_by_their_start_whatever_their_names(shelf: Shelf) -> None:
-    """The newest sweep comes first; files that are no results of ours are not looked at."""
+    """The newest sweep comes first; files that are not results of ours are ignored."""
     shelf.keep("b.json", days=1)
     shelf.keep("c.json", days=0)
     shelf.keep("a.json", days=2)
@@ -91,7 +91,7 @@ def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_only_changed_files_are_read_again(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second look reads what came or changed, nothing else."""
+    """A second scan reads new and changed files only."""
     shelf.keep("a.json")
     shelf.keep("b.json", days=1)
     shelf.listed()
@@ -146,7 +146,7 @@ def test_a_sweep_without_an_end_may_be_running(shelf: Shelf) -> None:
 
 
 def test_a_sweep_that_may_be_running_is_not_deleted(shelf: Shelf) -> None:
-    """Its program would write the file again: the others that were meant are deleted, and it is told."""
+    """Its program would write the file again: the other ones are deleted, and the message says so."""
     shelf.keep("run.json", status=None, finished_at=None, written=NOW)
     shelf.keep("old.json")
     shelf.listed()
@@ -199,7 +199,7 @@ def test_what_is_deleted_comes_back_with_its_remarks(shelf: Shelf) -> None:
 
 
 def test_an_undo_writes_over_nothing(shelf: Shelf) -> None:
-    """Where another file has the name by now, the deleted one stays where it is, and that is told."""
+    """If another file has the name by now, the deleted one stays where it is, and the message says so."""
     shelf.keep("a.json")
     shelf.listed()
     shelf.history.delete(["a.json"])
@@ -290,7 +290,7 @@ def test_a_sweep_of_another_machine_is_brought_in_as_a_sweep(shelf: Shelf, tmp_p
     [("{", "cut short or no JSON"), ("{}", "is JSON, but not a sparktop sweep"), ("", "is empty")],
 )
 def test_a_wrong_file_is_not_brought_in(shelf: Shelf, tmp_path: Path, text: str, what: str) -> None:
-    """It is told in one line, and nothing is copied."""
+    """The error is one line, and nothing is copied."""
     path = tmp_path / "wrong.txt"
     path.write_text(text)
     with pytest.raises(UsageError, match=what) as error:
@@ -302,7 +302,7 @@ def test_a_wrong_file_is_not_brought_in(shelf: Shelf, tmp_path: Path, text: str,
 
 
 def test_a_home_is_found(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tilde in a path that somebody types is the home folder."""
+    """A tilde in a typed path is the home folder."""
     home = tmp_path / "home"
     home.mkdir()
     (home / "x.json").write_bytes((RESULTS / "aiperf-0.13.0-c16.json").read_bytes())

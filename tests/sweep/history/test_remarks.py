@@ -1,4 +1,4 @@
-"""Tags and notes on results: nothing that anybody wrote gets lost."""
+"""Tags and notes on results: no written remark gets lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_tags_and_note_come_back_from_the_disk(tmp_path: Path) -> None:
 
 
 def test_one_of_both_may_be_changed(tmp_path: Path) -> None:
-    """A new note leaves the tags, new tags leave the note; both empty is no remark any more."""
+    """A new note keeps the tags, new tags keep the note; with both empty the remark is removed."""
     file = remark_file(tmp_path)
     file.write("1.json", tags=("a",), note="n")
     file.write("1.json", note="m")
@@ -77,7 +77,7 @@ def test_keys_of_other_versions_stay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"files": []}', "\udcff", '{"files": {"a": {"note": NaN'])
 def test_a_broken_file_is_told_and_kept(tmp_path: Path, text: str) -> None:
-    """It is a line, not an error; the next remark does not write over it but puts it aside."""
+    """The problem is a line, not an error; the next remark puts the file aside instead of overwriting it."""
     path = tmp_path / FILE_NAME
     path.write_bytes(text.encode(errors="surrogateescape"))
     file = remark_file(tmp_path)

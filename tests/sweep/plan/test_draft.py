@@ -279,7 +279,7 @@ def test_without_a_seed_prompts_are_new() -> None:
     ],
 )
 def test_each_problem_is_a_line_at_its_field(field: str, text: object, words: str) -> None:
-    """What is wrong, what to write instead, and no word of the command line's options."""
+    """It says what is wrong and what to write instead, without options of the command line."""
     found = problems(**{field: text})
     assert list(found) == [field]
     assert words in found[field]

@@ -39,7 +39,7 @@ def test_a_choice_comes_back_whole(tmp_path: Path) -> None:
 
 
 def test_nothing_kept_is_nothing(tmp_path: Path) -> None:
-    """Before the first sweep there is no file, and that is no problem."""
+    """Before the first sweep there is no file, which is not a problem."""
     assert recall(tmp_path / "none") is None
 
 
@@ -84,6 +84,6 @@ def test_what_is_gone_is_dropped() -> None:
 
 
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """A file where the folder should be: words, no exception."""
+    """A file where the folder should be gives a message, not an exception."""
     (tmp_path / "sparktop").write_text("")
     assert remember(tmp_path / "sparktop" / "sweep.json", CHOSEN)

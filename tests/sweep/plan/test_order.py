@@ -86,7 +86,7 @@ def test_a_level_bounded_by_seconds_does_not_tell_its_runs() -> None:
 
 
 def test_nothing_is_foretold_before_the_first_run() -> None:
-    """Nobody knows how fast a server is that was never asked."""
+    """The speed of a server is unknown before its first request."""
     assert Estimate(PLAN).left_s(list(stints(PLAN))) is None
 
 
@@ -112,7 +112,7 @@ def test_a_steady_run_lasts_as_long_as_the_plan_says() -> None:
 @given(st.floats(0.01, 100.0), st.sampled_from([2, 8, 64, 512]))
 @settings(max_examples=40)
 def test_a_larger_load_never_takes_less_nor_more_than_its_share(seconds: float, concurrency: int) -> None:
-    """What is foretold from a smaller load lies between the same time and time in proportion."""
+    """The forecast lies between the time of the smaller load and that time in proportion to the load."""
     estimate = Estimate(PLAN)
     estimate.learn_run("a", Load(128, 1), seconds)
     foretold = estimate.run_s("a", Load(128, concurrency))

@@ -59,7 +59,7 @@ def test_a_preset_of_the_configuration_stands_in_place_of_a_built_in_one() -> No
 
 
 def test_an_unknown_preset_names_the_nearest() -> None:
-    """A slip of the finger is told the right word; a strange word is told all of them."""
+    """For a misspelt name the nearest one is suggested; for any other all are listed."""
     with pytest.raises(UsageError, match="did you mean 'topology'"):
         find_preset("topolgy")
     with pytest.raises(UsageError, match=r"known: quick, topology"):
@@ -67,7 +67,7 @@ def test_an_unknown_preset_names_the_nearest() -> None:
 
 
 def test_wishes_go_before_the_preset() -> None:
-    """What somebody asks for holds; the rest stays."""
+    """Requested settings replace those of the preset; the rest stays."""
     wishes = Wishes(concurrency=(7,), prompt_lengths=(11, 13), seed=5, order=Order.ABBA, runs=4)
     plan = make_plan(find_preset("quick"), [SOLO], wishes)
     assert (plan.concurrency, plan.lengths, plan.pp, plan.seed) == ((7,), (11, 13), 11, 5)
@@ -75,7 +75,7 @@ def test_wishes_go_before_the_preset() -> None:
 
 
 def test_runs_that_somebody_asks_for_go_before_the_presets_requests() -> None:
-    """A preset that counts requests gives way to a number of runs."""
+    """The requests that a preset counts are replaced by a requested number of runs."""
     preset = SweepSettings("mine", concurrency=(8,), requests=100)
     assert make_plan(preset, [SOLO]).runs_of(8) == 13
     assert make_plan(preset, [SOLO], Wishes(runs=2)).runs_of(8) == 2
@@ -111,12 +111,12 @@ def test_parts_that_contradict_each_other_are_told(wishes: Wishes, words: str) -
 
 
 def test_two_targets_need_two_names() -> None:
-    """Results are told by name, so names are unique."""
+    """Results are identified by name, so names are unique."""
     with pytest.raises(UsageError, match="same name"):
         make_plan(find_preset("quick"), [SOLO, SOLO])
 
 
-def rated(**wishes: Any) -> Plan:  # noqa: ANN401 - fields of Wishes
+def rated(**wishes: Any) -> Plan:  # noqa: ANN401 - any settings
     """Return the plan of the preset "quick" with a rate of two requests per second and these settings."""
     points = wishes.pop("points", (LoadPoint(LoadKind.RATE, 2.0),))
     return make_plan(find_preset("quick"), [SOLO], Wishes(points=points, **wishes))

@@ -63,7 +63,7 @@ def test_no_level_of_a_search_has_fewer_than_three_runs() -> None:
 
 
 def test_conditions_bound_the_concurrency_from_one_side() -> None:
-    """Latencies and the rate of one stream from above, rates of the whole server from below."""
+    """Latencies and the rate of one stream bound it from above, rates of the whole server from below."""
     assert any_falls(parse_slo("stream_tps=15"))
     assert not any_rises(parse_slo("stream_tps=15,ttft_p90_ms=1"))
     assert any_rises(parse_slo("output_tps=600"))

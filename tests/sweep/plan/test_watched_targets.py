@@ -68,7 +68,7 @@ def test_a_router_knows_what_is_behind_it() -> None:
 
 
 def test_keys_reach_the_targets_and_no_text() -> None:
-    """The key of each server and router is in its target, and in nothing that is printed of it."""
+    """The key of each server and router is in its target, and in no text that is printed of it."""
     targets = {one.name: one for one in watched_targets(WATCH, SEEN)}
     assert (targets["spark-a"].api_key, targets["proxy"].api_key) == ("secret-a", "secret-r")
     assert targets["found"].api_key is None
@@ -76,14 +76,14 @@ def test_keys_reach_the_targets_and_no_text() -> None:
 
 
 def test_before_the_first_picture_the_watch_alone_tells() -> None:
-    """With nothing on the board yet, what is to be watched is there already."""
+    """With nothing on the board yet, the configured targets are there already."""
     targets = watched_targets(WATCH, picture())
     assert [one.name for one in targets] == ["proxy", "spark-a", "spark-b"]
     assert targets[0].backends == {"spark-a": A, "spark-b": B}
 
 
 def test_a_found_router_takes_its_backends_from_the_board() -> None:
-    """What discovery found is in no `Watch`: the picture says what is behind it."""
+    """Routers that discovery found are not in `Watch`: the snapshot says what is behind them."""
     targets = watched_targets(Watch(), SEEN)
     assert targets[0].name == "proxy"
     assert targets[0].backends == {"spark-a": A, "spark-b": B}
@@ -91,7 +91,7 @@ def test_a_found_router_takes_its_backends_from_the_board() -> None:
 
 
 def test_what_stands_in_the_configuration_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A found server elsewhere is a stranger; one on this machine is none."""
+    """A found server elsewhere is a stranger; one on this machine is not."""
     monkeypatch.setattr(module, "own_hosts", lambda: frozenset({"10.0.0.3"}))
     assert strangers(watched_targets(WATCH, SEEN)) == []
     monkeypatch.setattr(module, "own_hosts", frozenset)
@@ -151,7 +151,7 @@ def test_a_machine_is_known_from_either_side() -> None:
 
 
 def test_without_a_router_all_backends_are_meant() -> None:
-    """Nothing selected and no router: every server, each by itself."""
+    """Without a selection and a router, every server is a target by itself."""
     engines = [one for one in TARGETS if one.kind is TargetKind.ENGINE]
     assert chosen_names(engines, SEEN, "", "") == ("spark-a", "spark-b", "found")
     assert chosen_names(engines, SEEN, "balance", "proxy") == ("spark-a", "spark-b")
@@ -169,7 +169,7 @@ BESIDE = replace(WATCH, sweep_routers=(RIVAL,))
 
 
 def test_a_router_that_nobody_watches_can_be_loaded() -> None:
-    """It comes after the watched ones, with its key and what is behind it, and is on no board."""
+    """It follows the watched ones, has its key and its backends, and is not on the board."""
     targets = watched_targets(BESIDE, SEEN)
     assert [one.name for one in targets] == ["proxy", "rival", "spark-a", "spark-b", "found"]
     rival = targets[1]
@@ -178,7 +178,7 @@ def test_a_router_that_nobody_watches_can_be_loaded() -> None:
 
 
 def test_a_router_that_nobody_watches_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands in the configuration; beside typed targets it is no target at all."""
+    """It is in the configuration; beside targets of the command line it is not a target."""
     monkeypatch.setattr(module, "own_hosts", frozenset)
     assert [one.name for one in strangers(watched_targets(BESIDE, SEEN))] == ["found"]
     typed = replace(BESIDE, routers=(), source="arguments")
@@ -187,7 +187,7 @@ def test_a_router_that_nobody_watches_is_known(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("kind", ["", "events", "balance", "router"])
 def test_a_router_that_nobody_watches_is_meant_only_by_its_name(kind: str) -> None:
-    """No panel means it, nor does nothing selected: not even where no other router is there."""
+    """It is chosen neither by a panel nor without a selection, even if there is no other router."""
     targets = watched_targets(BESIDE, SEEN)
     assert chosen_names(targets, SEEN, kind, "" if kind == "events" else "proxy") == ("proxy",)
     alone = [one for one in targets if one.name != "proxy"]

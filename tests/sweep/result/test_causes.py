@@ -40,7 +40,7 @@ def _levels(*kinds: str) -> dict[float, LevelResult]:
     ],
 )
 def test_limits_of_steps_that_alternate_are_noise(kinds: tuple[str, ...], cause: str | None) -> None:
-    """Computing takes over from reading once; limits with evidence of their own are no noise."""
+    """Limits of computing and of reading that alternate are noise, unless one has evidence of its own."""
     assert common_cause(_levels(*kinds).values()) == cause
 
 
@@ -55,7 +55,7 @@ def test_levels_get_the_common_cause_beside_their_own_figures() -> None:
 
 
 def test_an_answer_names_the_common_cause_with_the_figures_of_the_nearest_level() -> None:
-    """3 fails and seems limited by computing, most levels by reading: 2 shows that, without its advice."""
+    """3 fails, seemingly limited by computing, most levels by reading: the figures are those of 2."""
     (condition,) = parse_conditions("ttft_p90_ms=2000", LoadKind.AGENTS)
     search = CapacitySearch(Capacity(LoadKind.AGENTS, (condition,)))
     for load in (1.0, 2.0, 3.0, 4.0):

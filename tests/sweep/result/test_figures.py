@@ -8,7 +8,7 @@ from sparktop.sweep.result.figures import Latency, Rate
 
 
 def test_a_rate_has_its_interval_from_two_runs_on() -> None:
-    """Three values of mean 10 and deviation 1: 4.303 / sqrt(3) on each side."""
+    """Three values of mean 10 and deviation 1 have an interval of 4.303 / sqrt(3) on each side."""
     figure = Rate.of_runs([9.0, None, 10.0, 11.0])
     assert figure is not None
     assert (figure.mean, figure.std, figure.values) == (10.0, 1.0, (9.0, 10.0, 11.0))
@@ -16,7 +16,7 @@ def test_a_rate_has_its_interval_from_two_runs_on() -> None:
 
 
 def test_a_single_run_has_neither_spread_nor_interval() -> None:
-    """One value is no sample; no value is no figure."""
+    """One value has no spread; without a value there is no figure."""
     figure = Rate.of_runs([5.0])
     assert figure is not None
     assert (figure.std, figure.ci95) == (None, None)
@@ -37,7 +37,7 @@ def test_a_single_run_has_neither_spread_nor_interval() -> None:
     ],
 )
 def test_high_quantiles_need_enough_values(count: int, known: tuple[bool, bool, bool]) -> None:
-    """p90 from 36, p95 from 72, p99 from 368 values; p50 always."""
+    """p90 is known from 36 values on, p95 from 72, p99 from 368, and p50 always."""
     figures = Latency.of_values([float(value) for value in range(count)])
     assert figures is not None
     assert tuple(value is not None for value in (figures.p90, figures.p95, figures.p99)) == known

@@ -211,7 +211,7 @@ def test_nothing_at_all_has_no_figures() -> None:
 
 
 def test_a_single_token_has_no_decode_rate() -> None:
-    """No window, no rate."""
+    """Without a window there is no rate."""
     assert decode_tps(traces(request("a", 0.0, (1.0,)))) is None
 
 
@@ -257,7 +257,7 @@ def test_failed_and_cancelled_requests_give_no_latency() -> None:
 
 
 def test_a_steady_level_has_no_burst_figures() -> None:
-    """Prefill and decode over a whole closed loop would mix its requests: None; sustained is told instead."""
+    """Prefill and decode over a closed loop would mix its requests, so they are None; sustained is known."""
     level = Level("x", 1, 100, 3, mode=LoadMode.STEADY, duration_s=5.0)
     figures = level_result(level, collect(request("a", 0.0, (1.0, 2.0, 3.0))))
     assert figures.prefill_tps is None

@@ -85,7 +85,7 @@ def test_requests_before_and_after_the_measured_time_are_load_alone() -> None:
 
 
 def test_a_request_without_an_answer_counts_with_its_age() -> None:
-    """A request due 12 s before the end of the run has at least that latency, and is no failure."""
+    """A request due 12 s before the end of the run has at least that latency, and is not a failure."""
     events: list[LoadEvent] = [
         *request(0, 12.0, 12.0, 12.5, 13.0),
         RequestStarted("late", 20.0, 0, 100, 20.0),

@@ -143,7 +143,7 @@ def test_a_level_of_the_same_load_takes_the_others_place() -> None:
 
 
 def test_a_result_never_changes_under_who_holds_it() -> None:
-    """A level more makes a new result."""
+    """Adding a level makes a new result."""
     result = made_sweep(("a", []))
     assert result.with_level("a", made_level()) is not result
     assert result.targets[0].levels == ()
@@ -216,14 +216,14 @@ def test_a_write_that_fails_leaves_the_last_result(tmp_path: Path, monkeypatch: 
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
-    """A file where the folder should be."""
+    """A file where the folder should be costs one line."""
     (tmp_path / "s").write_text("", encoding="utf-8")
     with pytest.raises(OutputError, match="cannot keep results there"):
         result_store.new_file(tmp_path / "s", BEGAN)
 
 
 def test_the_list_tells_every_file_the_broken_ones_too(tmp_path: Path) -> None:
-    """Oldest first; a sweep that was killed early is told, parts in the making are not."""
+    """The oldest comes first; a sweep that was killed early is listed, files still being written are not."""
     result_store.save(tmp_path / "20260101T000000Z-a.json", made_sweep())
     (tmp_path / "20260102T000000Z-b.json").touch()
     (tmp_path / "20260103T000000Z-c.json").write_text('{"schema": "sparktop.sweep/9"}', encoding="utf-8")
@@ -264,7 +264,7 @@ def test_a_bad_file_is_one_line_with_its_name(tmp_path: Path, content: bytes, wo
 
 
 def test_a_file_over_the_cap_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A megabyte too much is told, not swallowed."""
+    """A file that is a megabyte too large is refused with a message."""
     monkeypatch.setattr("sparktop.sweep.result.file.MOST_BYTES", 10)
     (tmp_path / "big.json").write_bytes(b"[" + b" " * 20 + b"]")
     with pytest.raises(UsageError, match="is over 0 MiB"):

@@ -1,4 +1,4 @@
-"""Who served, run by run: a router that sends each run elsewhere is not balanced."""
+"""Which server answered, run by run: a router that sends each run elsewhere is not balanced."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_older_files_are_split_by_their_requests() -> None:
 
 
 def test_where_a_share_says_nothing_there_is_none() -> None:
-    """One request a run, one server, or nobody who names who served."""
+    """There is no share of one request a run, of one server, or if it is unknown which one answered."""
     assert run_shares(herded("a", "b", concurrency=1).runs_split) == ()
     assert split_words(herded("a", "b", concurrency=1)) is None
     alone = herded("aaaa").model_copy(update={"backends": {"spark-a": BackendSide()}})
@@ -79,7 +79,7 @@ def test_the_comparison_states_single_runs_and_busy_batches() -> None:
 
 
 def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
-    """Markdown has a table of who answered, CSV a column; neither calls a herd even."""
+    """Markdown has a table of the shares, CSV a column; neither calls a router that herds even."""
     result = made_sweep(("proxy", [HERDED, herded("ab", "ba", concurrency=2)]))
     (proxy,) = result.targets
     routed = result.with_target(proxy.model_copy(update={"kind": TargetKind.ROUTER}))

@@ -46,7 +46,7 @@ def test_without_a_role_event_the_first_token_is_the_first_event() -> None:
 
 
 def test_tokens_of_one_read_share_its_gap() -> None:
-    """Three tokens 0.6 s after the one before: three gaps of 0.2 s, or one chunk gap of 0.6."""
+    """Three tokens 0.6 s after the one before are three gaps of 0.2 s, or one chunk gap of 0.6 s."""
     trace = one(FirstToken("a", 11.0), Tokens("a", 11.6, 3), Tokens("a", 11.7))
     assert list(trace.gaps_s()) == pytest.approx([0.2, 0.2, 0.2, 0.1])
     assert list(trace.gaps_s(chunks=True)) == pytest.approx([0.6, 0.1])
@@ -81,7 +81,7 @@ def test_an_open_request_lasts_to_the_last_thing_that_came() -> None:
 
 
 def test_the_servers_count_of_the_prompt_wins() -> None:
-    """The sender's own count holds until the server tells."""
+    """The sender's own count holds until the server reports one."""
     assert one(FirstToken("a", 11.0)).prompt_tokens == 7
     assert one(RequestEnded("a", 11.0, EndReason.STOP, prompt_tokens=9)).prompt_tokens == 9
 
@@ -91,7 +91,7 @@ def ended(generated: int | None, hidden_before: int = 0) -> RequestEnded:
 
 
 def test_a_total_that_the_chunks_do_not_add_up_to_withholds_what_needs_single_tokens() -> None:
-    """Six tokens in three chunks: nobody knows when each was made; the total and the end are known."""
+    """Six tokens in three chunks: the times of single tokens are unknown; the total and the end are known."""
     chunks = (FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0))
     trace = one(*chunks, ended(6))
     assert (trace.tokens, trace.placed, trace.unplaced) == (6, 3, 3)
@@ -111,7 +111,7 @@ def test_tokens_hidden_before_the_first_chunk_withhold_ttft_alone() -> None:
 
 
 def test_a_token_that_cannot_move_a_figure_by_a_hundredth_withholds_nothing() -> None:
-    """One of 201 tokens unseen, at 5 ms a token after a first one at 1 s: half a percent at most."""
+    """One of 201 tokens is unseen: at 5 ms a token after a first one at 1 s, that is half a percent."""
     chunks = [Tokens("a", 11.0 + 0.005 * number) for number in range(200)]
     trace = one(*chunks, ended(201))
     assert trace.unplaced == 1
@@ -135,7 +135,7 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
 
 
 def test_several_tokens_in_the_first_read_are_no_part_of_the_pace() -> None:
-    """Eight tokens at once, then sixteen in two seconds: an eighth of a second each."""
+    """Eight tokens at once and then sixteen in two seconds take an eighth of a second each."""
     trace = one(FirstToken("a", 11.0, 8), Tokens("a", 12.0, 8), Tokens("a", 13.0, 8), ended(24))
     assert trace.tpot_s == pytest.approx(1 / 8)
     assert trace.stream_tps == pytest.approx(8.0)

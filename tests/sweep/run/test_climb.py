@@ -59,7 +59,7 @@ def test_an_unsure_level_costs_one_more_not_two() -> None:
 
 
 def test_the_limit_is_kept_and_named() -> None:
-    """It never exceeds the limit, also where that is no power of two, and says that tokens still rise."""
+    """It never exceeds a limit that is not a power of two, either, and says that tokens still rise."""
     levels = [level(16, 100, 101, 102), level(32, 190, 191, 192)]
     assert climbed(*levels, most=48) == 48
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
@@ -67,7 +67,7 @@ def test_the_limit_is_kept_and_named() -> None:
 
 
 def test_the_gap_below_the_best_level_is_closed() -> None:
-    """16 is no better than 32, and 4 is worse: where between 4 and 16 is it reached?"""
+    """16 is no better than 32, and 4 is worse, so levels between 4 and 16 are tried."""
     levels = [level(1, 9, 10, 11), level(4, 30, 31, 32), level(16, 100, 101, 102), level(32, 99, 101, 102)]
     assert climbed(*levels) == 8
     assert climbed(*levels, level(8, 99.5, 100, 101)) is None

@@ -1,4 +1,4 @@
-"""What a sweep waits for before its first request: a word of each watched server, heard by itself."""
+"""What a sweep waits for before its first request: a reading of each watched server, made for this sweep."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ TURNS = 50
 
 
 class Noting(SweepWorker):
-    """A load generator that notes what it is asked for; it refuses, or says that all is well."""
+    """A load generator that stores its commands; it refuses, or says that all is well."""
 
     def __init__(self) -> None:
-        """Have no process."""
+        """Begin without a process."""
         self.ready = None
         self.asked: list[Calibrate] = []
         self.refuses = True
 
     async def send(self, command: Command) -> None:
-        """Note it."""
+        """Store the command."""
         if isinstance(command, Calibrate):
             self.asked.append(command)
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Answer the newest."""
+        """Answer the newest command."""
         newest = self.asked[-1]
         yield Refused(newest.id, request_failure("http", "no", 1.0)) if self.refuses else calibrated(newest)
 
     async def cancel(self) -> None:
-        """Have nothing to call off."""
+        """Do nothing: there is nothing to cancel."""
 
     async def close(self) -> None:
-        """Have nothing to end."""
+        """Do nothing: there is nothing to end."""
 
 
 def calibrated(command: Calibrate) -> Calibrated:
@@ -87,10 +87,10 @@ def sample(at: float, running: float = 0.0) -> EngineSample:
 
 
 class Stage:
-    """Two servers behind a router, all of which told something before the sweep."""
+    """Two servers behind a router, each with a reading from before the sweep."""
 
     def __init__(self) -> None:
-        """Let them tell."""
+        """Accept a reading of each server, and a failure of the router."""
         self.now = 100.0
         names = ("spark-a", "spark-b")
         watch = Watch(
@@ -107,12 +107,12 @@ class Stage:
         self.notices: list[str] = []
 
     def tell(self, name: str, running: float = 0.0) -> None:
-        """Have a server tell something, a second later."""
+        """Accept a sample of a server, a second later."""
         self.now += 1.0
         self.store.accept(SourceKey.backend(name), sample(self.now, running))
 
     def fail(self, name: str) -> None:
-        """Have a server fail."""
+        """Accept a failure of a server, a second later."""
         self.now += 1.0
         failure = Failure(FailureKind.REFUSED, "nothing listens there", self.now)
         self.store.accept(SourceKey.backend(name), failure)
@@ -136,13 +136,13 @@ class Stage:
 
 
 async def turns() -> None:
-    """Let everybody have many turns."""
+    """Run the event loop many times, so that all tasks advance."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
 
 
 async def test_a_word_from_before_the_sweep_is_none() -> None:
-    """What servers told others counts for nothing: the first request waits until each has told this sweep."""
+    """Readings from before the sweep do not count: the first request waits for a new one of each server."""
     stage = Stage()
     running = asyncio.create_task(stage.runner(PROXY).run())
     await turns()
@@ -156,7 +156,7 @@ async def test_a_word_from_before_the_sweep_is_none() -> None:
 
 
 async def test_only_servers_that_the_load_reaches_are_waited_for() -> None:
-    """A sweep of one server begins with that one's word."""
+    """A sweep of one server begins with that server's reading."""
     stage = Stage()
     running = asyncio.create_task(stage.runner(SPARK_A).run())
     stage.tell("spark-b")
@@ -168,7 +168,7 @@ async def test_only_servers_that_the_load_reaches_are_waited_for() -> None:
 
 
 async def test_a_failure_is_a_word_too() -> None:
-    """Nobody waits for a server that failed already, nor longer for one that fails now."""
+    """A failure counts as a reading, whether it came before the sweep or comes now."""
     stage = Stage()
     stage.fail("spark-a")
     running = asyncio.create_task(stage.runner(PROXY).run())
@@ -181,7 +181,7 @@ async def test_a_failure_is_a_word_too() -> None:
 
 
 async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that say nothing hold up no sweep."""
+    """Servers without any reading do not hold up a sweep for ever."""
     monkeypatch.setattr(module, "FIRST_WORD_S", 0.0)
     stage = Stage()
     await stage.runner(PROXY).run()
@@ -189,7 +189,7 @@ async def test_the_wait_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_requests_of_others_are_waited_for_and_said_once() -> None:
-    """Each server that is busy before us is named once, for the first target that reaches it."""
+    """Each server that is already busy is named once, for the first target that reaches it."""
     stage = Stage()
     stage.worker.refuses = False
     running = asyncio.create_task(stage.runner(SPARK_A, PROXY, RIVAL).run())
@@ -205,7 +205,7 @@ async def test_requests_of_others_are_waited_for_and_said_once() -> None:
 
 
 async def test_servers_that_do_nothing_are_not_waited_for() -> None:
-    """Where nobody else is there, nothing is said of anybody."""
+    """Without other clients, no notice names any."""
     stage = Stage()
     stage.worker.refuses = False
     running = asyncio.create_task(stage.runner(PROXY).run())

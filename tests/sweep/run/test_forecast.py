@@ -1,4 +1,4 @@
-"""What a plan will send and take, told from earlier sweeps: held against results and a simulated engine."""
+"""What a plan will send and take, forecast from earlier sweeps; compared with results and a simulation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAN = Plan((A,), (1, 2), pp=100, tg=4, runs=3)
 RUN_S = 1 + 3 * 0.25 * 1.01
 """The mean of the three runs of a made level."""
 BEGIN_S, PAUSE_S = 3.0, 1.0
-"""Before the first level and after each, where no sweep tells it."""
+"""Before the first level and after each, if no earlier sweep provides the times."""
 BETWEEN_S = BEGIN_S + 2 * PAUSE_S
 WHEN = f"{BEGAN.astimezone():%-d %b %H:%M}"
 
@@ -97,7 +97,7 @@ def test_everything_counts_for_each_target_and_length() -> None:
 
 
 def test_levels_bounded_otherwise_count_otherwise() -> None:
-    """By requests: as many runs as that takes; by time: nobody knows; steady: those of each run."""
+    """By requests: as many runs as that takes; by time: the number is unknown; steady: those of each run."""
     assert forecast(replace(PLAN, requests=5), []).requests == 5 + 6
     assert forecast(replace(PLAN, duration_s=5.0), []).requests is None
     assert forecast(replace(PLAN, mode=LoadMode.STEADY, requests=7), []).requests == 2 * 3 * 7
@@ -140,7 +140,7 @@ def test_each_prompt_length_is_followed_by_its_own_rest() -> None:
 
 
 def test_a_level_that_is_missing_is_no_pause() -> None:
-    """Of a sweep that ran what its result does not hold, the time between levels cannot be told."""
+    """If a sweep ran what its result does not hold, its time between levels is unknown."""
     ran = tuple(RanRun(target="a", concurrency=c, run=0, started_at=BEGAN) for c in (1, 2, 99))
     result = swept().model_copy(update={"finished_at": BEGAN + timedelta(seconds=999), "ran": ran})
     assert forecast(PLAN, [result]).seconds == pytest.approx(2 * 4 * RUN_S + BETWEEN_S)
@@ -200,12 +200,12 @@ def _when(result: SweepResult) -> str:
     ids=["failed", "empty", "cut short", "no time", "no runs"],
 )
 def test_a_level_that_went_wrong_tells_nothing(level: LevelResult) -> None:
-    """Requests that failed come back early: their time is none."""
+    """Requests that failed return early: their time does not count."""
     assert forecast(PLAN, [swept(level)]).seconds is None
 
 
 def test_another_server_or_model_tells_nothing() -> None:
-    """A target is its address and, where one is asked for, its model; the name may change."""
+    """A target is its address and, if one is requested, its model; the name may change."""
     renamed = replace(A, name="new")
     assert forecast(replace(PLAN, targets=(renamed,)), [swept()]).seconds is not None
     assert forecast(replace(PLAN, targets=(replace(A, model="m"),)), [swept()]).seconds is not None
@@ -216,7 +216,7 @@ def test_another_server_or_model_tells_nothing() -> None:
 
 
 def test_a_time_that_the_plan_sets_is_known_at_once() -> None:
-    """Steady runs of 5 s are 30 s of load; an earlier sweep tells what lies between, else it is assumed."""
+    """Steady runs of 5 s are 30 s of load; an earlier sweep has the time between, else it is assumed."""
     plan = replace(PLAN, mode=LoadMode.STEADY, duration_s=5.0)
     found = forecast(plan, [])
     assert found.time is not None
@@ -226,7 +226,7 @@ def test_a_time_that_the_plan_sets_is_known_at_once() -> None:
 
 
 def test_steady_levels_tell_of_bursts_by_the_time_of_a_request() -> None:
-    """A steady level lasts as long as it was told to: what a request took counts, not that."""
+    """A steady level lasts as long as its plan says: the forecast uses the time of a request instead."""
     result = swept(made_level(1).model_copy(update={"duration_s": 180.0}))
     asked = result.plan.model_copy(update={"mode": LoadMode.STEADY, "duration_s": 60.0})
     found = forecast(
@@ -248,7 +248,7 @@ def test_interleaved_targets_rest_after_each_turn() -> None:
 
 
 def test_a_search_takes_at_least_its_first_levels() -> None:
-    """A p90 needs 36 requests a level; what comes after the given levels nobody knows."""
+    """A p90 needs 36 requests a level; the levels after the given ones are unknown."""
     found = forecast(replace(PLAN, slo=(SloCondition("ttft_p90_ms", 2000.0),)), [swept()])
     assert (found.requests, found.at_least) == (36 + 36, True)
     assert pieces(found)[0] == "at least 72 requests + 3 warm-up"
@@ -263,7 +263,7 @@ TRUTH: dict[int, float] = {
 
 @pytest.mark.parametrize(("known", "asked"), [((1, 4, 16), (2, 8)), ((1, 16), (2, 4, 8)), ((1, 4), (8, 16))])
 def test_a_simulated_engine_is_foretold_within_a_third(known: Sequence[int], asked: tuple[int, ...]) -> None:
-    """From some concurrencies of one GX10 the others follow, between them and beyond."""
+    """From some concurrencies of one GX10 the others are forecast, between them and beyond."""
     result = made_sweep(("a", [simulated_level(c, 128, 64, 3) for c in known]))
     plan = replace(PLAN, concurrency=asked, pp=128, tg=64, warmup=False)
     found = forecast(plan, [result]).seconds

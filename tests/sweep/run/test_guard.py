@@ -40,7 +40,7 @@ def test_memory_and_heat_have_limits(seen: NodePoint, words: str) -> None:
 
 @pytest.mark.parametrize("seen", [point(), point(8.0, 92.0), point(None, None)])
 def test_what_is_at_its_limit_or_unknown_stops_nothing(seen: NodePoint) -> None:
-    """A limit may be reached, and what no driver tells is no reason."""
+    """A limit may be reached, and a figure that no driver reports is not a reason to stop."""
     assert WATCH.check_node("spark-a", seen) is None
 
 

@@ -39,7 +39,7 @@ def test_a_level_with_full_slots_names_them() -> None:
 
 
 def test_a_level_without_a_view_of_the_machine_says_what_is_missing() -> None:
-    """The facts stand in the reason: what it looks like, and what would look the same."""
+    """The reason has the facts: what limits the level apparently, and what else would look the same."""
     found = logged(("a", 16.0, 9.0)).judge([Part("a", slots=16)], RUNS, None)
     assert found["a"].kind is LimitKind.UNKNOWN
     assert found["a"].reason.startswith("looks like slots: 16 of 16 run, 9 wait; ")

@@ -30,7 +30,7 @@ def running(point: ServerPoint) -> float | None:
 
 
 def test_looks_of_different_moments_are_not_added_up() -> None:
-    """Twenty-three at one server, then at the other: 32 requests never ran as 46."""
+    """Twenty-three requests at one server and later at the other are not 46: only 32 are in flight."""
     looks = {
         "a": [look(1.0, 23.0), look(2.0, 9.0)],
         "b": [look(1.4, 23.0), look(2.01, 22.0)],
@@ -51,20 +51,20 @@ def test_looks_apart_count_only_while_hardly_a_request_moved() -> None:
 
 
 def test_a_burst_that_changes_servers_between_two_looks_is_not_counted_twice() -> None:
-    """Thirty of 32 at one server, 20 ms later at the other: such a pair of looks tells nothing."""
+    """Thirty of 32 requests at one server, 20 ms later at the other: such a pair of samples is skipped."""
     moved = InFlight([*([(0.0, 1.01)] * 32), *([(1.02, 9.0)] * 32)])
     looks = {"a": [look(1.0, 30.0), look(2.0, 0.0)], "b": [look(1.04, 30.0), look(2.0, 31.0)]}
     assert same_moment(looks, running, moved) == [31.0]
 
 
 def test_no_more_ran_than_was_in_flight() -> None:
-    """Twenty-three and 23 of 32: the client knows how many it sent."""
+    """The sum of 23 and 23 is limited to the 32 requests that the client has in flight."""
     looks = {"a": [look(1.0, 23.0)], "b": [look(1.04, 23.0)]}
     assert same_moment(looks, running, FLYING) == [32.0]
 
 
 def test_one_server_is_its_own_sum() -> None:
-    """Its looks are what they are, also beyond what we had in flight: somebody else may load it."""
+    """Its samples count as they are, even beyond our requests in flight: other clients may load it."""
     assert same_moment({"a": [look(1.0, 40.0), look(2.0, None)]}, running, FLYING) == [40.0]
 
 
@@ -97,7 +97,7 @@ def test_a_batch_is_of_busy_time_alone() -> None:
 
 
 def test_steps_give_the_exact_batch() -> None:
-    """Tokens a step; what speculative decoding adds is no larger batch. No step counted: the looks."""
+    """It is tokens a step, without those of speculative decoding; without steps, the samples' mean."""
     points = [look(1.0, 3.0)]
     assert busy_batch(points, Counters(generation_tokens=640.0, steps=20.0)) == 32.0
     prompts = Counters(generation_tokens=16.0, steps=40.0)
@@ -109,7 +109,7 @@ def test_steps_give_the_exact_batch() -> None:
 
 
 def test_the_slots_of_each_server_count() -> None:
-    """Sixty-four at once at 48 slots are a queue, 32 at once that wait for prompts are none."""
+    """Sixty-four at once at 48 slots are a queue; 32 at once that wait for prompts are not."""
     points = [look(1.0, 48.0, 16.0), look(2.0, 16.0)]
     queue = backend_queue("a", points, 48, 64)
     assert queue == BackendQueue("a", 2, 1, 16.0, 48.0, None, 48, saturated=True, at_once=64)
@@ -121,7 +121,7 @@ def test_the_slots_of_each_server_count() -> None:
 
 
 def test_where_nobody_names_who_served_full_slots_show() -> None:
-    """Requests wait while every slot is taken: a queue, whoever sent them."""
+    """Requests wait while every slot is taken: that is a queue, whichever server answered."""
     queue = backend_queue("a", [look(1.0, 48.0, 3.0)], 48, None)
     assert queue_reason(queue, 64) == (
         "up to 3 requests waited (1 of 1 polls) while all of its 48 slots were taken"
@@ -137,7 +137,7 @@ def test_a_server_that_ran_more_than_its_slots_has_more() -> None:
 
 
 def test_a_server_without_looks_is_judged_by_arithmetic() -> None:
-    """No page in a short run: more at once than slots must wait all the same."""
+    """Without a page in a short run: more requests at once than slots must wait all the same."""
     assert queue_reason(backend_queue("a", [], 48, 64), 64) is not None
     assert queue_reason(backend_queue("a", [], 48, 48), 64) is None
     assert queue_reason(backend_queue("a", [], None, None), 64) is None

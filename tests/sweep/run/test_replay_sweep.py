@@ -97,7 +97,7 @@ async def test_every_report_names_the_trace(tmp_path: Path) -> None:
 
 
 async def test_a_replay_that_is_cancelled_keeps_what_was_measured(tmp_path: Path) -> None:
-    """Its rates are those of the time until then, and the rest of the trace is not missing."""
+    """Its rates are those of the time until then, and the rest of the trace does not count as missing."""
     path = many(tmp_path / "day.jsonl", 3000)
     async with watched() as servers:
         runner = servers.runner(replay_plan(servers, TraceChoice(str(path))))

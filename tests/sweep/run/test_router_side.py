@@ -45,7 +45,7 @@ def test_a_router_that_sends_nearly_all_to_one_is_named_in_a_level() -> None:
 
 
 def test_requests_that_fell_evenly_name_nobody() -> None:
-    """Every second request to the other backend: the shares stand there, and no word."""
+    """With every second request to the other backend, the shares are shown, without a bad verdict."""
     found = router_side(
         "proxy", served("ab" * 50), {"a": looks(5.0), "b": looks(5.0)}, e2e_s=LIVES_S, until=20.0
     )
@@ -54,7 +54,7 @@ def test_requests_that_fell_evenly_name_nobody() -> None:
 
 
 def test_a_backend_that_is_only_quicker_is_not_blamed() -> None:
-    """Most requests at no more load than the other has: it is done with them sooner."""
+    """A backend that gets most requests at no more load than the other is not at fault: it is quicker."""
     found = router_side(
         "proxy",
         served("aaaaaab" * 14),
@@ -84,7 +84,7 @@ def swinging(*, first: bool) -> list[ServerPoint]:
     ],
 )
 def test_a_cause_needs_to_know_what_failed(errors: dict[str, float | None] | None, cause: str | None) -> None:
-    """A level whose loads swing names waves where nothing failed, cooldowns where something did."""
+    """A level whose loads swing names waves if nothing failed, cooldowns if something did."""
     found = router_side(
         "proxy",
         [],
@@ -110,7 +110,7 @@ def ended(number: int, name: str, *, ok: bool) -> RequestEnded:
 
 
 def test_no_failure_seen_is_none_only_where_the_router_counts() -> None:
-    """A router retries elsewhere: what neither the client nor the server saw, only its counters exclude."""
+    """A router retries elsewhere: only its own counters exclude failures that neither side has seen."""
     events = [ended(0, "a", ok=True), ended(1, "b", ok=True)]
     clean = Counters(finished=100.0, failed=0.0, aborted=1.0)
     assert backend_errors("ab", events, {"a": clean}, None) == {"a": None, "b": None}
@@ -126,7 +126,7 @@ def test_every_count_of_failures_is_taken() -> None:
 
 
 def test_a_routers_failures_are_those_of_the_level() -> None:
-    """From the last sample before it began; a router that counts nothing, or began anew, tells none."""
+    """They count from the last sample before it; a router without counts, or that restarted, reports none."""
     log, key = ServerLog(), SourceKey.router("proxy")
     assert log.router_failures("proxy", 0.0) is None
     for at, count in ((1.0, 5.0), (9.0, 7.0), (20.0, 10.0), (30.0, 12.0)):

@@ -242,7 +242,7 @@ async def test_several_prompt_lengths_are_several_levels() -> None:
 
 
 async def test_more_requests_than_slots_are_a_queue() -> None:
-    """The level says so where the server's looks show requests that waited."""
+    """The level says so if the server's samples have waiting requests."""
     slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=0.005, weights_all_s=0.01))
     async with watched(profile=slow) as servers:
         plan = servers.plan(concurrency=(6,), tg=30, warmup=False)
@@ -250,7 +250,7 @@ async def test_more_requests_than_slots_are_a_queue() -> None:
     (level,) = result.targets[0].levels
     assert level.server is not None
     assert level.server.running_max == 2
-    # Five where a look falls between the first two to be let in.
+    # Five where a sample falls between the first two to be let in.
     assert level.server.waiting_max in {4, 5}
     assert "queue_limited" in {one.code for one in level.validity}
 

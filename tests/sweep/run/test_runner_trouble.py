@@ -1,4 +1,4 @@
-"""Sweeps that go wrong: what is done is kept, what is in flight ends, and the reason is told."""
+"""Sweeps that go wrong: what is done is kept, what is in flight ends, and the reason is stated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_cancelled_sweep_ends_at_once_and_keeps_what_it_has(bench: Bench
 
 
 async def test_a_sweep_cancelled_before_it_begins_sends_nothing(bench: Bench) -> None:
-    """Not even the request that would have been tried."""
+    """Not even a first trial request is sent."""
     runner = bench.runner()
     runner.cancel("changed my mind")
     result = await runner.run()
@@ -53,7 +53,7 @@ async def test_a_sweep_cancelled_before_it_begins_sends_nothing(bench: Bench) ->
 async def test_a_machine_beyond_its_limit_stops_the_sweep(
     bench: Bench, readings: tuple[float, float], words: str
 ) -> None:
-    """In mid-level, with the machine and the figure as the reason, and nothing left in flight."""
+    """It stops in mid-level with machine and figure as the reason, and nothing is left in flight."""
     guard = Guard(min_headroom_gib=8.0, max_gpu_c=92.0)
     result = await in_mid_level(bench, lambda _: bench.node(*readings), guard=guard)
     assert result.status == "stopped_by_guard"
@@ -193,7 +193,7 @@ async def test_a_killed_generator_fails_the_sweep_and_keeps_the_levels_before(be
     kept = asyncio.Event()
     first.listen(lambda event: kept.set() if isinstance(event, LevelMeasured) else None)
     running = asyncio.create_task(first.run())
-    # The first level has one request, so nobody waits for four; it is let go at once.
+    # The first level has one request, so there is no wait for four; it is let go at once.
     bench.server.held.set()
     await kept.wait()
     bench.server.held.clear()
@@ -220,7 +220,7 @@ async def test_a_target_that_is_not_there_is_left_out(bench: Bench) -> None:
 
 
 async def test_without_any_target_the_sweep_failed(bench: Bench) -> None:
-    """A model that the server does not have: nothing is measured, and its words are the reason."""
+    """If the server does not have the model, nothing is measured, and the server's words are the reason."""
 
     async def answer(asked: Asked) -> None:
         asked.refuse(404, "The model `x` does not exist.")
@@ -232,7 +232,7 @@ async def test_without_any_target_the_sweep_failed(bench: Bench) -> None:
 
 
 async def test_a_disk_that_is_full_costs_no_figure(bench: Bench) -> None:
-    """The sweep goes on and says that it cannot be kept."""
+    """The sweep goes on and says that it cannot be saved."""
 
     def refuse(_: SweepResult) -> None:
         raise OutputError("there: cannot be written: No space left on device")
@@ -246,7 +246,7 @@ async def test_a_disk_that_is_full_costs_no_figure(bench: Bench) -> None:
 
 
 async def test_events_can_be_read_one_after_the_other(bench: Bench) -> None:
-    """An iterator gives what listeners hear, and ends with the sweep."""
+    """An iterator yields the events that listeners receive, and ends with the sweep."""
     runner = bench.runner()
     seen: list[SweepEvent] = []
 

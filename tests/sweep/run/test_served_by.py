@@ -37,7 +37,7 @@ def test_the_binomial_test_is_exact(hits: int, total: int, p: float) -> None:
 
 
 def test_the_binomial_test_holds_for_thousands_of_requests() -> None:
-    """No overflow, and the right order of magnitude."""
+    """It does not overflow, and has the right order of magnitude."""
     assert binomial_p(2500, 5000, 0.5) == pytest.approx(1.0)
     assert binomial_p(3000, 5000, 0.5) < 1e-40
 
@@ -49,7 +49,7 @@ def test_turns_are_alternating() -> None:
 
 
 def test_waves_are_bunched() -> None:
-    """Eight to one, then eight to the other: a burst that herds."""
+    """Eight requests to one backend, then eight to the other, are called bunched."""
     found = routing_test(("a" * 8 + "b" * 8) * 3)
     assert found.word == "bunched"
     assert found.totals_p == pytest.approx(1.0)
@@ -64,7 +64,7 @@ def test_random_routing_is_called_random() -> None:
 
 
 def test_uneven_totals_are_told_with_their_chance() -> None:
-    """All but a few to one backend comes by chance about never."""
+    """That all but a few go to one backend has a probability of almost zero."""
     found = routing_test("a" * 50 + "b" * 4)
     assert found.totals_p is not None
     assert found.totals_p < 1e-6
@@ -73,7 +73,7 @@ def test_uneven_totals_are_told_with_their_chance() -> None:
 
 @pytest.mark.parametrize("sequence", ["", "aaaaaaaaaaaaaaaa", "abab"])
 def test_too_little_is_unknown(sequence: str) -> None:
-    """Nothing, one backend or a handful of requests tell no order."""
+    """No request, one backend or a handful of requests show no order."""
     found = routing_test(sequence)
     assert (found.word, found.runs_p) == ("unknown", None)
 
@@ -81,7 +81,7 @@ def test_too_little_is_unknown(sequence: str) -> None:
 @given(st.text("abc", min_size=0, max_size=60), st.permutations("abc"))
 @settings(max_examples=80)
 def test_names_do_not_matter(sequence: str, names: list[str]) -> None:
-    """Swapping the backends' names changes nothing but the words."""
+    """Swapping the backends' names changes the names in the sentence and nothing else."""
     renamed = sequence.translate(str.maketrans("abc", "".join(names)))
     first, second = routing_test(sequence), routing_test(renamed)
     assert (first.word, first.runs, first.runs_p) == (second.word, second.runs, second.runs_p)
@@ -107,5 +107,5 @@ NAMES = BackendNames(
     ],
 )
 def test_a_routers_word_becomes_a_backends_name(told: str | None, name: str | None) -> None:
-    """By its id, its name, or its address as the router sees it; a stranger keeps its word, cleaned."""
+    """It is named by its id, its name, or its address as the router sees it; else its word is cleaned."""
     assert NAMES.name(told) == name

@@ -1,4 +1,4 @@
-"""What servers and machines tell during a sweep: rest, growth, restarts, and who is behind a target."""
+"""What servers and machines report during a sweep: rest, growth, restarts, and what is behind a target."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sample(
 
 
 async def test_rest_takes_two_looks_that_agree() -> None:
-    """After the last request: idle twice with the same counters; the newer look is what counts."""
+    """After the last request it is idle twice with the same counters; the newer sample is returned."""
     log = ServerLog()
     for one in (sample(1.0), sample(2.0, running=3.0, tokens=150.0), sample(3.0, tokens=180.0)):
         log.accept(KEY, one)
@@ -68,7 +68,7 @@ async def test_rest_takes_two_looks_that_agree() -> None:
 
 
 async def test_looks_from_before_do_not_count() -> None:
-    """Two that agree but are older than the last request tell nothing."""
+    """Two samples that agree but are older than the last request do not count."""
     log = ServerLog()
     log.accept(KEY, sample(1.0))
     log.accept(KEY, sample(2.0))
@@ -77,7 +77,7 @@ async def test_looks_from_before_do_not_count() -> None:
 
 
 async def test_who_does_not_tell_its_load_is_not_waited_for() -> None:
-    """A server without gauges is left out at once; one that was never heard too."""
+    """A server without gauges is left out at once, and so is one without any sample."""
     log = ServerLog()
     log.accept(KEY, sample(1.0, running=None))
     assert await log.settled(["a", "unheard"], 0.0, 30.0, lambda: False) == {}
@@ -108,7 +108,7 @@ def test_silence_begins_with_the_first_failure_and_ends_with_a_page() -> None:
 
 
 def test_what_is_forgotten_leaves_the_newest_look() -> None:
-    """A level's looks go with it; where a server stands is still known."""
+    """A level's samples go with it; the newest one of each server stays."""
     log = ServerLog()
     for at in (1.0, 2.0, 3.0):
         log.accept(KEY, sample(at))
@@ -153,7 +153,7 @@ def test_counters_that_go_back_are_a_restart(later: EngineSample, grown: float, 
 
 
 def test_what_a_warm_up_added_is_no_part_of_the_measured_growth() -> None:
-    """All of it is held against everything asked; a restart after the warm-up shows though the sum grew."""
+    """It counts against all requests sent; a restart after the warm-up shows although the sum grew."""
     made = record()
     before, warm, after = (
         {"a": server_point(sample(at, tokens=tokens))}
@@ -182,7 +182,7 @@ def test_a_machines_level_is_extremes_and_means() -> None:
 
 
 def test_looks_at_an_idle_machine_are_in_no_mean() -> None:
-    """Its heat and its memory count, its clock and power do not; a driver that tells no use is believed."""
+    """Its heat and its memory count, its clock and power do not; without a reported use it is not idle."""
     idle = GpuReading(0, utilization_percent=0.0, temperature_c=80.0, power_w=9.0, sm_clock_mhz=208)
     busy = replace(idle, utilization_percent=96.0, temperature_c=70.0, power_w=90.0, sm_clock_mhz=2400)
     mute = replace(busy, utilization_percent=None, sm_clock_mhz=2200)
@@ -242,7 +242,7 @@ def test_listeners_hear_what_the_store_took() -> None:
 
 
 def test_multicast_names_are_known_by_their_ending() -> None:
-    """With a dot at the end too; an address or another domain is none."""
+    """A name may have a dot at the end; an address or a name of another domain is not multicast."""
     assert [is_mdns(url) for url in ("http://spark.local:8000", "http://a.local.:1", "http://local.x:1")] == [
         True,
         True,

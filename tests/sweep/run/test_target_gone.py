@@ -58,7 +58,7 @@ def depths(target: SweepTarget, _: Path) -> Plan:
 
 
 async def died(bench: Bench, plan: Plan, levels: int, phase: Phase, requests: int) -> SweepResult:
-    """Run a plan whose server dies in `phase` of the level number `levels`, after so many of its requests."""
+    """Run a plan whose server dies in `phase` of level number `levels`, after `requests` of its requests."""
     begun: list[LoadPoint | int] = []
     counted = 0
     stopping: list[asyncio.Task[None]] = []

@@ -75,7 +75,7 @@ WAITING = BackendQueue("a", looks=10, looks_waiting=4, waiting_max=2.0)
 
 
 def test_requests_that_wait_are_told() -> None:
-    """With more requests than slots, or with an unknown number of them and never all running."""
+    """Waiting counts with more requests than slots, or if the slots are unknown and never run all."""
     assert codes(facts=queued(WAITING)) == ["queue_limited"]
     taken = replace(WAITING, slots=2, running_max=2.0, saturated=True)
     assert codes(facts=queued(taken)) == ["queue_limited"]
@@ -107,7 +107,7 @@ def test_cache_hits_have_a_share() -> None:
 
 
 def test_more_tokens_than_asked_for_are_somebody_elses() -> None:
-    """One token more than all requests may have made cannot be ours."""
+    """One token more than all our requests may have made cannot be ours."""
     grown = replace(GROWTH, generation_tokens=1200.0)
     assert codes(facts=replace(FACTS, growth=grown)) == ["foreign_traffic", "count_mismatch"]
     prompts = replace(GROWTH, prompt_tokens=2100.0)
@@ -124,7 +124,7 @@ def test_counts_that_differ_are_told() -> None:
 
 
 def test_requests_that_were_called_off_count_apart() -> None:
-    """What they may have made beyond what came is no mismatch; beyond that it is."""
+    """Tokens that they may have made beyond those received are not a mismatch; more than that are."""
     asked = Asked(generated=900, prompt=2048, most=1024, open=100, open_requests=2)
     assert codes(facts=replace(FACTS, asked=asked, growth=replace(GROWTH, generation_tokens=960.0))) == []
     beyond = replace(GROWTH, generation_tokens=1020.0)
@@ -132,13 +132,13 @@ def test_requests_that_were_called_off_count_apart() -> None:
 
 
 def test_servers_that_do_not_count_are_not_held_against() -> None:
-    """Unknown counters are no mismatch."""
+    """Unknown counters are not a mismatch."""
     assert codes(facts=replace(FACTS, growth=None)) == []
     assert codes(facts=replace(FACTS, growth=Counters())) == []
 
 
 def test_a_restart_makes_counts_worthless() -> None:
-    """It is told alone: no count is compared across it."""
+    """It is the only reason stated: no count is compared across it."""
     grown = replace(GROWTH, generation_tokens=-500.0, cache_hits=500.0)
     assert codes(facts=replace(FACTS, growth=grown, fell=True)) == ["restarted"]
 

@@ -1,4 +1,4 @@
-"""Failures are counted under words that tell them apart."""
+"""Failures are counted under words that distinguish them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Place:
     ],
 )
 def test_why_no_connection_opened(error: OSError, word: str, kind: FailureKind) -> None:
-    """Each way in which a connection can fail to open has a word and a kind."""
+    """Each way in which a connection can fail to open has an error word and a kind."""
     found = connect_failure(error, 1.0, where="spark-a:8000")
     assert (found.word, found.kind, found.at) == (word, kind, 1.0)
 

@@ -62,7 +62,7 @@ def test_nonsense_is_refused(share: float, freedom: int) -> None:
 
 @pytest.mark.parametrize("share", [0.9, 0.95, 0.99])
 def test_the_least_numbers_are_where_an_interval_exists(share: float) -> None:
-    """From so many values on the largest lies above the quantile in 97.5 % of samples."""
+    """With this number of values the largest lies above the quantile in 97.5 % of samples, with fewer not."""
     least = {0.9: 36, 0.95: 72, 0.99: 368}[share]
     assert 1 - share**least >= 0.975 > 1 - share ** (least - 1)
 

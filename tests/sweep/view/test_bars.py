@@ -67,7 +67,7 @@ def sweep(level: LevelResult, mode: LoadMode = LoadMode.BURST) -> SweepResult:
 
 @pytest.mark.parametrize("mode", list(LoadMode))
 def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) -> None:
-    """Starts, first tokens, ends, who served and what failed: bar by bar the same, in both modes."""
+    """Starts, first tokens, ends, servers and failures are the same bar by bar, in both modes."""
     sides = {"spark-a": BackendSide(prefill_ms=400.0), "spark-b": BackendSide(prefill_ms=900.0)}
     result = sweep(level_result(LEVEL, collect(events())).model_copy(update={"backends": sides}), mode)
     target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
@@ -100,7 +100,7 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
 
 
 def test_a_server_that_stands_alone_is_named_on_its_bars() -> None:
-    """Nobody names who served where there is only one: the target does."""
+    """Where there is only one server, the target's name stands for it."""
     evidence = stored_evidence(made_sweep(), LevelKey("a", 2, 100))
     assert evidence is not None
     assert {bar.backend for one in evidence.timelines for bar in one.bars} == {"a"}
@@ -116,7 +116,7 @@ def older(level: LevelResult) -> LevelResult:
 
 
 def test_an_older_burst_is_drawn_from_its_beginning_and_says_so() -> None:
-    """Its file keeps no starts: that is no secret."""
+    """Its file keeps no starts, and a note says so."""
     evidence = stored_evidence(sweep(older(level_result(LEVEL, collect(events())))), KEY)
     assert evidence is not None
     assert [len(one.bars) for one in evidence.timelines] == [3, 2]
@@ -138,7 +138,7 @@ def test_very_many_requests_that_count_nowhere_are_left_out(monkeypatch: pytest.
 
 
 def test_places_beyond_the_names_are_nobody() -> None:
-    """A file that somebody changed by hand breaks no picture."""
+    """A file that was edited by hand breaks no picture."""
     level = level_result(LEVEL, collect(events()))
     assert level.each is not None
     odd = level.each.model_copy(update={"served_by": (7, -1, None), "start_ms": (0.0, None)})
@@ -222,7 +222,7 @@ def test_a_level_keeps_what_each_server_did() -> None:
     assert side.running_mean == pytest.approx(3.0, abs=0.02)
     assert (side.running_max, side.waiting_max, side.kv_cache_max_percent) == (3.5, 1.75, 35.0)
     assert side.prefill_ms == pytest.approx(500)
-    assert level.backends["spark-b"].prefill_ms is None  # nobody counted there
+    assert level.backends["spark-b"].prefill_ms is None  # not counted there
     assert level.balance is not None
     loads = level.balance["mean_load"]
     assert isinstance(loads, dict)

@@ -37,7 +37,7 @@ def rehearsed(most: float, kind: LoadKind = LoadKind.AGENTS) -> tuple[RehearsedS
 
 
 async def test_a_running_search_shows_what_it_tries_and_the_conditions_so_far() -> None:
-    """In the second level: the first with its verdict, the second with values of its requests."""
+    """In the second level, the first one has its verdict and the second one the values of its requests."""
     sweep, plan = rehearsed(4.0)
     second = load_at(plan, LoadPoint(LoadKind.AGENTS, 2.0), plan.pp)
     await sweep.play(plan, halt=Halt("spark-a", second, run=0, after_s=30.0))
@@ -96,7 +96,7 @@ def test_a_rate_is_decided_by_the_requests_that_met_all_limits() -> None:
 
 
 def test_points_that_miss_the_condition_have_the_colour_of_failing() -> None:
-    """The plot shows a quantile, which is no mean."""
+    """The plot shows the quantile, not the mean."""
     late = ConditionResult(
         condition="ttft_p90_ms ≤ 2000",
         figure="ttft_p90_ms",

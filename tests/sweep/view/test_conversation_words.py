@@ -81,7 +81,7 @@ def test_the_answer_is_up_to_how_many_agents_the_first_token_comes_soon() -> Non
 
 
 def test_few_calls_have_a_median_alone() -> None:
-    """Without a 90th percentile the median is judged, and the word says so."""
+    """Without a 90th percentile the median is judged, and the sentence says so."""
     found = conversation_sentence(target(agents_level(4, latency(300, None, 12))))
     assert found is not None
     assert found.startswith("4 agents: TTFT p50 0.30 s after a tool")

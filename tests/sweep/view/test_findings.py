@@ -38,7 +38,7 @@ def rated(concurrency: int, *values: float) -> LevelResult:
 
 
 def test_marks_put_the_gravest_first() -> None:
-    """Whoever has room for one word sees why to disbelieve before why it is slow."""
+    """If there is room for one mark, a reason for doubt precedes a reason for slowness."""
     level = made_level().model_copy(
         update={
             "validity": (
@@ -65,7 +65,7 @@ def test_marks_put_the_gravest_first() -> None:
 
 
 def test_bunched_choices_are_a_reason() -> None:
-    """Where the order of choices is no chance, the level says so even without a judged window."""
+    """If the order of choices is not chance, the level says so even without a judged window."""
     test = {"word": "bunched", "sentence": "a 16, b 32: 3 stretches"}
     level = made_level().model_copy(update={"validity": (), "balance": {"runs_test": test}})
     assert [mark.word for mark in marks_of(level)] == ["one server at a time"]
@@ -74,7 +74,7 @@ def test_bunched_choices_are_a_reason() -> None:
 
 
 def test_the_best_of_a_column_and_what_cannot_be_told_from_it() -> None:
-    """218 is the best; 217 with the same spread is no worse by any test; 100 is."""
+    """218 is the best; 217 with the same spread is not shown to be worse; 100 is."""
     result = made_sweep(("a", (rated(1, 99, 100, 101), rated(4, 216, 217, 218), rated(8, 217, 218, 219))))
     ranks = [row.ranks.get("decode_tps") for row in result_rows(result)]
     assert ranks == [None, Rank.LEVEL, Rank.BEST]
@@ -188,7 +188,7 @@ def test_the_verdict_names_the_best_level_with_its_interval() -> None:
 
 
 def test_a_file_without_an_end_is_broken_off() -> None:
-    """Nobody takes a killed sweep for a finished one, and what its plan had besides is not made."""
+    """A killed sweep is not shown as finished, and the other levels of its plan are not made."""
     result = made_sweep(("a", (made_level(1),))).model_copy(update={"status": None, "finished_at": None})
     asked = result.plan.model_copy(update={"concurrency": (1, 2)})
     view = result_view(result.model_copy(update={"plan": asked}))
@@ -197,7 +197,7 @@ def test_a_file_without_an_end_is_broken_off() -> None:
 
 
 def test_stored_evidence_draws_what_the_file_keeps_and_says_what_is_missing() -> None:
-    """The bars are there; that nobody told of waiting is no secret."""
+    """The bars are drawn; a note says that waiting was not reported."""
     evidence = stored_evidence(made_sweep(), LevelKey("a", 2, 100))
     assert evidence is not None
     assert [len(one.bars) for one in evidence.timelines] == [2, 2, 2]
@@ -215,7 +215,7 @@ def test_stored_evidence_draws_what_the_file_keeps_and_says_what_is_missing() ->
     ],
 )
 def test_single_runs_have_one_ahead_and_no_best(sure: bool | None, said: str) -> None:  # noqa: FBT001 - a value
-    """Who wins is called best only where a test showed it."""
+    """A winner is called best only if a test showed it."""
     row = AdviceRow("c8", "moderate load", "proxy", "+9 % decode", sure)
     compared = Topologies(("a", "proxy"), (), advice=(row,))
     assert verdict(made_sweep(("a", (made_level(8),))), (), compared)[0] == said

@@ -1,4 +1,4 @@
-"""Another tool's result as the full screen takes it: all that its file tells, and nothing more."""
+"""Another tool's result as the full screen shows it: all that its file holds, and nothing more."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_tools_file_fills_the_screen(name: str, size: tuple[int, int]) -> N
 
 @pytest.mark.parametrize("name", FILES)
 def test_what_its_file_does_not_tell_is_unknown(name: str) -> None:
-    """No tracks, no percentiles, no requests; the reason stands where the timeline would."""
+    """There are no tracks, percentiles or requests; the reason stands in place of the timeline."""
     source = opened(name)
     view = source.view()
     assert source.result is None
@@ -63,14 +63,14 @@ def test_what_its_file_does_not_tell_is_unknown(name: str) -> None:
 
 
 def test_figures_without_a_column_are_told_in_words() -> None:
-    """A file of aiperf has no decode rate: its output rate stands in the words of the screen."""
+    """A file of aiperf has no decode rate: its output rate is in the words of the screen."""
     (words,) = opened("aiperf-0.13.0-c16.json").view().verdict
     assert words.startswith("c16: Output ")
     assert "TTFT 353 ms" in words
 
 
 def test_the_words_say_whose_file_it_is_and_of_when() -> None:
-    """Tool, time and levels in a line; where nobody tells the time there is none."""
+    """Tool, time and levels are in a line; an unknown time is left out."""
     series = read_file(RESULTS / FILES[0])
     moment = datetime(2026, 3, 22, 18, 4).astimezone()
     assert ForeignView(series, started_at=moment).view().words == (
@@ -80,7 +80,7 @@ def test_the_words_say_whose_file_it_is_and_of_when() -> None:
 
 
 def test_definitions_stand_beside_the_figures() -> None:
-    """Whoever opens a level reads what its tool means by each figure."""
+    """The evidence on a level says what its tool means by each figure."""
     source = opened("llama-benchy-0.4.0-c16.json")
     evidence = source.evidence(source.view().rows[0].key)
     assert evidence is not None
@@ -91,7 +91,7 @@ def test_definitions_stand_beside_the_figures() -> None:
 
 
 def test_the_best_level_is_marked_and_those_that_are_no_worse() -> None:
-    """Of three levels the fastest has the mark; one whose runs do not tell it from that has the other."""
+    """Of three levels the fastest has the mark; one whose runs do not differ from it has the other mark."""
     series = made_series("x", {1: (10.0, 10.1, 9.9), 2: (30.0, 31.0, 29.0), 4: (30.5, 29.5, 31.5)})
     rows = ForeignView([series]).view().rows
     assert [row.ranks.get("decode_tps") for row in rows] == [None, Rank.LEVEL, Rank.BEST]
@@ -141,6 +141,6 @@ def test_the_time_of_a_run_is_read_where_its_tool_wrote_it(data: object, moment:
 )
 @settings(max_examples=80)
 def test_whatever_stands_for_a_time_is_a_moment_or_unknown(text: str) -> None:
-    """No text makes it fail."""
+    """Any text gives a time in UTC or None."""
     found = started_at({"date": text})
     assert found is None or found.utcoffset() == timedelta(0)

@@ -1,4 +1,4 @@
-"""Slots of a running sweep: what is told is never lost, however often two slots become one."""
+"""Slots of a running sweep: no event is ever lost, however often two slots become one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_token_stays_in_its_own_time(tenths: list[int]) -> None:
 
 
 def test_slots_begin_at_the_edges_of_the_bins() -> None:
-    """A bin of the generator lies in one slot although 1000.3 is no exact number."""
+    """A bin of the generator lies in one slot although 1000.3 is not represented exactly."""
     grid = TimeGrid(1000.03)
     assert [grid.slot(1000 + tenth / 10) for tenth in range(5)] == [0, 1, 2, 3, 4]
 
@@ -48,7 +48,7 @@ def test_what_comes_from_before_counts_for_the_first_slot() -> None:
 
 
 def test_a_reading_holds_until_the_next_one_but_not_over_a_gap() -> None:
-    """Two looks a second apart fill the slots between; ten seconds apart they do not."""
+    """Two readings a second apart fill the slots between; ten seconds apart they do not."""
     readings = Readings()
     readings.add(0, 5.0, 2)
     readings.add(2, 7.0, 2)
@@ -57,7 +57,7 @@ def test_a_reading_holds_until_the_next_one_but_not_over_a_gap() -> None:
 
 
 def test_a_missing_reading_is_a_gap() -> None:
-    """None is no zero and is not filled from what was there before."""
+    """None is not zero and is not filled from the readings before."""
     readings = Readings()
     readings.add(0, 5.0, 3)
     readings.add(1, None, 3)

@@ -94,7 +94,7 @@ def test_what_is_certain_comes_before_a_doubtful_maximum() -> None:
 
 
 def test_of_doubtful_levels_what_holds_comes_first() -> None:
-    """All throttled: the most is named with its doubt, not as the best, after the limit that holds."""
+    """All throttled: the limit that holds comes first, then the maximum with its doubt, not as the best."""
     levels = [throttled(level(4, 80, 81, 82)), throttled(level(8, 110, 111, 112))]
     assert answered(levels).startswith("TTFT p90 stays under 2 s up to c = 8")
     assert "; most at c = 8: 111 tok/s (perhaps more: throttled), still rising" in answered(levels)
@@ -124,7 +124,7 @@ def test_few_requests_are_held_against_the_limit_by_their_longest_wait() -> None
 
 
 def test_a_level_with_failures_is_not_recommended() -> None:
-    """More tokens with one request in ten lost are no answer."""
+    """A level that lost one request in ten is not the best, even with more tokens."""
     failing = level(8, 200, 201, 202).model_copy(update={"requests": Requests(ok=108, failed=12)})
     assert answered([level(4, 80, 81, 82), failing]).startswith("best: c = 4, 81.0 tok/s")
 
@@ -193,7 +193,7 @@ def test_no_winner_names_the_largest_lead_as_chance() -> None:
 
 
 def test_a_target_that_beats_some_but_not_all_is_no_winner() -> None:
-    """A target that beats one of two others in the only metric: no metric is without a difference."""
+    """A target that beats one of two others only is not a winner; its lead over the other may be chance."""
     made = [level(4, 99, 100, 101), level(4, 60, 88, 130), level(4, 79, 80, 81)]
     result = made_sweep(*((name, [decoding_only(one)]) for name, one in zip("abc", made, strict=True)))
     lead = "a +8 % decode at c = 4 may be chance: the runs differ too much to decide"

@@ -178,7 +178,7 @@ def test_notices_are_kept_in_order(played: PlayedSweep) -> None:
 
 
 def test_preparing_names_the_target(played: PlayedSweep) -> None:
-    """Before the first level the words say whom it asks."""
+    """Before the first level, the words name the target that is being asked."""
     played.view.take(PhaseChanged(Phase.PREPARING, "proxy"))
     assert played.view.view().words == "preparing proxy"
 
@@ -212,7 +212,7 @@ def test_a_level_that_runs_has_evidence_already(played: PlayedSweep) -> None:
 
 
 def test_the_batch_of_a_running_level_is_the_mean_of_busy_looks(played: PlayedSweep) -> None:
-    """While a level runs its looks tell; a look that finds a server idle dilutes no batch."""
+    """While a level runs its samples count; a sample of an idle server does not lower the mean."""
     played.view.look(played.snapshot())
     played.run("proxy", Load(100, 2), 0, upto_s=0.6)
     for running in (2.0, 0.0, 0.0, 4.0):
@@ -224,7 +224,7 @@ def test_the_batch_of_a_running_level_is_the_mean_of_busy_looks(played: PlayedSw
 
 
 def test_the_batch_of_a_measured_level_is_that_of_its_file() -> None:
-    """The exact batch goes before that of the looks, in the evidence and in the comparison."""
+    """In evidence and comparison, the exact batch replaces that of the samples."""
     exact = dict.fromkeys(BACKENDS, 2.75)
     level = made_level(2).model_copy(update={"busy_batch": exact})
     played = PlayedSweep(made_sweep(("proxy", [level]), ("spark-a", [made_level(2)])))
@@ -238,7 +238,7 @@ def test_the_batch_of_a_measured_level_is_that_of_its_file() -> None:
 
 
 def test_a_sample_that_is_seen_twice_counts_once(played: PlayedSweep) -> None:
-    """Screens look more often than servers are asked: a batch of 2 and one of 6 have a mean of 4."""
+    """Screens are drawn more often than servers are polled: a batch of 2 and one of 6 have a mean of 4."""
     played.view.look(played.snapshot())
     played.run("proxy", Load(100, 2), 0, upto_s=0.6)
     for running in (2.0, 6.0):
@@ -265,7 +265,7 @@ def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
 
 
 def test_a_search_lists_levels_as_it_finds_them() -> None:
-    """Nobody knows beforehand which levels a search for conditions will make."""
+    """It is unknown beforehand which levels a search for conditions will make."""
     result = made_sweep(("spark-a", (made_level(1),)))
     plan = replace(plan_of(result), slo=(SloCondition("ttft_p90_ms", 2000.0),))
     view = LiveView(plan)
@@ -276,7 +276,7 @@ def test_a_search_lists_levels_as_it_finds_them() -> None:
 
 
 def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
-    """Ends and tokens of requests that never began, a level that nobody planned: the view goes on."""
+    """The view survives ends and tokens of requests that never began, and a level that is not planned."""
     load = Load(7, 9)
     played.tell(
         "nobody", load, FirstToken("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP), LevelEnded(3.0, STRANGE)

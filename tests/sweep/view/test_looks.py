@@ -67,7 +67,7 @@ def told(evidence: LevelEvidence | None) -> tuple[str, ...]:
 
 
 def test_while_it_runs_a_level_shows_its_own_group(played: PlayedSweep) -> None:
-    """The board's word with all that goes with it, where the target is the group's router."""
+    """It is the board's verdict with all that belongs to it, if the target is the group's router."""
     halfway(played, GROUP)
     evidence = played.view.evidence(KEY)
     assert evidence is not None
@@ -76,7 +76,7 @@ def test_while_it_runs_a_level_shows_its_own_group(played: PlayedSweep) -> None:
 
 
 def test_what_to_change_is_not_said_of_another_groups_router(played: PlayedSweep) -> None:
-    """Load through a second router: the word and its reasons stand, no strategy, cause or hint."""
+    """Under load through a second router, verdict and reasons are shown, but no strategy, cause or hint."""
     halfway(played, replace(GROUP, group="another"))
     evidence = played.view.evidence(KEY)
     assert evidence is not None
@@ -87,7 +87,7 @@ def test_what_to_change_is_not_said_of_another_groups_router(played: PlayedSweep
 
 
 def test_a_measured_level_shows_what_was_judged_of_it_alone(played: PlayedSweep) -> None:
-    """The board's word, whose window reaches back, is gone as soon as the level's own is there."""
+    """The board's verdict, whose window reaches back, gives way to the level's own one."""
     halfway(played, GROUP)
     played.level("proxy", 2)
     said = told(played.view.evidence(KEY))
@@ -105,7 +105,7 @@ def test_the_next_level_takes_nothing_from_it(played: PlayedSweep) -> None:
 
 
 def test_a_level_that_goes_on_shows_the_group_again(played: PlayedSweep) -> None:
-    """Targets by turns: what is there of a level after its first stint is not yet its word."""
+    """With targets in turns, the level's own verdict is used only after its last stint."""
     played.level("proxy", 2)
     halfway(played, GROUP, concurrency=4)
     half = played.result.targets[0].levels[1]
@@ -116,7 +116,7 @@ def test_a_level_that_goes_on_shows_the_group_again(played: PlayedSweep) -> None
 
 
 def test_live_and_reopened_say_the_same(played: PlayedSweep) -> None:
-    """Word, reasons and hint of a measured level are those of its file."""
+    """Verdict, reasons and hint of a measured level are those of its file."""
     played.whole()
     live, stored = played.view.evidence(KEY), stored_evidence(played.result, KEY)
     assert told(live) == told(stored)
@@ -129,7 +129,7 @@ def test_live_and_reopened_say_the_same(played: PlayedSweep) -> None:
 
 
 def test_of_a_level_that_nobody_judged_nothing_is_said(played: PlayedSweep) -> None:
-    """A server alone, or somebody else's run: what the board said meanwhile is not its own."""
+    """For a server alone, or a run of another program, the board's verdict of that time is not shown."""
     bare = made_sweep(("proxy", [made_level(2)]))
     other = PlayedSweep(bare)
     halfway(other, GROUP)
@@ -145,12 +145,12 @@ def test_of_a_level_that_nobody_judged_nothing_is_said(played: PlayedSweep) -> N
     [{}, {"verdict": "splendid"}, {"verdict": 3}, {"verdict": None}, {"runs_test": {"word": "bunched"}}],
 )
 def test_words_that_are_unknown_here_make_no_balance(odd: dict[str, object]) -> None:
-    """A file of a newer program, or of somebody's hand, is no error."""
+    """A file of a newer program, or one edited by hand, is not an error."""
     assert level_balance(made_level().model_copy(update={"balance": odd})) is None
 
 
 def test_a_file_may_hold_anything_beside_the_word() -> None:
-    """What is no text is left out."""
+    """Anything but text is left out."""
     odd = {"verdict": "balanced", "group": 3, "backends": "ab", "reasons": [1, "yes"], "hint": ["x"]}
     found = level_balance(made_level().model_copy(update={"balance": odd}))
     assert found is not None
@@ -159,12 +159,12 @@ def test_a_file_may_hold_anything_beside_the_word() -> None:
 
 
 def test_nothing_looked_at_is_no_balance() -> None:
-    """Before the first look nobody knows."""
+    """Before the first sample the balance is unknown."""
     assert LevelLooks().balance_of("proxy") is None
 
 
 async def test_a_rival_before_the_same_servers_gets_no_word_of_the_other_router() -> None:
-    """Played in full: no level's evidence differs from its file, and shuffle is not told to try shuffle."""
+    """Played in full, each level has the evidence of its file, and no hint names its own strategy."""
     sweep = RehearsedSweep(rivals=("simple-shuffle",))
     targets = tuple(sweep.targets[name] for name in ("proxy", "simple-shuffle"))
     await sweep.play(Plan(targets, (32,), pp=64, tg=32, runs=6))

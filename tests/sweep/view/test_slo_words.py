@@ -77,5 +77,5 @@ def test_conditions_that_exclude_each_other_are_said_with_both_bounds() -> None:
     ],
 )
 def test_a_condition_has_plain_words(condition: str, words: str) -> None:
-    """No key of the JSON on a screen."""
+    """The screen has no key of the JSON."""
     assert plain_words(condition) == words

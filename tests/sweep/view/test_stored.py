@@ -15,7 +15,7 @@ def view() -> StoredView:
 
 
 def test_a_stored_result_has_rows_curves_and_no_tracks() -> None:
-    """The view is that of a sweep that is over; nobody knows its tracks any more."""
+    """The view is that of a finished sweep, whose tracks are no longer known."""
     shown = view().view()
     assert (shown.title, shown.status, shown.live) == ("quick today", SweepStatus.DONE, None)
     assert [row.key.concurrency for row in shown.rows] == [1, 2]
@@ -30,7 +30,7 @@ def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:
 
 
 def test_the_view_is_made_once() -> None:
-    """Asking ten times a second costs nothing: the same picture is given."""
+    """Views and evidence are built once: later calls return the same objects."""
     stored = view()
     assert stored.view() is stored.view()
     key = LevelKey("a", 2, 100)
@@ -38,7 +38,7 @@ def test_the_view_is_made_once() -> None:
 
 
 def test_evidence_is_that_of_the_file() -> None:
-    """Of a level that is there all that is kept; of another one nothing."""
+    """For a level that exists it has all that is kept; for another one it is None."""
     stored = view()
     key = stored.view().rows[1].key
     told, wanted = stored.evidence(key), stored_evidence(stored.result, key)

@@ -58,7 +58,7 @@ def test_an_interval_without_zero_is_never_called_no_difference(one: DifferenceR
 
 
 def test_the_reason_stands_below_the_headline() -> None:
-    """Who reads "not certain" finds why above the table, at the narrow size too."""
+    """The reason for "not certain" is above the table, at the narrow size too."""
     found = Difference(
         "a", "b", (row(19.0, 0.1, 40.0),), "decode: not certain at 1 level", why="not certain: so many rows"
     )

@@ -44,7 +44,7 @@ def written(folder: Path) -> dict[str, str]:
 
 
 async def test_the_board_saves_the_minutes_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the live board: HTML, Markdown, and the snapshot on the screen as JSON, of one moment."""
+    """HTML, Markdown, and the snapshot on the screen as JSON, all of one moment, are saved."""
     monkeypatch.chdir(tmp_path)
     live = Rehearsal(nodes=1)
     app = SparktopApp(live.store.snapshot, store=live.store)

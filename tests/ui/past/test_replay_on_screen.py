@@ -113,7 +113,7 @@ def test_a_snapshot_of_a_recording(path: Path, form: str, capsys: pytest.Capture
 def test_what_does_not_fit_is_refused(
     path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With exit code 2 and one line."""
+    """Unsuitable arguments end with exit code 2 and one line."""
     assert main(["snapshot", *(str(path) if word == "FILE" else word for word in words)]) == 2
     assert message in capsys.readouterr().err
 

@@ -140,7 +140,7 @@ async def test_home_and_end_stay_on_a_page_that_scrolls(stage: Stage) -> None:
 
 
 async def test_a_time_is_typed(stage: Stage) -> None:
-    """Counted back from now or as a time of day; what is no time or not kept stays in the line."""
+    """It counts back from now or is a time of day; an invalid or unavailable time stays in the line."""
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.play(SECONDS)
         await type_time(pilot, "30s ago")

@@ -52,7 +52,7 @@ async def test_keys_answer(keys: list[str], answer: bool) -> None:  # noqa: FBT0
 
 
 async def test_a_careful_question_marks_no_first() -> None:
-    """Enter without a look does nothing; yes takes a letter or an arrow."""
+    """Enter alone answers no; yes takes a letter or an arrow."""
     app = Asking(careful=True)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("enter")

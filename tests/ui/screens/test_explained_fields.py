@@ -10,7 +10,7 @@ from tests.ui.screens.test_sweep_editor import SIZES, Opened
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_chosen_field_is_explained_and_all_kinds_of_load_are_pages(size: tuple[int, int]) -> None:
-    """As in the options: titles of pages above, one sentence on the field below, both whole."""
+    """As in the options, page titles are above and one sentence on the field is below, both uncut."""
     opened = Opened()
     async with opened.app.run_test(size=size) as pilot:
         await opened.open(pilot)
@@ -36,6 +36,6 @@ async def test_the_field_with_the_focus_is_in_sight_on_the_smallest_screen() -> 
 
 
 def test_every_field_has_an_explanation_that_fits() -> None:
-    """One row of a dialog at 80 columns, in plain words."""
+    """Each explanation fits one row of a dialog at 80 columns."""
     assert ABOUT.keys() == LABELS.keys() | {"targets"}
     assert max(map(len, ABOUT.values())) <= 76

@@ -61,7 +61,7 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
 
 
 async def choose(pilot: Pilot[None], app: SparktopApp, name: str, key: str = "enter") -> str:
-    """Press a key on the setting `name` of the open page; give its line."""
+    """Press a key on the setting `name` of the open page; return its line."""
     index = [setting.name for setting in settings(app)].index(name)
     menu(app).query_one(OptionList).highlighted = index
     await press(pilot, key)
@@ -263,7 +263,7 @@ async def test_without_a_file_one_is_made_in_its_usual_place(
 
 
 async def test_a_file_that_cannot_be_changed_stays_as_it_is(tmp_path: Path) -> None:
-    """A file broken meanwhile, and one with its table in one line: a message, and not one byte written."""
+    """A broken file, and one with its table in one line, cost a message and are not written to."""
     path = tmp_path / "mine.toml"
     for text in ("[alerts", "alerts = { slow_clock_mhz = 1000.0 }\n"):
         path.write_text(text, encoding="utf-8")

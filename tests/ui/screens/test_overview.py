@@ -137,7 +137,7 @@ async def test_selection_zoom_and_back() -> None:
 
 
 async def test_the_mouse_selects_zooms_and_presses_the_footer() -> None:
-    """A click selects a panel, a second one zooms, a click on a word of the footer does what its key does."""
+    """A click selects a panel, a second one zooms; a click on a label of the footer acts as its key."""
     stage = Stage()
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
@@ -154,7 +154,7 @@ async def test_the_mouse_selects_zooms_and_presses_the_footer() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
 async def test_a_click_on_a_key_in_a_frame_presses_it(size: tuple[int, int]) -> None:
-    """Each hot key drawn on the board does what the key does, with its word; a click beside it selects."""
+    """A click on a hot key or its label in a frame does what the key does; a click beside it selects."""
     stage = Stage(router=RouterPart())
     async with stage.app.run_test(size=size) as pilot:
         await pilot.pause()
@@ -233,7 +233,7 @@ async def test_themes_go_round_by_key_and_restyle_everything() -> None:
 
 
 async def test_the_interval_keys_step() -> None:
-    """Plus looks less often, minus more often, and the header says so."""
+    """Plus lengthens the interval, minus shortens it, and the header shows it."""
     rehearsal = Rehearsal()
     rehearsal.play(10)
     app = SparktopApp(rehearsal.store.snapshot)

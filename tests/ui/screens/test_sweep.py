@@ -284,7 +284,7 @@ async def test_the_help_has_every_key_of_this_screen(stage: SweepStage) -> None:
 
 
 async def test_the_footer_is_a_row_of_buttons(stage: SweepStage) -> None:
-    """A click on a word of the footer does what its key does, the other run too."""
+    """A click on a label of the footer, such as "other run", does what its key does."""
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await done_and_open(stage, pilot)
         for word, seen in (("why", "┐why?┌"), ("other run", "run 1, "), ("back", "┐sweep quick┌")):

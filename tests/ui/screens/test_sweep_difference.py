@@ -21,7 +21,7 @@ FAST: dict[int, tuple[float, ...]] = {1: (10.1, 10.0, 9.8), 4: (36.0, 36.5, 35.5
 
 
 class DifferenceApp(App[None]):
-    """Nothing but the comparison."""
+    """An application that has only the comparison."""
 
     def __init__(self, before: list[Series], after: list[Series]) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ async def test_tab_goes_through_the_pairs_and_a_swap_stays_on_its_pair() -> None
 
 
 async def test_what_is_taller_than_the_screen_scrolls() -> None:
-    """Arrows, pages, home, end and the wheel move it, never past its end; how much is below is told."""
+    """Arrows, pages, home, end and the wheel move it, never past its end; the frame counts the rows below."""
     many: dict[int, tuple[float, ...]] = dict.fromkeys(range(1, 41), (10.0, 10.5))
     app = DifferenceApp([made_series("a", many)], [made_series("a", many)])
     async with app.run_test(size=(80, 24)) as pilot:

@@ -147,7 +147,7 @@ async def test_what_is_typed_is_checked_while_it_is_typed() -> None:
 
 
 async def test_what_is_being_typed_is_never_written_back() -> None:
-    """Word of an earlier letter comes when the next ones are there already: they stay."""
+    """A change by an earlier letter may arrive after the next letters: these stay."""
     opened = Opened()
     async with opened.app.run_test(size=(80, 24)) as pilot:
         await opened.open(pilot)
@@ -175,7 +175,7 @@ async def test_nothing_starts_while_something_is_wrong() -> None:
 
 
 async def test_a_contradiction_is_told_at_the_bottom() -> None:
-    """Interleaved runs without a number of runs: no field is wrong by itself."""
+    """Interleaved runs without a number of runs are a contradiction, though no single field is wrong."""
     opened = Opened(replace(QUICK, order="abba", runs="", duration="5"))
     async with opened.app.run_test(size=(80, 24)) as pilot:
         await opened.open(pilot)

@@ -33,7 +33,7 @@ def filled(tmp_path: Path) -> Shown:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_history_fills_the_screen(filled: Shown, size: tuple[int, int]) -> None:
-    """Newest first, whole rows, its keys below; the chosen one is told in full."""
+    """The rows are whole, the newest first, with the keys below; the chosen result is shown in detail."""
     async with filled.on(size):
         assert [row_width(row) for row in filled.screen.canvas.rows] == [size[0]] * size[1]
         assert "┐history┌ 5 results" in filled.rows[0]
@@ -55,7 +55,7 @@ async def test_an_empty_history_says_how_to_make_one(shown: Shown, size: tuple[i
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_an_unreadable_file_says_its_problem(filled: Shown, size: tuple[int, int]) -> None:
-    """Its row has the reason; Enter tells it and opens nothing."""
+    """Its row has the reason; Enter shows a notice and opens nothing."""
     (filled.folder / "9.json").write_text("{")
     os.utime(filled.folder / "9.json", ((BEGAN + timedelta(days=9)).timestamp(),) * 2)
     async with filled.on(size):
@@ -190,7 +190,7 @@ async def test_a_comparison_says_what_it_needs(filled: Shown, keys: tuple[str, .
 
 
 async def test_a_sweep_that_is_kept_meanwhile_appears(filled: Shown) -> None:
-    """Another look finds it, and the cursor stays on its row."""
+    """The next scan of the folder finds it, and the cursor stays on its row."""
     async with filled.on():
         await filled.press("down")
         filled.keep("9.json", days=9)
@@ -243,7 +243,7 @@ async def test_a_broken_file_of_remarks_is_told(filled: Shown) -> None:
 
 
 async def test_a_mistake_in_the_program_is_a_line(filled: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody expected is logged and told; the screen stays."""
+    """An unexpected error is logged and shown; the screen stays."""
 
     def broken(_: History, __: str) -> None:
         raise ZeroDivisionError

@@ -74,7 +74,7 @@ async def test_a_folder_that_takes_no_file_is_one_line(
 
 
 async def test_a_result_of_the_history_is_saved(tmp_path: Path, here: Path) -> None:
-    """One of ours, and one of another tool."""
+    """A result of ours and one of another tool can be saved."""
     imports = tmp_path / "store" / IMPORTS
     imports.mkdir(parents=True)
     filled: Shown = five_results(tmp_path / "store")

@@ -110,7 +110,7 @@ async def test_a_countdown_ends_with_the_program(stage: SweepStage) -> None:
 
 
 class FollowedByHand:
-    """Somebody else's run, which ends when it is told."""
+    """A followed run of another program, which ends when the test says so."""
 
     def __init__(self, live: LiveView, result: SweepResult) -> None:
         self.live = live
@@ -131,7 +131,7 @@ class FollowedByHand:
         self.live.refer(references)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Count the looks."""
+        """Count the calls."""
         assert snapshot.backends
         self.looked += 1
 
@@ -147,7 +147,7 @@ class FollowedByHand:
 
 
 async def test_a_followed_run_has_the_same_band_and_asks_nothing(stage: SweepStage) -> None:
-    """A run that somebody else makes is shown and looked at; x twice ends only the following."""
+    """A run of another program is shown and updated; x twice ends only the following."""
     played = PlayedSweep(whole_result(), stage.clock)
     run = FollowedByHand(played.view, whole_result())
     async with stage.app.run_test(size=(120, 36)) as pilot:

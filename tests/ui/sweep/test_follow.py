@@ -1,4 +1,4 @@
-"""Somebody else's run on the board: from its file to the band and the table, at three sizes."""
+"""A run of another program on the board: from its file to the band and the table, at three sizes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def text_of(screen: OverviewScreen | SweepScreen) -> str:
 
 
 async def shows(app: SparktopApp, *words: str, of: Callable[[], str] | None = None) -> None:
-    """Draw until all the words stand there."""
+    """Draw until all the words are on the screen."""
     look = of or partial(text_of, app.overview)
     async with asyncio.timeout(20):
         while not all(word in look() for word in words):
@@ -54,7 +54,7 @@ async def test_a_finished_run_stands_on_the_board(size: tuple[int, int]) -> None
 
 
 async def test_a_file_that_is_not_there_is_waited_for_on_the_board(tmp_path: Path) -> None:
-    """The band says so; what is written then is drawn, and a second run into the same file too."""
+    """The band says so; once written it is drawn, and so is a second run in the same file."""
     path = tmp_path / "progress.jsonl"
     app = make_app(path)
     lines = RECORDED.read_bytes().splitlines(keepends=True)
@@ -70,7 +70,7 @@ async def test_a_file_that_is_not_there_is_waited_for_on_the_board(tmp_path: Pat
 
 
 async def test_x_twice_ends_the_following(tmp_path: Path) -> None:
-    """Nothing is stopped but our looking at it; the picture stays until it is dismissed."""
+    """Only the following ends; the picture stays until it is dismissed."""
     path = tmp_path / "progress.jsonl"
     app = make_app(path)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -83,7 +83,7 @@ async def test_x_twice_ends_the_following(tmp_path: Path) -> None:
 
 
 async def test_the_full_screen_has_its_table_and_its_requests() -> None:
-    """As of a sweep of our own: a row a level, and the timeline behind each."""
+    """As for a sweep of our own, each level has a row with its timeline behind it."""
     app = make_app(RECORDED)
     async with app.run_test(size=(120, 36)) as pilot:
         await shows(app, "┐done┌")
@@ -97,7 +97,7 @@ async def test_the_full_screen_has_its_table_and_its_requests() -> None:
 
 
 async def test_esc_takes_a_finished_run_off_the_board() -> None:
-    """What is over keeps nobody from a sweep of his own, though the next run of its file would be shown."""
+    """A finished run does not prevent a sweep of our own, although a next run in its file would be shown."""
     app = make_app(RECORDED)
     async with app.run_test(size=(120, 36)) as pilot:
         await shows(app, "┐done┌")

@@ -101,7 +101,7 @@ async def server() -> AsyncIterator[StreamServer]:
 
 
 def hang_up(terminal: Terminal, _: asyncio.subprocess.Process) -> None:
-    """Let the terminal go away."""
+    """Close the terminal."""
     terminal.close()
 
 

@@ -69,7 +69,7 @@ async def test_esc_ends_the_countdown(stage: SweepStage) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_running_sweep_is_a_band_over_the_monitor(stage: SweepStage, size: tuple[int, int]) -> None:
-    """The band tells the running level; the header how far it is; the monitor stays below."""
+    """The band shows the running level, the header the progress; the monitor stays below."""
     async with stage.app.run_test(size=size) as pilot:
         await stage.start(pilot)
         stage.play(("spark-a", 1)).run("spark-a", Load(100, 2), 0, upto_s=1.5)
@@ -99,7 +99,7 @@ async def test_the_band_is_there_in_every_view(stage: SweepStage, presets: int) 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_done_stays_as_a_band_until_it_is_dismissed(stage: SweepStage, size: tuple[int, int]) -> None:
-    """The end is told with the file it is kept in; esc takes the band off, the file stays."""
+    """The band shows the end and the name of the file; esc removes the band, the file stays."""
     async with stage.app.run_test(size=size) as pilot:
         await stage.start(pilot)
         stage.play()
@@ -305,7 +305,7 @@ async def test_a_zoomed_panel_gives_way_to_the_countdown(stage: SweepStage) -> N
 
 
 async def test_a_frozen_picture_stays_and_the_sweep_goes_on(stage: SweepStage) -> None:
-    """While frozen the band stands still; the sweep looks at servers all the same."""
+    """While frozen the band stands still, although the sweep still receives snapshots."""
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await stage.start(pilot)
         await press(pilot, "p")

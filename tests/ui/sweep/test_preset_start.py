@@ -82,7 +82,7 @@ async def test_the_loop_goes_on_while_a_trace_is_read(
 
 
 def test_a_preset_without_a_trace_starts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a thread, and without a message."""
+    """It needs no thread and shows no message."""
     monkeypatch.setattr(module, "make_plan", lambda *_, **__: "the plan")
     desk = FakeDesk()
     PresetStart(desk).start(SweepSettings("quick"), None)  # type: ignore[arg-type] # as above

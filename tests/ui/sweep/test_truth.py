@@ -41,12 +41,12 @@ TRUE_RUNS = 20
 
 
 class Told(SparktopApp):
-    """The application, whose changes of a sweep's stage can be waited for."""
+    """The application, with a queue of changes of a sweep's stage to wait for."""
 
     changes: asyncio.Queue[None]
 
     def sweep_changed(self) -> None:
-        """Show it, and tell."""
+        """Show the change, and queue it."""
         super().sweep_changed()
         self.changes.put_nowait(None)
 
@@ -70,7 +70,7 @@ def true_decode_tps() -> Mapping[tuple[str, int], float]:
 
 
 async def over(app: Told) -> None:
-    """Wait for the end of the sweep."""
+    """Wait until the sweep is over."""
     async with asyncio.timeout(PATIENCE_S):
         while app.desk.sweeping is None or app.desk.sweeping.stage is not Stage.OVER:
             await app.changes.get()
@@ -78,7 +78,7 @@ async def over(app: Told) -> None:
 
 @pytest.mark.timeout(180)
 async def test_the_winner_on_the_screen_is_the_models_own(tmp_path: Path) -> None:
-    """Best target and level, who wins each, and figures within a quarter, beside the demo's own load."""
+    """Best target and level, the winner of each level, and figures within a quarter are the model's."""
     truth = true_decode_tps()
     with DemoCluster(scenario=SCENARIO.name, load=16, seed=4) as cluster:
         watch = replace(make_watch(cluster, interval_s=0.5), sweeps=(QUICK,))
@@ -122,6 +122,6 @@ async def test_the_winner_on_the_screen_is_the_models_own(tmp_path: Path) -> Non
     for level in decode.levels:
         if level.significant:
             assert level.winner == max((ROUTER, SERVER), key=lambda name: truth[name, level.concurrency])
-    # Whether so few runs prove it is chance; who is ahead at the last level is not.
+    # Whether so few runs prove it is chance; which one is ahead at the last level is not.
     assert [level.ahead for level in decode.levels if level.concurrency == LEVELS[-1]] == [ROUTER]
     assert f"{best.key.target} c{best.key.concurrency}" in re.sub(r"\s+", " ", drawn)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.outside
 
 
 async def test_servers_are_found_and_their_samples_have_their_own_times() -> None:
-    """Rates over three scrapes, the age of the newest, the group, and the wall, after one look."""
+    """One query gives rates over three scrapes, the age of the newest sample, the group, and the wall."""
     async with watched(Scraped(3)) as (feed, store):
         await feed.look()
         shown = store.snapshot()
@@ -85,7 +85,7 @@ async def test_a_refusal_slows_down(status: int) -> None:
 
 
 async def test_of_many_servers_one_group_is_read_raw_and_all_are_on_the_wall() -> None:
-    """More than 64: the first group at first, then the one that is wanted; the other one is forgotten."""
+    """With more than 64, the first group is read at first, then the requested one; the other is forgotten."""
     scraped = Scraped(MOST_RAW + 16)
     async with watched(scraped) as (feed, store):
         await feed.look()
@@ -165,7 +165,7 @@ def test_the_pace_recovers() -> None:
 
 
 async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no target any more: first dimmed, later gone."""
+    """A removed server is dimmed first, and later gone."""
     scraped = Scraped(2)
     async with watched(scraped) as (feed, store):
         await feed.look()
@@ -182,7 +182,7 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
 
 
 async def test_a_server_of_several_prometheus_is_read_once() -> None:
-    """By the first that finds it; another server of the same name has the Prometheus before it."""
+    """The first that finds it reads it; another server of the same name gets a prefix with its Prometheus."""
     async with api(Scraped(2)) as (one, _), api(Scraped(3)) as (other, _):
         targets = (PrometheusTarget("main", one), PrometheusTarget("other", other))
         polled = BackendTarget("h:2", "http://elsewhere:2")
@@ -202,7 +202,7 @@ async def test_a_server_of_several_prometheus_is_read_once() -> None:
 
 
 async def test_a_server_that_is_polled_directly_is_not_read_again() -> None:
-    """Explicit beats found: it has one name and counts once, whatever its name in the configuration."""
+    """The configured server counts, once and under its own name."""
     async with api(Scraped(2)) as (url, _):
         target = PrometheusTarget("main", url)
         polled = BackendTarget("mine", "http://h:0")

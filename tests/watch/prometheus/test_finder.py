@@ -46,7 +46,7 @@ async def test_the_pace_is_that_of_the_samples_where_no_list_of_targets_says_it(
 
 
 async def test_a_label_that_no_server_has_is_named_as_an_event() -> None:
-    """Once, although it is searched for again and again."""
+    """The event appears once, although the label is searched for again and again."""
     async with watched(Scraped(2), group_by=("teem",)) as (feed, store):
         for _ in range(2):
             feed.find_again()
@@ -60,7 +60,7 @@ async def test_a_label_that_no_server_has_is_named_as_an_event() -> None:
 
 
 async def test_nothing_known_there_is_said() -> None:
-    """A Prometheus without any server of a known engine."""
+    """A Prometheus without any server of a known engine is reported."""
     async with watched(Scraped(0)) as (feed, store):
         await feed.look()
         failure = store.snapshot().fleets[0].failure

@@ -94,7 +94,7 @@ async def test_exporters_are_joined_to_machines_and_servers_are_placed_on_them(t
 
 
 def figures_known(store: Store, count: int) -> bool:
-    """Return whether so many machines have a sample, and figures of all their exporters on the wall."""
+    """Return whether `count` machines have a sample, and figures of all their exporters on the wall."""
     machines = [one for one in fleet_nodes(store).values() if one.gpu_percent is not None and one.backends]
     return (
         len(known_nodes(store)) == len([one for one in machines if one.headroom_bytes is not None]) == count

@@ -81,12 +81,12 @@ class Scene:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a closer look end soon."""
+    """Shorten the closer look."""
     monkeypatch.setattr(through_module, "LOOK_S", 0.05)
 
 
 async def test_all_servers_are_polled_and_the_feed_pauses() -> None:
-    """Readings of both come under their names; a second look has to wait; everything is closed after it."""
+    """Readings of both arrive under their names; a second closer look has to wait; all is closed after it."""
     scene = Scene()
     assert scene.through.look_closer("g").startswith("polls 2 servers of g directly for")
     assert scene.through.look_closer("g").startswith("a group is being polled directly")
@@ -106,7 +106,7 @@ async def test_the_verdict_of_a_closer_look_stays_as_an_event() -> None:
 
 
 def test_a_wanted_group_is_passed_on_to_every_feed() -> None:
-    """With a message for the user."""
+    """The user gets a message."""
     wanted: list[str] = []
     through = Through(Store(Watch(source="test")), cast("Any", None), cast("Any", None), cast("Any", None))
     through.feeds = cast("Any", [SimpleNamespace(want=wanted.append)] * 2)
@@ -115,7 +115,7 @@ def test_a_wanted_group_is_passed_on_to_every_feed() -> None:
 
 
 async def test_an_address_that_cannot_be_reached_is_named() -> None:
-    """Nothing is delivered: the servers are not down, and the slow word stays."""
+    """Nothing is delivered: the servers are not down, and the verdict stays "too slow"."""
     scene = Scene(fails="b")
     scene.through.look_closer("g")
     await asyncio.gather(*scene.tasks)
@@ -132,19 +132,19 @@ async def test_an_address_that_cannot_be_reached_is_named() -> None:
     ],
 )
 async def test_what_is_not_polled_says_why(more: dict[str, Any], said: str) -> None:
-    """By the configuration, too many, or no servers of a Prometheus."""
+    """The reason is the configuration, too many servers, or that none is read through a Prometheus."""
     scene = Scene(**more)
     assert said in scene.through.look_closer("g")
     assert scene.tasks == []
 
 
 def suspicious(scene: Scene, *groups: Balance) -> None:
-    """Let these groups be judged."""
+    """Set the groups that count as judged."""
     scene.store.balance.view = lambda: groups  # type: ignore[method-assign]  # these groups
 
 
 async def test_auto_polls_the_worst_suspect_once_in_ten_minutes() -> None:
-    """One at a time, the group with the widest spread, and again only after ten minutes."""
+    """It polls one group at a time, that with the widest spread, and again only after ten minutes."""
     scene = Scene(closer="auto", members=("a", "b", "c", "d"))
     swing = BalanceWord.MAY_SWING
     narrow = Balance("narrow", ("a", "b"), swing, dispersion_z=5.0)
@@ -165,7 +165,7 @@ async def test_auto_polls_the_worst_suspect_once_in_ten_minutes() -> None:
 
 
 async def test_auto_leaves_other_groups_alone_and_names_what_it_cannot_reach() -> None:
-    """Neither a group of a Prometheus without `closer = "auto"` nor one that is fine; the word stays."""
+    """A group without `closer = "auto"` is left alone; an unreachable server is named, none delivered."""
     ask, auto = Scene(closer="ask"), Scene(closer="auto", fails="b")
     for scene in (ask, auto):
         suspicious(scene, Balance("g", NAMES, BalanceWord.UNEVEN_REQUESTS, dispersion_z=4.0))

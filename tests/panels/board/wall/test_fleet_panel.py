@@ -70,7 +70,7 @@ def test_the_board_begins_with_the_wall() -> None:
 
 @pytest.mark.parametrize("size", [(60, 14), (80, 22), (120, 34), (200, 48)])
 def test_alone_it_has_every_group_and_the_legend(size: tuple[int, int]) -> None:
-    """The worst first: down, then waiting; each state with its number."""
+    """Groups are sorted: down first, then waiting; the legend has the number of servers in each state."""
     text = lines(VIEW, size, zoomed=MAIN)
     found = [row.split()[1].removeprefix("│") for row in text if row.startswith("│ group-")]
     assert found[:3] == ["group-2", "group-4", "group-0"]
@@ -84,7 +84,7 @@ def test_a_marked_group_has_an_arrow() -> None:
 
 
 def test_a_group_opens_with_a_line_for_each_server() -> None:
-    """By its name, whichever Prometheus it is of."""
+    """An opened group lists each server by its name, whichever Prometheus it is read from."""
     text = lines(VIEW, zoomed=PanelKey("scraped", "group-2"))
     assert "8 servers · 1 down" in text[1]
     assert "s17" in text[4]
@@ -103,7 +103,7 @@ def test_machines_of_a_prometheus_have_cells_and_lines() -> None:
 
 
 def test_a_failure_stands_in_the_lower_edge() -> None:
-    """The message of a Prometheus that does not answer, or is late."""
+    """The lower edge has the message of a Prometheus that does not answer or is late."""
     failed = replace(VIEW, failure=Failure(FailureKind.LATE, "main itself is late", 100.0))
     assert "main itself is late" in lines(failed, zoomed=MAIN)[-1]
 
@@ -116,13 +116,13 @@ def test_before_the_first_answer_the_wall_is_empty_and_says_so() -> None:
 
 
 def test_the_filter_narrows_the_wall() -> None:
-    """By name, group and state."""
+    """The filter matches names, groups and states."""
     text = lines(VIEW, chosen=View(filter="unreachable"), zoomed=MAIN)
     assert "1 of 80 servers" in text[1]
 
 
 def test_the_same_answer_is_grouped_once() -> None:
-    """10,000 servers are not sorted at every picture, but at every answer, filter and change of limits."""
+    """10,000 servers are sorted at every answer, filter and change of limits, but not at every drawing."""
     fleet, usual = Fleet(101.0, 15.0, SERVERS), StateThresholds()
     assert fleet_wall(fleet, "", usual) is fleet_wall(fleet, "", StateThresholds())
     assert fleet_wall(fleet, "group-1", usual) is not fleet_wall(fleet, "", usual)
@@ -131,7 +131,7 @@ def test_the_same_answer_is_grouped_once() -> None:
 
 
 def test_a_key_groups_what_is_watched_directly_no_second_time() -> None:
-    """The wall of a snapshot is made once, and again for another snapshot or filter."""
+    """The wall of a snapshot is built once per filter; another snapshot is grouped anew."""
     now = datetime(2026, 1, 1, tzinfo=UTC)
     first, second = (Snapshot(now, at, 1.0, 2.0) for at in (100.0, 101.0))
     wall = direct_wall(first, "")
@@ -141,7 +141,7 @@ def test_a_key_groups_what_is_watched_directly_no_second_time() -> None:
 
 
 def test_the_configured_thresholds_judge_the_wall() -> None:
-    """On the screen and in JSON, as they judge a server that is polled; other ones after a reload."""
+    """They apply on the screen and in JSON, as to a polled server; a reload applies other ones."""
     configured = StateThresholds(kv_full_percent=80.0, busy_running=2.0)
     servers = (
         FleetServer("a", "http://a", "g", at=90.0, running=1.0, kv_cache_percent=85.0),

@@ -14,7 +14,7 @@ from sparktop.panels.board.wall.panel import Entry, Look
 
 
 def wall(waits: Mapping[str, float], busy: Mapping[str, float] | None = None, step: float = 1.0) -> Wall:
-    """Return a wall of groups with so many waiting requests, and of machines with so busy GPUs.
+    """Return a wall of groups with these numbers of waiting requests, and of machines with this GPU use.
 
     The second server of a group has `step` waiting requests more than the first.
     """
@@ -28,7 +28,7 @@ def wall(waits: Mapping[str, float], busy: Mapping[str, float] | None = None, st
 
 
 def look(marked: Entry | None = None, words: str = "", opened: str | None = None) -> Look:
-    """Return a look at a wall with a marked line, a filter or an opened group."""
+    """Return a `Look` with a marked line, a filter or an opened group."""
     return Look([], marked=marked, words=words, opened=opened)
 
 
@@ -50,7 +50,7 @@ def test_groups_that_take_turns_each_second_change_places_every_few_seconds() ->
 
 
 def test_figures_are_new_while_the_order_holds() -> None:
-    """Only the place is old."""
+    """While the order holds, only the places are old, not the figures."""
     orders = WallOrders()
     orders.of(wall(SWINGING[0]), 100.0, look())
     shown = orders.of(wall(SWINGING[1]), 101.0, look())
@@ -77,7 +77,7 @@ def test_the_marked_group_keeps_its_place() -> None:
 
 
 def test_a_new_group_stands_last_until_the_order_changes_and_one_that_is_gone_leaves() -> None:
-    """No line jumps because of either."""
+    """No line jumps because a group appears or disappears."""
     orders = WallOrders()
     orders.of(wall(SWINGING[0]), 100.0, look())
     assert names(orders.of(wall({"new": 500.0, "c": 0.0, "a": 1.0}), 102.0, look())) == "a c new"

@@ -59,12 +59,12 @@ def test_other_views_have_no_wall(fleet: Snapshot, preset: Preset) -> None:
 def test_the_number_from_which_it_is_a_wall_can_be_set(
     fleet: Snapshot, wall_from: int | None, *, expected: bool
 ) -> None:
-    """0 is never, and without a number the size decides."""
+    """0 means never; without a number, the size decides."""
     assert is_wall(fleet, 80, 22, View(wall_from=wall_from)) is expected
 
 
 def test_few_servers_are_no_wall(fleet: Snapshot) -> None:
-    """What lists can show stays as it is, whatever the size; hidden boxes do not count."""
+    """Servers that lists can show stay in lists at every size; hidden boxes do not count."""
     few = replace(fleet, backends=fleet.backends[:23], nodes=fleet.nodes[:10])
     assert not any(is_wall(few, *size, View()) for size in SIZES)
     hidden = View(boxes=Boxes(nodes=False, backends=False, events=True))
@@ -83,7 +83,7 @@ def test_lists_stand_beside_the_groups_or_below_or_not_at_all(fleet: Snapshot) -
 
 
 def test_an_empty_list_says_what_is_not_there(fleet: Snapshot) -> None:
-    """No request waits, in words."""
+    """An empty list says in words that no request waits, or that no machine is watched."""
     calm = replace(fleet, backends=tuple(replace(one, waiting=0.0) for one in fleet.backends))
     assert "no request waits" in "\n".join(lines(Scene(calm, 80, 22, View(top=Top.WAITING))))
     alone = replace(fleet, nodes=())
@@ -184,7 +184,7 @@ def test_only_what_is_in_sight_is_drawn(fleet: Snapshot, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("machines", [0, 1, 2])
 @pytest.mark.parametrize("height", range(3, 12))
 def test_a_low_wall_shows_groups_before_headings(height: int, machines: int) -> None:
-    """Whatever the range in the frame says is in sight; where no group is, it says nothing."""
+    """At least one group is shown before any heading; the frame's range names the groups in sight, if any."""
     servers = tuple(Stated(FleetServer(f"s{at}", f"http://s{at}", f"group-{at}"), "busy") for at in range(3))
     groups = tuple(WallGroup(f"group-{at}", (one,), {"busy": 1}) for at, one in enumerate(servers))
     nodes = tuple(FleetNode(f"spark-{at}", state="busy") for at in range(machines))

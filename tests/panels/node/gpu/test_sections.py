@@ -61,7 +61,7 @@ def test_eight_gpus_have_a_row_each(width: int) -> None:
 
 
 def test_what_a_gpu_does_not_tell_is_a_dash() -> None:
-    """The sixth tells its size alone: dashes for all else, and no zero."""
+    """The sixth GPU reports its memory size alone: all else is a dash, not a zero."""
     line = next(line for line in gpu_text(many_gpus()).splitlines() if line.startswith(" 5 "))
     assert "–/80" in line
     assert not re.search(r"\b0\b", line)
@@ -85,13 +85,13 @@ def test_kinds_are_counted() -> None:
     ],
 )
 def test_the_margin_is_what_the_driver_tells(gpu: GpuReading, margin: float | None, role: str) -> None:
-    """The thermal limit's margin, else the way to the slowdown; unknown where neither is told."""
+    """The margin is that to the thermal limit, else that to the slowdown; without either it is unknown."""
     assert margin_of(gpu) == margin
     assert margin_role(margin) == role
 
 
 def test_the_slowdown_is_not_called_the_limit() -> None:
-    """Where only the slowdown is told, the words say so."""
+    """If only the slowdown temperature is reported, the words say so."""
     assert "12 to slow" in gpu_text(view_of(GpuReading(0, temperature_c=80.0, slowdown_c=92.0)))
     assert "12 to limit" in gpu_text(view_of(GpuReading(0, temperature_c=80.0, limit_margin_c=12.0)))
 
@@ -106,7 +106,7 @@ def test_energy_has_a_unit_that_fits() -> None:
 
 
 def test_the_minute_goes_before_the_last_look() -> None:
-    """Shares are of the last minute, and the heading says so; of the last look where there is no minute."""
+    """Shares are of the last minute, as the heading says; without a minute, of the last sample."""
     gpu = GpuReading(0, throttle_reasons=(), throttled_percent={"software thermal": 44.0})
     assert re.search(r"sw thermal +44 %", gpu_text(view_of(gpu)))
     minute = gpu_text(view_of(gpu, throttled_percent={"software thermal": 7.0}))
@@ -115,7 +115,7 @@ def test_the_minute_goes_before_the_last_look() -> None:
 
 
 def test_a_slow_clock_names_cause_and_fix() -> None:
-    """Word, rule, cause and what to do stand in the section, whole; nothing is cut at any width."""
+    """State, rule, cause and remedy are in the section in full; nothing is cut at any width."""
     view = replace(view_of(node_sample(30.0, 0.8, Machine(slow_clock=True)).gpus[0]), speed=SLOW)
     for width in (43, 54, 69):
         words = " ".join(" ".join(row_text(row) for row in speed_section(view, width)[0].rows).split())
@@ -187,7 +187,7 @@ READINGS = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(READINGS, max_size=9), st.sampled_from(SIZES))
 def test_any_readings_fit(gpus: list[GpuReading], size: tuple[int, int]) -> None:
-    """Whatever a driver tells of however many GPUs, no row is wider or narrower than the board."""
+    """Whatever a driver reports about however many GPUs, each row is as wide as the board."""
     view = NodeView("n", "local", NodeSample(1.0, gpus=tuple(gpus)), age_s=0.1)
     for rows in (node_detail(view, (), *size, AXIS), node_panel(view, size[0], 9, WINDOW, 100.0)):
         assert {row_width(row) for row in rows} == {size[0]}

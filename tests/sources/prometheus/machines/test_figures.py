@@ -134,7 +134,7 @@ async def test_what_is_no_number_is_unknown(value: str) -> None:
 
 
 async def test_duplicates_and_odd_labels_count_once() -> None:
-    """A GPU that several pods share is one; an index that is none is 0; a thousand GPUs are bounded."""
+    """A GPU that several pods share is one; an invalid index is 0; the number of GPUs is limited."""
     shared = [gpu("GPU_TEMP", "61", pod=f"p{number}") for number in range(3)]
     odd = [gpu("GPU_TEMP", "50", gpu=text) for text in ("x", "", "-1", "99999999")]
     assert [len((await read(*some)).gpus) for some in (shared, odd)] == [1, 1]

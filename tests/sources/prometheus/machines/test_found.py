@@ -106,7 +106,7 @@ def test_servers_are_placed_by_pod_then_node_then_address() -> None:
 
 
 def test_labels_from_outside_are_cleaned() -> None:
-    """Control characters, long names and addresses that are none; equal names get numbers."""
+    """Control characters, long names and invalid addresses are cleaned; equal names get numbers."""
     found = machines(
         exporter("dcgm", "[bad", "a\x1b[31m" + "b" * 100, modelName="x\ny"),
         exporter("dcgm", "h\x00:9400", "c", cluster="\x1b"),
@@ -118,7 +118,7 @@ def test_labels_from_outside_are_cleaned() -> None:
 
 
 def test_the_query_names_each_label_once() -> None:
-    """With the matchers of the configuration."""
+    """The query has each label once, and the matchers of the configuration."""
     query = machines_query('cluster="a"')
     labels = query[query.index("(") + 1 : query.index(")")].split(", ")
     assert len(labels) == len(set(labels))
@@ -130,7 +130,7 @@ def test_the_query_names_each_label_once() -> None:
     st.lists(st.sampled_from(["http://", "a", "B", "1", ".", "-", ":", "/", "@", "[::1]", "é", "\n", " "]))
 )
 def test_the_usual_address_is_read_as_any_other(pieces: list[str]) -> None:
-    """Host and port are read by themselves: as `urlsplit` reads them."""
+    """A parser of our own for host and port gives the same as `urlsplit`."""
     address = "".join(pieces)
     try:
         host = urlsplit(address if "://" in address else f"//{address}").hostname or ""

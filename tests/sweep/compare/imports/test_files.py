@@ -58,7 +58,7 @@ def test_llama_benchy_keeps_its_runs_as_replicates() -> None:
 
 
 def test_llama_benchys_failed_requests_take_the_runs_means_with_them() -> None:
-    """With a value too few nobody knows which run it is missing from: only the mean of all is told."""
+    """If a value is missing, it is unknown from which run: only the mean of all runs is kept."""
     told = deepcopy(captured(LLAMA))
     told["benchmarks"][0]["e2e_ttft"]["values"].pop()
     (series,) = llama_benchy.read(told, "n", "f")
@@ -80,13 +80,13 @@ def test_vllms_detailed_stamps_give_what_its_summary_says() -> None:
 
 
 def test_vllms_detailed_stamps_give_the_true_decode_rate() -> None:
-    """The window in which all streams decode shows what no headline does: within 1 % of the truth."""
+    """The window in which all streams decode, unlike any headline, is within 1 % of the true rate."""
     (series,) = read_file(RESULTS / VLLM)
     assert means(series)["pure_decode_tps"] == pytest.approx(TRUE_PURE_TPS, rel=0.01)
 
 
 def test_vllms_first_gap_is_no_token_where_there_are_as_many_gaps_as_tokens() -> None:
-    """The role-only event ends TTFR; the gap after it belongs to TTFT and is no ITL."""
+    """The event that has only a role ends TTFR; the gap after it belongs to TTFT and is left out of ITL."""
     made = means(read_file(RESULTS / VLLM)[0])
     assert made["ttfr_ms"] < made["ttft_ms"]
     assert made["itl_ms"] == pytest.approx(captured(VLLM)["mean_itl_ms"] * 128 / 127, rel=2e-3)
@@ -104,7 +104,7 @@ def test_vllm_without_stamps_gives_its_summary_with_its_own_definitions() -> Non
 
 
 def test_vllms_failed_requests_are_told_and_their_latencies_left_out() -> None:
-    """A request with an error has no part in the figures."""
+    """A request with an error is not part of the figures."""
     told = deepcopy(captured(VLLM))
     told["errors"][0], told["ttfts"][0], told["failed"] = "HTTP 500", 99.0, 1
     (series,) = vllm_bench.read(told, "n", "f")
@@ -113,7 +113,7 @@ def test_vllms_failed_requests_are_told_and_their_latencies_left_out() -> None:
 
 
 def test_aiperf_and_guidellm_call_tpot_inter_token_latency() -> None:
-    """Their one value a request stands under TPOT; only gaps between chunks are ITL."""
+    """Their one value per request is listed as TPOT; only gaps between chunks are ITL."""
     (theirs,), (other,) = read_file(RESULTS / AIPERF), read_file(RESULTS / GUIDELLM)
     assert means(theirs)["tpot_ms"] == captured(AIPERF)["inter_token_latency"]["avg"]
     assert means(theirs)["itl_ms"] == captured(AIPERF)["inter_chunk_latency"]["avg"]
@@ -147,7 +147,7 @@ def test_files_of_one_name_are_one_series(tmp_path: Path) -> None:
 
 
 def test_series_of_one_name_from_two_files_are_told_apart(tmp_path: Path) -> None:
-    """The file's name stands beside; nothing is lost."""
+    """The file's name follows the series' name; no series is lost."""
     for name in ("monday", "tuesday"):
         save(tmp_path / f"{name}.json", made_sweep(("a", [made_level()])))
     words = [str(tmp_path / "monday.json"), str(tmp_path / "tuesday.json")]
@@ -157,7 +157,7 @@ def test_series_of_one_name_from_two_files_are_told_apart(tmp_path: Path) -> Non
 
 
 def test_an_equals_sign_in_a_files_name_is_part_of_it(tmp_path: Path) -> None:
-    """What exists as it is written is a file."""
+    """An argument that is the name of a file is taken as the file."""
     path = tmp_path / "tp=2.json"
     save(path, made_sweep())
     assert [one.name for one in choose([str(path)]).series] == ["a"]
@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, content: str, wo
 
 
 def test_a_progress_stream_is_no_result() -> None:
-    """It is named for what it is."""
+    """The message says that it is the progress of a run."""
     with pytest.raises(UsageError, match="is the progress of a run"):
         read_file(RESULTS / "llama-benchy-0.4.0-progress.jsonl")
 
@@ -220,7 +220,7 @@ ODD = st.sampled_from([None, True, -1, 0, 1e300, "x\x1b[2J", [], {}, [None, "a"]
 
 @cache
 def trimmed(name: str) -> Any:  # noqa: ANN401 - it may be any JSON
-    """The file with three requests: the rest is more of the same."""
+    """Return the file with three requests: the rest is more of the same."""
 
     def cut(value: object) -> object:
         if isinstance(value, dict):
@@ -251,7 +251,7 @@ def test_odd_values_anywhere_cost_a_figure_never_a_traceback(name: str, data: st
 
 @pytest.mark.parametrize("name", ["completed", "total_input_tokens", "input_lens", "output_lens"])
 def test_counts_below_nothing_are_no_counts(name: str) -> None:
-    """A file whose counts are negative loses what hangs on them, and is read all the same."""
+    """A file with negative counts loses the figures that depend on them, and is read all the same."""
     told = deepcopy(trimmed(VLLM))
     told[name] = [-1] * 3 if isinstance(told[name], list) else -1
     (series,) = vllm_bench.read(told, "n", "f")

@@ -121,7 +121,7 @@ def test_aiperfs_concurrency_is_a_limit_at_a_rate() -> None:
 
 @pytest.mark.parametrize("rate", [0, -1, 1e9, "inf", None])
 def test_a_rate_that_is_none_is_refused(rate: object) -> None:
-    """Zero, negative and endless rates are no points; the message says what to run."""
+    """Zero, negative and infinite rates are refused; the message says what to run."""
     with pytest.raises(ImportFormatError, match="--request-rate"):
         vllm_bench.read(captured(VLLM) | {"request_rate": rate}, "n", "f")
 

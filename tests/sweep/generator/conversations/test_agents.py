@@ -1,4 +1,4 @@
-"""Users and agents of the load generator, against a server that knows what it answered."""
+"""Users and agents of the load generator, against a server that remembers its answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SMALL = ConversationPreset(
 
 
 class _Memory:
-    """Answers with words of its own, and remembers them beside the messages that they answer."""
+    """Answers with words of its own, and stores them by the messages that they answer."""
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
@@ -42,7 +42,7 @@ class _Memory:
         self.conversations: list[list[dict[str, str]]] = []
 
     async def behave(self, asked: Asked) -> None:
-        """Answer a call; its words need escapes in JSON and have more than ASCII."""
+        """Answer a call with words that need escapes in JSON and are not all ASCII."""
         messages = asked.body["messages"]
         self.conversations.append(messages)
         words = [f' w{asked.number}"\\{place}é\n' for place in range(asked.tokens)]
@@ -56,7 +56,7 @@ class _Memory:
         asked.end()
 
     def check(self) -> int:
-        """Check that each prompt has the answers that this server gave to its beginnings; count these."""
+        """Assert that each prompt has this server's answers to its beginnings; return their number."""
         found = 0
         for messages in self.conversations:
             for place, message in enumerate(messages):
@@ -117,7 +117,7 @@ async def test_conversations_grow_and_follow_their_scripts(in_process: InProcess
 
 
 async def test_prompts_have_the_length_of_their_script(in_process: InProcess) -> None:
-    """The server counts what the client expected, but for the template, and the next prompt knows it all."""
+    """The server's count is the expected one plus the template, and the next prompt builds on it."""
     loaded = await _run(in_process, ConversationLoad(SMALL, "1", 1.0), concurrency=1)
     ends = {end.request_id: end for end in loaded.ends}
     for (before, _), (start, call) in pairwise(_calls(loaded)):

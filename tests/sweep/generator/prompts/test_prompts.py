@@ -54,7 +54,7 @@ def test_every_piece_can_be_counted_ahead() -> None:
 
 
 def test_a_length_below_the_template_gives_the_shortest_prompt() -> None:
-    """Where template and first word are longer than asked for, one word is left and its length told."""
+    """If template and first word are longer than requested, one word is left and its length is reported."""
     assert PromptMaker(book(), PromptTokens(30)).prompt(10, 0, "x") == ("Notes", 30)
 
 

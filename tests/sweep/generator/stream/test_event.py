@@ -1,4 +1,4 @@
-"""Events are read alike fast and with care, and only what is told is counted."""
+"""Events are read alike by the fast and by the careful way, and only reported tokens are counted."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_fast_way_is_taken() -> None:
     ],
 )
 def test_reasoning_is_told_apart(delta: dict[str, str | None], tokens: int, reasoning: bool) -> None:  # noqa: FBT001 - a table
-    """Reasoning under either name is a token; a role alone is none."""
+    """Reasoning under either name is a token; a role alone is not."""
     found: dict[str, Any] = {"choices": [{"delta": delta, "finish_reason": None}]}
     event = read_event(json.dumps(found, separators=(",", ":")).encode())
     assert (event.tokens, event.reasoning) == (tokens, reasoning)
@@ -140,7 +140,7 @@ def test_errors_are_told_in_the_servers_words(found: dict[str, Any], words: str)
 
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[1]", b"3", b"{", b"[" * 100_000])
 def test_what_is_no_object_is_refused(raw: bytes) -> None:
-    """HTML, arrays and half an object are no events."""
+    """HTML, arrays and half an object are not events."""
     with pytest.raises(BadEventError):
         read_event(raw)
 

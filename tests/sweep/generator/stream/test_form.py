@@ -16,7 +16,7 @@ from sparktop.sweep.generator.stream.tokens import TokenStream
 
 
 class WithoutForms(TokenStream):
-    """Reads every event by itself."""
+    """Parses each event separately, without forms."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ def bytes_of(chunk: tuple[Any, ...], shape: dict[str, bool], number: int) -> byt
 
 
 def seen(stream: TokenStream, live: int) -> tuple[object, ...]:
-    """Return all that a reader of a stream can see, but the model: tokens by themselves do not tell it."""
+    """Return all that a reader of a stream can see, except the model, which tokens alone do not name."""
     counted = stream.counted(first_event_is_token=True)
     ends = (stream.done, stream.error, stream.fault, stream.finish_reason, stream.usage, stream.prelude_s)
     return live, stream.tokens, stream.has_begun, stream.is_reasoning, list(stream.times), counted, ends
@@ -137,7 +137,7 @@ def event(text: str, token: int, **more: object) -> bytes:
 
 @pytest.fixture(autouse=True)
 def no_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each test compile as many patterns as a process may."""
+    """Clear the compiled patterns, so that each test may compile as many as a process may."""
     monkeypatch.setattr(stream_form, "_patterns", {})
 
 
@@ -191,7 +191,7 @@ def test_an_event_with_any_other_difference_is_not_recognised(data: bytes) -> No
     ],
 )
 def test_events_that_say_more_than_a_text_have_no_form(data: bytes) -> None:
-    """An end, counts in two places and escaped names allow no certain form."""
+    """An end, counts in two places and escaped names allow no form."""
     assert form_of(data, read_event(data)) is None
 
 
@@ -204,7 +204,7 @@ def test_patterns_are_bounded() -> None:
 
 
 def test_streams_of_a_server_share_a_pattern() -> None:
-    """The names of requests may come after the text, as llama.cpp sends them."""
+    """Request IDs do not prevent it, even after the text, where llama.cpp sends them."""
     for name in (b"a", b"b"):
         form_by(
             b'{"choices":[{"delta":{"content":"x"},"finish_reason":null}],"created":%d,"id":"%s"}'

@@ -29,7 +29,7 @@ def events_of(*reads: bytes) -> list[bytes]:
 
 
 def by_the_standard(stream: bytes) -> list[bytes]:
-    """Read a whole stream line by line, as the standard tells it."""
+    """Split a whole stream line by line, as the standard defines it."""
     text = stream.removeprefix(b"\xef\xbb\xbf")
     found, data = [], None
     for line in re.split(rb"\r\n|\n|\r", text)[:-1]:
@@ -79,7 +79,7 @@ def test_bytes_one_by_one() -> None:
 
 
 def test_an_event_is_given_with_the_read_that_ends_it() -> None:
-    """With CR alone as line end an event waits for nothing after its empty line."""
+    """With CR alone as line end, an event does not wait for anything after its empty line."""
     splitter = EventSplitter()
     assert splitter.feed(b": hello\n\n") == []
     assert splitter.feed(b"data: a\r\r") == [b"a"]
@@ -90,7 +90,7 @@ def test_an_event_is_given_with_the_read_that_ends_it() -> None:
     "stream", [b'event: error\ndata: {"message":"no"}\n\n', b'error: {"message":"no"}\n\n']
 )
 def test_errors_by_field_or_name_become_error_objects(stream: bytes) -> None:
-    """An error told by the event's name or by llama.cpp's own field reads like an error object."""
+    """An error named by the event or in llama.cpp's own field reads like an error object."""
     assert events_of(stream) == [b'{"error":{"message":"no"}}']
 
 

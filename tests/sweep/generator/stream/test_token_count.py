@@ -34,7 +34,7 @@ def raw(found: object) -> bytes:
 
 
 def counted(*reads: Sequence[Mapping[str, Any]], first_event_is_token: bool = False) -> CountedTokens:
-    """Feed one read a second, from second 1 on."""
+    """Feed one read a second from second 1 on; return the count."""
     stream = TokenStream()
     for at, events in enumerate(reads, 1):
         stream.feed(float(at), b"".join(map(raw, events)))
@@ -70,7 +70,7 @@ def test_a_finish_event_is_the_end_token_if_it_comes_a_step_later() -> None:
 
 
 def test_chunks_with_an_empty_text_are_tokens_if_the_total_says_so() -> None:
-    """Half a character has no text yet; the first chunk, which has a role, is no token."""
+    """Half a character has no text yet; the first chunk, which has a role, is not a token."""
     empty = event({"content": ""})
     reads = ([event(ROLE)], [empty], [empty], [event(WORD)], [event(WORD, finish="stop")])
     assert parts(counted(*reads, [event(None, total=4)]))[:2] == ([2.0, 3.0, 4.0, 5.0], [1, 1, 1, 1])
@@ -114,7 +114,7 @@ def test_running_totals_count_whatever_a_chunk_shows() -> None:
 def test_a_first_chunk_larger_than_the_others_hides_what_came_before(
     totals: tuple[int, ...], hidden: int
 ) -> None:
-    """Forty tokens of hidden thought, or an unsent token that begins it; eight a chunk hide nothing."""
+    """Forty tokens of hidden reasoning, or an unsent first token, are hidden; eight in each chunk are not."""
     found = counted(*([event(WORD, total=total)] for total in totals), [event(None, total=totals[-1])])
     assert found.hidden_before == hidden
     assert sum(found.counts) + hidden == totals[-1]
@@ -156,7 +156,7 @@ def test_both_ends_are_known_where_the_first_event_comes_with_the_first_token() 
 
 
 def test_a_first_event_long_before_the_first_chunk_is_no_token() -> None:
-    """Two tokens are missing, and it took twelve seconds at a pace of one second: the request was waiting."""
+    """Two tokens are missing after twelve seconds at a pace of one second: the request was waiting."""
     silent: list[Mapping[str, Any]] = []
     words = [[event(WORD)] for _ in range(10)]
     ending = [event(WORD, finish="stop"), event(None, total=13)]

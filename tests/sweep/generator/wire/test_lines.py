@@ -160,7 +160,7 @@ def test_a_run_survives_its_lines_exactly(
 
 
 def test_a_failure_keeps_its_word() -> None:
-    """The failure of a request comes back with kind, word and status; one without a word gets its kind's."""
+    """The failure of a request comes back with kind, word and status; without a word it gets its kind's."""
     for error in (FAILURE, Failure(FailureKind.REFUSED, "no", 1.0)):
         end = RequestEnded("q", 1.0, EndReason.ERROR, error)
         found = decode_message(encode_message(Batch("r", 1.0, 0, (end,), ())))
@@ -176,7 +176,7 @@ def test_a_failure_keeps_its_word() -> None:
     "line", [b"", b"{}", b"[]", b"3", b"{", b'{"is":"nonsense"}', b'{"is":"load"}', b'{"is":"batch","id":3}']
 )
 def test_lines_that_do_not_fit_are_refused(line: bytes) -> None:
-    """What is no line of this version is an error, whichever side reads it."""
+    """An invalid line is an error, on whichever side it is read."""
     with pytest.raises(WorkerProtocolError):
         decode_command(line)
     with pytest.raises(WorkerProtocolError):

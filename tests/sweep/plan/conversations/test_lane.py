@@ -25,7 +25,7 @@ PRESET = parse_conversations(SMALL, "small", "small.toml")
 
 
 def test_a_conversation_under_way_starts_with_its_past() -> None:
-    """One of the four calls to three of them lie behind it, and its past is not measured."""
+    """One to three of its four calls are in its past, which is not measured."""
     lane = Lane(PRESET, 1, 0)
     past = list(lane.past())
     assert 1 <= len(past) <= 3

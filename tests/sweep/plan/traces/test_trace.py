@@ -119,7 +119,7 @@ def test_csv_faults_name_the_column(header: str, row: str, words: str, tmp_path:
 
 
 def test_files_that_are_no_traces_are_refused(tmp_path: Path) -> None:
-    """An empty file, a folder, a named pipe, a missing file and a binary file each have their own words."""
+    """An empty file, a folder, a named pipe, a missing file and a binary file have a message each."""
     empty, binary, pipe = tmp_path / "empty", tmp_path / "binary", tmp_path / "pipe"
     empty.touch()
     binary.write_bytes(b"\x7fELF\xff\xfe\x80")

@@ -102,7 +102,7 @@ def test_conversations_that_fit_share_their_start_once() -> None:
 
 
 def test_interactivity_inverts_the_slow_percentile() -> None:
-    """1 / p90 of E2E per token, not the mean of rates."""
+    """It is 1 / p90 of E2E per token, not a mean of rates."""
     found = agents_result(REQUEST, (0.0, 30.0))
     # 0.5, 0.3, 0.2 and 0.5 s a token
     assert found.interactivity_tps == pytest.approx(1 / 0.5)

@@ -105,7 +105,7 @@ def test_unanswered_arrivals_are_misses() -> None:
 
 
 def test_failed_requests_are_misses_and_too_many_fail_the_level() -> None:
-    """With the number of failures as the reason."""
+    """If too many fail, the reason has the number of failures."""
     traces = [request(one, 0.5, end=EndReason.ERROR if one < 2 else EndReason.STOP) for one in range(100)]
     found = judge_all(LoadKind.CONCURRENCY, "ttft_p90_ms=2000", traces)
     assert (found.holds, found.certain, found.trouble) == (False, Verdict.FAILS, "2 of 100 requests failed")
@@ -113,7 +113,7 @@ def test_failed_requests_are_misses_and_too_many_fail_the_level() -> None:
 
 
 def test_an_unstable_rate_fails_whatever_its_latencies() -> None:
-    """Its latencies depend on how long one looks."""
+    """Its latencies depend on the length of the measurement."""
     traces = [request(one, 0.5, due=float(one)) for one in range(100)]
     found = judge_all(LoadKind.RATE, "ttft_p90_ms=2000", traces, "unstable: TTFT grows 0.80 s per s")
     assert (found.holds, found.certain) == (False, Verdict.FAILS)

@@ -106,7 +106,7 @@ async def test_a_stopped_search_keeps_what_is_known() -> None:
 
 
 async def test_a_server_that_ends_half_way_ends_the_search_with_what_was_found() -> None:
-    """After the second level: one reason, the levels before, and no further ones."""
+    """If it ends after the second level, there is one reason, and only the levels before are kept."""
     async with AsyncExitStack() as stack, watched() as servers:
         url = await stack.enter_async_context(engine())
         target = SweepTarget("gone", url, known=True)

@@ -1,4 +1,4 @@
-"""Prompt lengths beyond a server's context: skipped with its words, the rest is measured."""
+"""Prompt lengths beyond a server's context: skipped with the server's words; the rest is measured."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def short() -> AsyncIterator[Short]:
 
 
 def shown(result: SweepResult) -> list[tuple[int | None, bool, str | None]]:
-    """Return of each level its length, whether it has figures, and why not."""
+    """Return for each level its length, whether it has figures, and the reason why not."""
     return [(one.pp, one.decode_tps is not None, one.error) for one in result.targets[0].levels]
 
 
@@ -137,7 +137,7 @@ async def test_where_no_length_fits_the_target_is_left_out(short: Short) -> None
 async def test_the_largest_length_that_fits_is_found_and_measured(
     short: Short, words: str, least: int
 ) -> None:
-    """Exactly where the refusal names the context, else by halves; who asked for it gets exit code 0."""
+    """It is exact if the refusal names the context, else found by halves; the exit code is 0."""
     short.words = words
     result = await short.sweep(longest=True)
     found = shown(result)
@@ -151,7 +151,7 @@ async def test_the_largest_length_that_fits_is_found_and_measured(
 
 @pytest.mark.process
 async def test_every_form_has_the_row(short: Short) -> None:
-    """Command line, screen, Markdown, CSV, JSON and llama-benchy's format: the words, and no figure."""
+    """Command line, screen, Markdown, CSV, JSON and llama-benchy's format have the words and no figure."""
     result = await short.sweep()
     refused = result.targets[0].levels[1]
     assert refused.error is not None
@@ -207,7 +207,7 @@ async def test_the_search_ends_near_the_truth(context: int | None, truth: int) -
 
 
 async def test_a_server_that_counts_no_prompts_has_no_largest() -> None:
-    """Nobody knows how long the prompts came out."""
+    """The real length of the prompts is unknown."""
 
     async def ask(length: int) -> Calibrated | RequestFailure:
         return calibrated(length, exact=False)

@@ -230,7 +230,7 @@ def test_a_larger_cache_than_reported_outlasts_it() -> None:
 
 
 def test_points_are_named_apart() -> None:
-    """In sentences and in narrow columns."""
+    """Each point has a name in sentences and a short one for narrow columns."""
     points = [LoadPoint(LoadKind.POOLS, value) for value in (0.0, 0.5, 1.0)]
     assert [one.label for one in points] == ["again at once", "after 0.5 pools", "after 1 pool"]
     assert [one.short for one in points] == ["+0 pool", "+0.5 pool", "+1 pool"]

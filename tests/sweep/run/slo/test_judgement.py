@@ -66,7 +66,7 @@ def test_a_value_of_zero_has_no_interval() -> None:
 
 
 def events(requests: int, ttft_s: float, tps: float, runs: int = 4) -> list[LoadEvent]:
-    """Requests one after the other, all alike but for a little noise in the first token."""
+    """Return requests one after the other, all alike except for a little noise in the first token."""
     made: list[LoadEvent] = []
     numbers = count()
     for run in range(runs):
@@ -95,7 +95,7 @@ def test_a_level_holds_when_all_conditions_do() -> None:
 
 
 def test_conditions_of_both_kinds_are_judged_apart() -> None:
-    """Too little throughput is no reason to look for fewer requests at once."""
+    """Too little throughput does not make the search try fewer requests at once."""
     found = judged("ttft_p90_ms=1500,output_tps=600", events(40, 1.0, 20.0))
     assert (found.falling, found.rising, found.both) == (HOLDS, FAILS, FAILS)
     assert found.reached is not None

@@ -34,7 +34,7 @@ def test_the_search_doubles_and_then_halves() -> None:
 @given(st.integers(1, 4096), st.lists(st.integers(1, 256), min_size=1, max_size=4))
 @settings(max_examples=100)
 def test_the_search_finds_the_limit(limit: int, levels: list[int]) -> None:
-    """To within a sixteenth or one request, never above, and in few levels."""
+    """It is found to within a sixteenth or one request, never above, and in few levels."""
     search = SloSearch(levels)
     made = searched(search, limit)
     assert search.holds_to is not None
@@ -53,7 +53,7 @@ def test_nothing_holds_at_all() -> None:
 
 
 def test_levels_that_are_not_sure_widen_the_interval() -> None:
-    """The upper end is one below what surely fails, and is looked for, too."""
+    """The upper end is one below the lowest level that surely fails, which is searched for, too."""
     search = SloSearch([16])
     searched(search, 16, unsure=8)
     low, high = search.interval
@@ -126,7 +126,7 @@ def test_a_throughput_that_is_never_reached_ends_where_it_no_longer_grows() -> N
 
 
 def test_a_throughput_that_breaks_down_bounds_the_range_from_above() -> None:
-    """Beyond its peak a level with too little of it is no level that holds."""
+    """Beyond the peak a level with too little throughput does not hold."""
     search = SloSearch([8, 16, 32, 64], falls=False, rises=True)
     for level, reached in ((8, 0.8), (16, 1.4), (32, 1.5), (64, 0.5)):
         search.add(level, Judgement(HOLDS, HOLDS if reached >= 1 else FAILS, reached=reached))
