@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sparktop.model.fleet import Fleet
 from sparktop.model.series import Page
 from sparktop.model.snapshot import Snapshot
+from sparktop.recording.spool import Spool, Stored
 from sparktop.values import dataclass
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
@@ -55,6 +56,34 @@ class Stamp:
     generation_tps: float | None
 
 
+class _Packed:
+    """Compressed bytes, in memory or in a temporary file."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: memoryview) -> None:
+        self._data: bytes | Stored = zlib.compress(data, 1)
+
+    def read(self) -> bytes:
+        """Return the bytes, decompressed.
+
+        Raises:
+            OSError: they cannot be read from the file.
+        """
+        data = self._data
+        return zlib.decompress(data if isinstance(data, bytes) else data.read())
+
+    def move(self, spool: Spool) -> None:
+        """Move the bytes to a temporary file, unless they are in one.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        data = self._data
+        if isinstance(data, bytes):
+            self._data = spool.store(data)
+
+
 class Chapter:
     """Successive pictures as compressed bytes: a tenth of what the objects take.
 
@@ -73,12 +102,28 @@ class Chapter:
         pickler.dump(kept)
         self._pages, self._fleets = tuple(pickler.pages), tuple(packed for _, packed in pickler.fleets)
         _newest[:] = pickler.fleets
-        self._data = zlib.compress(buffer.getbuffer(), 1)
+        self._data = _Packed(buffer.getbuffer())
 
     def pictures(self) -> list[Picture]:
-        """Return copies of the pictures."""
-        found: list[Picture] = _Unpickler(zlib.decompress(self._data), self._pages, self._fleets).load()
+        """Return copies of the pictures.
+
+        Raises:
+            OSError: they were moved to a file, and cannot be read from it.
+        """
+        found: list[Picture] = _Unpickler(self._data.read(), self._pages, self._fleets).load()
         return found
+
+    def move(self, spool: Spool) -> None:
+        """Move all that only old pictures need to temporary files. This may be called in any thread.
+
+        Raises:
+            OSError: they cannot be written; what was not moved stays in memory.
+        """
+        self._data.move(spool)
+        for packed in self._fleets:
+            packed.move(spool)
+        for page in self._pages:
+            page.move(spool.store)
 
 
 def _page(place: int) -> Page:
@@ -91,11 +136,11 @@ def _fleet(place: int) -> Fleet:
     raise LookupError(place)
 
 
-_newest: list[tuple[Fleet, bytes]] = []
+_newest: list[tuple[Fleet, _Packed]] = []
 """The answers in the newest chapter, each with its compressed bytes."""
 
 
-def _packed(fleet: Fleet) -> bytes:
+def _packed(fleet: Fleet) -> _Packed:
     """Return an answer as compressed bytes, the same for the same one."""
     known = next((packed for one, packed in _newest if one is fleet), None)
     if known is not None:
@@ -104,7 +149,7 @@ def _packed(fleet: Fleet) -> bytes:
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
     pickler.dispatch_table = _REDUCERS
     pickler.dump(fleet)
-    return zlib.compress(buffer.getbuffer(), 1)
+    return _Packed(buffer.getbuffer())
 
 
 _Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -153,7 +198,7 @@ class _Pickler(pickle.Pickler):
             pages.append(page)
             return _page, (len(pages) - 1,)
 
-        self.fleets = fleets = list[tuple[Fleet, bytes]]()
+        self.fleets = fleets = list[tuple[Fleet, _Packed]]()
 
         def refer_fleet(fleet: Fleet) -> _Reduced:
             fleets.append((fleet, _packed(fleet)))
@@ -168,7 +213,7 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     """Reads pictures whose histories are in `pages`, and answers of a Prometheus in `fleets`."""
 
-    def __init__(self, data: bytes, pages: Sequence[Page], fleets: Sequence[bytes]) -> None:
+    def __init__(self, data: bytes, pages: Sequence[Page], fleets: Sequence[_Packed]) -> None:
         super().__init__(BytesIO(data))
         self._pages = pages
         self._fleets = fleets
@@ -181,5 +226,5 @@ class _Unpickler(pickle.Unpickler):
         if module == __name__ and name == _page.__name__:
             return self._pages.__getitem__
         if module == __name__ and name == _fleet.__name__:
-            return lambda place: pickle.loads(zlib.decompress(self._fleets[place]))  # noqa: S301 - written here
+            return lambda place: pickle.loads(self._fleets[place].read())  # noqa: S301 - written here
         return super().find_class(module, name)

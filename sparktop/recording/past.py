@@ -14,6 +14,7 @@ from sparktop.model.event import Event
 from sparktop.model.fleet import Fleet
 from sparktop.model.snapshot import Snapshot
 from sparktop.recording.chapter import Chapter, Picture, Stamp
+from sparktop.recording.spool import Spool
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from sparktop.model.sweep_view import SweepView
@@ -26,8 +27,8 @@ RECENT_S = 300.0
 KEPT_S = 1800.0
 """Older ones are kept one in `SPARSE_S`, up to this age."""
 MANY_SOURCES = 256
-"""Of more sources those of the last `KEPT_MANY_S` are kept, because they keep what their graphs show: 0.1 MB
-for each server and 15 minutes. The flight recorder goes back farther."""
+"""Of more sources those of the last `KEPT_MANY_S` are kept where nothing can be moved out of memory, because
+they keep what their graphs show: 0.1 MB for each server and 15 minutes."""
 KEPT_MANY_S = 600.0
 MANY_SCRAPED = 5_000
 """Likewise of more servers and machines that Prometheus servers scrape: every 15 s an answer with 20,000 of
@@ -57,10 +58,18 @@ def _size(fleet: Fleet) -> int:
     return len(fleet.servers) + len(fleet.nodes)
 
 
+def _readable(chapter: Chapter) -> list[Picture]:
+    """Return the pictures of a chapter; none if they are in a file that cannot be read."""
+    try:
+        return chapter.pictures()
+    except OSError:
+        return []
+
+
 class Past:
     """Keeps the pictures of about the last half hour: one per second of the last minutes, fewer before.
 
-    Of more than `MANY_SOURCES`, those of the last 10 minutes.
+    Of more than `MANY_SOURCES`, those of the last 10 minutes, unless `move` moves them out of memory.
 
     All but those of the last minutes are compressed, and read when one of them is shown. With more than
     `FEW_SOURCES` all but the newest are, and with many sources they are farther apart, so that they take
@@ -77,6 +86,8 @@ class Past:
         self._least_apart_s = 1.0
         """Seconds between two pictures, so that those of many sources stay within the budget."""
         self._kept_s = KEPT_S
+        self._is_moved = False
+        """Whether what only old pictures need is in temporary files."""
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -93,7 +104,7 @@ class Past:
         """
         sparse, recent = [*self._sparse], [*self._recent]
         wanted = (one for one in sparse if one.stamps[-1].wall >= start and one.stamps[0].at < before)
-        for picture in chain(chain.from_iterable(one.pictures() for one in wanted), recent):
+        for picture in chain(chain.from_iterable(map(_readable, wanted)), recent):
             if picture.wall >= start and picture.at < before:
                 yield picture
 
@@ -132,7 +143,7 @@ class Past:
         self._least_apart_s = max(1.0, KEPT_S * SOURCE_BYTES * sources / BUDGET_BYTES)
         scraped = sum(map(_size, (view.fleet for view in snapshot.fleets if view.fleet is not None)))
         is_large = sources > MANY_SOURCES or scraped > MANY_SCRAPED
-        self._kept_s = KEPT_MANY_S if is_large else KEPT_S
+        self._kept_s = KEPT_MANY_S if is_large and not self._is_moved else KEPT_S
         newest = self.newest
         if newest is not None and not self._is_later(newest, snapshot.at, 1.0):
             return
@@ -142,6 +153,19 @@ class Past:
         self._recent.append(picture_of(snapshot, band))
         self._collect(snapshot)
         self._thin(snapshot.at)
+
+    def move(self, spool: Spool) -> None:
+        """Move what only compressed pictures need to temporary files; what cannot be written stays in memory.
+
+        This may be called in another thread than that which adds pictures.
+        """
+        try:
+            for chapter in [*self._sparse]:
+                chapter.move(spool)
+        except OSError:
+            self._is_moved = False
+        else:
+            self._is_moved = True
 
     def _is_later(self, picture: Stamp | Picture, at: float, apart_s: float) -> bool:
         """Return whether `at` is in a later time slot than `picture`.
@@ -173,11 +197,15 @@ class Past:
             self._events = {key: self._events[key] for key in kept}
 
     def _picture(self, place: int) -> Picture | None:
-        """Return the picture at a place in `stamps`; None if there are no pictures."""
+        """Return the picture at a place in `stamps`, or the next that can be read; None if there is none."""
         for chapter in self._sparse:
             if place < len(chapter.stamps):
                 if self._read is None or self._read[0] is not chapter:
-                    self._read = chapter, chapter.pictures()
+                    pictures = _readable(chapter)
+                    if not pictures:
+                        place = 0
+                        continue
+                    self._read = chapter, pictures
                 return self._read[1][place]
             place -= len(chapter.stamps)
         return self._recent[place] if self._recent else None

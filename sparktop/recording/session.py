@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ from sparktop.recording.flight import (
 )
 from sparktop.recording.incidents import Incidents, incident_folder
 from sparktop.recording.recorder import Recorder
+from sparktop.recording.spool import Spool
 from sparktop.store import Store
 from sparktop.store.journal import Call, Change, Journals
 from sparktop.values import dataclass
@@ -40,7 +42,7 @@ from sparktop.watch.monitor import Monitor
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from sparktop.model.sweep_view import SweepView
-    from sparktop.recording.past import Band
+    from sparktop.recording.past import Band, Past
 
 MIB = 1 << 20
 DAY_S = 86_400.0
@@ -48,6 +50,8 @@ _CHECK_S = 0.1
 """Seconds between two checks of whether a recording without a screen is to end."""
 SWEEP_EVERY_S, ENDED_SWEEP_EVERY_S = 2.0, 60.0
 """Seconds between two records of the sweep on the board while it runs, and after its end."""
+MOVE_EVERY_S = 60.0
+"""Seconds between two times at which what only old pictures need is moved out of memory."""
 _SUBJECT = "recorder"
 
 
@@ -63,6 +67,8 @@ class Recordings:
         self.journal.add(self)
         self.band: Callable[[], Band] = lambda: None
         """Returns what the sweep's panel on the board shows at present."""
+        self.past: Past | None = None
+        """Old pictures, parts of which the flight recorder's thread moves out of memory; None for none."""
         self._sweep: SweepView | None = None
         self._sweep_at = 0.0
         self._watch = watch
@@ -113,6 +119,15 @@ class Recordings:
             incidents.on_part(path)
             retain(folder, limit, datetime.now(UTC))
 
+        spool, moved_at = Spool(folder), -math.inf
+
+        def written(instant: Instant) -> None:
+            nonlocal moved_at
+            incidents.on_written(instant)
+            if self.past is not None and instant.at - moved_at >= MOVE_EVERY_S:
+                self.past.move(spool)
+                moved_at = instant.at
+
         self._incidents = incidents
         self._flight = Recorder(
             self._watch,
@@ -120,7 +135,7 @@ class Recordings:
             part_s=PART_S,
             on_problem=self._report,
             on_part=begun,
-            on_written=incidents.on_written,
+            on_written=written,
         )
         self.journal.add(self._flight)
         self._flight.start(store)

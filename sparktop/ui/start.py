@@ -52,14 +52,15 @@ def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) ->
             env=os.environ,
         )
     app.first_output = output
-    app.followed, app.recordings, recordings.band = follow, recordings, app.desk.band
+    app.followed, app.recordings = follow, recordings
+    recordings.band, recordings.past = app.desk.band, app.rewind.past
     sys.setswitchinterval(_SWITCH_S)
     app.run()
     return app.return_code or 0
 
 
 def _share_heap() -> None:
-    """Let all threads allocate from one heap, where the C library is glibc's.
+    """Make all threads allocate from one heap, where the C library is glibc's.
 
     Modules are loaded in threads. A heap of its own for each thread takes 7 MiB more, and saves no time,
     because threads of Python do not allocate at the same time.
