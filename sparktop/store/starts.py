@@ -58,6 +58,8 @@ class StartBook:
         """Keep references to `backends` and `nodes` (by name), which may gain and lose entries later."""
         self._backends = backends
         self._nodes = nodes
+        self._silent: dict[str, BackendTrack] = {}
+        """The backends that did not answer when they were polled last: the only ones that may load."""
         self._starts: dict[str, _Start] = {}
         self._served: dict[str, float] = {}
         """When a backend ceased to answer, as a recording says of the time before its replayed part."""
@@ -87,7 +89,7 @@ class StartBook:
         """Follow the starts of the backends on a node that do not answer, by the node's sample."""
         if sample.workloads is None:
             return
-        for track in self._backends.values():
+        for track in self._silent.values():
             if name in track.view.nodes and self._may_load(track):
                 self._follow(name, track, sample, sample.workloads)
 
@@ -154,6 +156,7 @@ class StartBook:
 
     def explain(self, track: BackendTrack, failure: Failure) -> Failure:
         """Return the failure of a poll, as one of kind LOADING where the server's process is seen to load."""
+        self._silent[track.target.name] = track
         start = self._starts.get(track.target.name)
         if start is None:
             return failure
@@ -170,6 +173,7 @@ class StartBook:
 
     def answered(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:
         """Record that a server answers; return an event with the duration of the start that it ends."""
+        self._silent.pop(track.target.name, None)
         start = self._starts.pop(track.target.name, None)
         if start is None:
             return []
@@ -195,6 +199,7 @@ class StartBook:
 
     def forget(self, name: str) -> None:
         """Forget the start of a backend that is not watched any more."""
+        self._silent.pop(name, None)
         self._starts.pop(name, None)
 
     def view(self, track: BackendTrack, at: float) -> Loading | None:
