@@ -1,7 +1,7 @@
-"""What the node agent costs at one poll a second: CPU time and memory of its process.
+"""Measure the CPU time and memory of the node agent's process at one poll per second.
 
-Beside it, in the same window and polled the same way, runs an aiohttp server that reads nothing and answers
-with a body of the same size: the floor of any agent that is one. An agent that nobody asks is measured too.
+In the same window and polled in the same way, an aiohttp server that reads nothing answers with a body of the
+same size: the least that any agent on aiohttp costs. An agent that is never polled is measured too.
 
 usage: agent_cost.py [--seconds 30] [--hz 1] [--check]
 """
@@ -45,26 +45,26 @@ asyncio.run(serve())
 
 @dataclass(slots=True)
 class Server:
-    """A server process and how it is asked."""
+    """A server process and how it is polled."""
 
     name: str
     process: subprocess.Popen[str]
     port: int
     path: str | None
-    """None: nobody asks it."""
+    """Path of the requests; None if the server is never polled."""
     follows: bool = False
-    """Each request names the newest sample of the answer before."""
+    """Whether each request names the newest sample of the previous answer."""
     client: http.client.HTTPConnection = field(init=False)
     since: float | None = None
     body_bytes: int = 0
     cpu_at_start_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Make the client: one kept-alive connection."""
+        """Create the client, with one keep-alive connection."""
         self.client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
 
     def ask(self) -> None:
-        """Poll once."""
+        """Poll the server once, if it has a path."""
         if self.path is None:
             return
         since = f"&since={self.since}" if self.since is not None else ""
@@ -79,14 +79,14 @@ class Server:
             self.since = samples[-1]["at"] if samples else self.since
 
     def cpu_s(self) -> float:
-        """CPU seconds of the process so far, all threads, in nanoseconds' resolution."""
+        """Return the CPU seconds of all threads of the process so far, with nanosecond resolution."""
         clock = ctypes.c_int()
         if ctypes.CDLL(None).clock_getcpuclockid(self.process.pid, ctypes.byref(clock)):
             raise RuntimeError(f"{self.name} has ended")
         return time.clock_gettime(clock.value)
 
     def rss_mb(self) -> float:
-        """Resident memory, MB."""
+        """Return the resident memory in MB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         line = next(one for one in status.splitlines() if one.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024 / 1e6
@@ -94,10 +94,10 @@ class Server:
 
 @contextlib.contextmanager
 def started(name: str, command: list[str], path: str | None, *, follows: bool = False) -> Iterator[Server]:
-    """Start a server that tells its port on standard error; it ends with the block."""
+    """Start a server that prints its port on standard error; terminate it at the end of the block."""
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        assert process.stderr is not None  # noqa: S101 - told to mypy: it is a pipe
+        assert process.stderr is not None  # noqa: S101 - for mypy: it is a pipe
         line = process.stderr.readline()
         if "http://127.0.0.1:" not in line:
             raise RuntimeError(f"{name} did not start: {line}")
@@ -109,7 +109,7 @@ def started(name: str, command: list[str], path: str | None, *, follows: bool = 
 
 
 def measure(servers: list[Server], seconds: float, hz: float) -> dict[str, tuple[float, float]]:
-    """Poll all servers side by side; give CPU percent and MB of each."""
+    """Poll all servers in turns; return (percent of a CPU core, resident MB) of each by name."""
     polls_until(servers, time.monotonic() + WARM_UP_S, hz)
     for one in servers:
         one.cpu_at_start_s = one.cpu_s()
@@ -120,7 +120,7 @@ def measure(servers: list[Server], seconds: float, hz: float) -> dict[str, tuple
 
 
 def polls_until(servers: list[Server], end: float, hz: float) -> None:
-    """Ask every server at `hz` until `end`."""
+    """Poll every server `hz` times per second until the monotonic time `end`."""
     due = time.monotonic()
     while due < end:
         time.sleep(max(0.0, due - time.monotonic()))
@@ -131,7 +131,7 @@ def polls_until(servers: list[Server], end: float, hz: float) -> None:
 
 
 def main() -> int:
-    """Measure and print; with --check, exit 1 when the goal is missed."""
+    """Measure and print the table; return 1 with --check if the goal is missed, else 0."""
     parser = argparse.ArgumentParser(prog="agent_cost.py", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=30.0, help="the window")
     parser.add_argument("--hz", type=float, default=1.0, help="polls a second")

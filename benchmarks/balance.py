@@ -1,27 +1,27 @@
-"""How often a balance is judged wrongly: false alarms and detection on the simulated cluster.
+"""Measure how often a balance is judged wrongly: false alarms and detection on the simulated cluster.
 
-Copies of the calibrated solo engine behind a router, a closed loop of clients, 64 prompt tokens, and answers
-as long as makes a request live 2.5 to 30 s; loads, tokens and lives are judged every 5 s with hysteresis, as
-the live program does, from the first second on.
+Copies of the calibrated solo engine behind a router serve a closed loop of clients. Prompts have 64 tokens;
+answers are so long that the life of a request (from start to end) is 2.5 to 30 s. Loads, tokens and lives are
+judged every 5 s with hysteresis, as in the live program, from the first second on.
 
-    false alarms  10 minutes of shuffle or round-robin: a run that ever announces "oscillating" or "starved"
-                  the same where requests come and go: bursts of all clients, and clients that are away for
-                  a quarter or three quarters of a life before each request
-    detection     least-busy on counts 0.5 to 4 s old (late, or polled) or with failures that make backends
-                  cool down, started all at once or one by one; found when "oscillating" is announced
-                  within 60 s or 8 lives, whichever is longer
+    false alarms  10 minutes of shuffle or round-robin: runs that ever announce "oscillating" or "starved";
+                  the same with a changing number of requests: bursts of all clients, and clients that are
+                  away for a quarter or three quarters of a life before each request
+    detection     least-busy on counts that are 0.5 to 4 s old (late, or polled), or with failures that
+                  make backends cool down, started all at once or one by one; detected if "oscillating"
+                  is announced within 60 s or 8 lives, whichever is longer
 
-Detection counts runs whose swing is at least half of the mean load, net of chance: half of what the backend
-that swings most goes up and down again in the median piece of 2.5 lives, so that a cold burst, which only
-falls, is none; less, as variances subtract, what shuffle's swing is in such pieces. (A row says what comes
-out if the 5 to 95 % range were taken instead.) Below the idle limit, fewer clients than backends, there is
-nothing to judge. Each share stands with its exact 95 % interval (Clopper and Pearson).
-Seeds below 600,000 were looked at while the rules were made; `--seed` is the first one beyond.
+Detection counts runs whose swing, net of chance, is at least half of the mean load. The swing is half of what
+the backend that swings most goes both up and down in the median piece of 2.5 lives, so a cold burst, which
+only falls, has none. Net of chance means that the variance of shuffle's swing in such pieces is subtracted.
+(One row has the result for the 5 to 95 % range instead.) With fewer clients than backends, the idle limit,
+there is nothing to judge. Each share has its exact 95 % interval (Clopper and Pearson).
+Seeds below 600,000 were used while the rules were made; `--seed` is the first seed, by default beyond those.
 
 usage: balance.py [--full] [--runs N] [--seed N] [--only calm|coming|herding] [--backends N ...] [--misses]
                   [--write]
 
-Without --full a coarse grid. With --write the tables go into benchmarks/README.md.
+Without --full, the grid is coarse. With --write, the tables are written to benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from sparktop.model.balance import BalanceWord
 from stage.load_trace import period_s
 
 SWING = 0.5
-"""Of the mean load, from which on a swing must be found."""
+"""Smallest swing that must be detected, as a fraction of the mean load."""
 CALM_S = 600.0
 LIVES_TO_FIND = 8
 CLIENTS = (4, 8, 16, 32, 64, 128)
 LIVES_S = (2.5, 4.0, 8.0, 15.0, 30.0)
 LEAST_HERD = 4
-"""Clients a backend from which on herding is looked for: of fewer, chance moves as many."""
+"""Fewest clients per backend in herding runs: with fewer, chance moves as many."""
 COMING_BACKENDS = (2, 3, 4, 8)
 HELD_OUT = 600_000
 HERE = Path(__file__).resolve().parent
@@ -59,14 +59,14 @@ MARKS = ("<!-- balance.py: begin -->", "<!-- balance.py: end -->")
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What is run."""
+    """Parameters of the runs, in all combinations."""
 
     backends: Sequence[int]
     lengths: Sequence[str]
     stale_s: Sequence[float]
     rates_hz: Sequence[int]
     calm_runs: int
-    """Of each scene."""
+    """Runs of each combination."""
     herding_runs: int
 
 
@@ -76,28 +76,28 @@ FULL = Grid(tuple(range(2, 9)), ("fixed", "uniform", "log-normal"), (0.5, 1.0, 2
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """One herding run whose swing counts, judged at one rate."""
+    """A herding run whose swing is large enough, judged at one sampling rate."""
 
     scene: Scene
     hz: int
     life_s: float
     swing: float
     delay_s: float | None
-    """Until "oscillating" was announced; None when it was not in time."""
+    """Seconds until "oscillating" was announced; None if it was not in time."""
     called: BalanceWord
-    """What was announced at the limit, or when it was found."""
+    """Word announced when the swing was detected, else at the time limit."""
     period_error: float | None
-    """Share by which the period said then differs from the load's own; None where either has none."""
+    """Relative error of the period announced then against the load's; None if either is missing."""
     spans: bool
-    """Whether it would count if the range of a piece were the swing, so that a decay is one too."""
+    """Whether the run counts if the swing is the range of a piece, which makes a decay a swing too."""
 
 
 def hunt(scene: Scene, rates_hz: Sequence[int]) -> list[Hunt]:
-    """Run a herding scene and judge it at each rate; nothing where it does not swing by half of the mean."""
+    """Run a herding scene and judge it at each sampling rate; return [] if its swing is too small."""
     seen = simulate(scene)
     life_s = seen.life_s(scene.seconds) or scene.life_s
     if LIVES_TO_FIND * life_s > scene.seconds:
-        # A herd on one backend lives longer than an even load: it gets its time as well.
+        # Requests that crowd one backend live longer than under an even load: extend the run to their lives.
         seen = simulate(replace(scene, seconds=1.2 * LIVES_TO_FIND * life_s))
         life_s = seen.life_s(seen.tracks[0].times_s[-1]) or scene.life_s
     limit_s = min(seen.tracks[0].times_s[-1], max(60.0, LIVES_TO_FIND * life_s))
@@ -125,13 +125,13 @@ def hunt(scene: Scene, rates_hz: Sequence[int]) -> list[Hunt]:
 
 
 def start(seed: int) -> tuple[float, bool]:
-    """Draw how long requests live, and whether all clients begin at once."""
+    """Draw (life of a request in seconds, whether all clients start at once)."""
     dice = random.Random(seed)  # noqa: S311 - repeatable chance, not secrets
     return dice.choice(LIVES_S), dice.random() < 0.5
 
 
 def calm_scenes(grid: Grid, seed: int) -> Iterator[Scene]:
-    """Give all calm runs."""
+    """Yield the scenes of all calm runs."""
     serial = 0
     for backends, clients, lengths, policy in product(
         grid.backends, CLIENTS, grid.lengths, ("shuffle", "round-robin")
@@ -143,7 +143,7 @@ def calm_scenes(grid: Grid, seed: int) -> Iterator[Scene]:
 
 
 def coming_scenes(grid: Grid, seed: int) -> Iterator[Scene]:
-    """Give calm runs in which the requests in the group come and go: bursts, and clients that are away."""
+    """Yield calm scenes in which the number of requests changes: bursts, and clients that are away."""
     serial = 0
     ways = ((True, 0.0), (False, 0.25), (False, 0.75))
     for backends, clients, lengths, policy, (bursts, away) in product(
@@ -157,7 +157,7 @@ def coming_scenes(grid: Grid, seed: int) -> Iterator[Scene]:
 
 
 def herding_scenes(grid: Grid, seed: int) -> Iterator[Scene]:
-    """Give all herding runs, as long as there is time to find them."""
+    """Yield the scenes of all herding runs, each long enough for its detection."""
     serial = 0
     ways = [(policy, stale_s) for policy in ("lag", "poll") for stale_s in grid.stale_s] + [("cooldown", 0.0)]
     for backends, clients, lengths, (policy, stale_s) in product(grid.backends, CLIENTS, grid.lengths, ways):
@@ -169,7 +169,7 @@ def herding_scenes(grid: Grid, seed: int) -> Iterator[Scene]:
 
 
 def interval(hits: int, count: int) -> tuple[float, float]:
-    """Give the exact 95 % interval of a share, by bisection of the binomial tails."""
+    """Return the exact 95 % interval of the share hits / count, by bisection of the binomial tails."""
 
     def tail(share: float, first: int, last: int) -> float:
         return sum(comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(first, last + 1))
@@ -191,18 +191,18 @@ def interval(hits: int, count: int) -> tuple[float, float]:
 
 
 def share(hits: int, count: int) -> str:
-    """Give a share with its interval, in percent."""
+    """Return the share hits / count with its 95 % interval, in percent."""
     low, high = interval(hits, count)
     return f"{100 * hits / count:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def kind(lengths: str) -> str:
-    """Give the column of a law of lengths."""
+    """Return the table's word for a distribution of lengths."""
     return "fixed" if lengths == "fixed" else "variable"
 
 
 def calm_table(scenes: Iterable[Scene], rates_hz: Sequence[int]) -> list[str]:
-    """Run calm scenes; a row each for backends, clients and lengths."""
+    """Run calm scenes; return a table with a row per combination of backends, clients and lengths."""
     cells: dict[str, list[set[int]]] = {}
     alarms: list[str] = []
     for scene in scenes:
@@ -226,7 +226,7 @@ def calm_table(scenes: Iterable[Scene], rates_hz: Sequence[int]) -> list[str]:
 
 
 def herding_table(grid: Grid, seed: int, *, misses: bool) -> list[str]:
-    """Run all herding scenes; a row each for backends, clients and lengths."""
+    """Run all herding scenes; return a table with a row per combination of backends, clients and lengths."""
     cells: dict[str, list[Hunt]] = {}
     for scene in herding_scenes(grid, seed):
         found = hunt(scene, grid.rates_hz)
@@ -250,7 +250,7 @@ def herding_table(grid: Grid, seed: int, *, misses: bool) -> list[str]:
 
 
 def by_trait(hunts: Sequence[Hunt]) -> dict[str, list[Hunt]]:
-    """Give the same runs by what else could matter."""
+    """Group the runs by router policy, by life and by clients per backend; return them by row heading."""
     found = {
         f"all | {policy} | ": [one for one in hunts if one.scene.policy == policy]
         for policy in ("lag", "poll", "cooldown")
@@ -264,7 +264,7 @@ def by_trait(hunts: Sequence[Hunt]) -> dict[str, list[Hunt]]:
 
 
 def herding_row(name: str, hunts: Sequence[Hunt], rates_hz: Sequence[int]) -> str:
-    """Give a row of the table; the interval is of the runs as seen at the middle rate."""
+    """Return a row of the table; its interval is that of the runs judged at the middle sampling rate."""
     if not hunts:
         return f"| {name} | 0 |" + " – |" * (len(rates_hz) + 3)
     by_rate = [[one for one in hunts if one.hz == hz] for hz in rates_hz]
@@ -279,7 +279,7 @@ def herding_row(name: str, hunts: Sequence[Hunt], rates_hz: Sequence[int]) -> st
 
 
 def write(lines: Sequence[str]) -> None:
-    """Put the tables between their marks in the README."""
+    """Write the tables between their marks in the README."""
     readme = HERE / "README.md"
     before, _, rest = readme.read_text(encoding="utf-8").partition(MARKS[0])
     _, found, after = rest.partition(MARKS[1])
@@ -290,7 +290,7 @@ def write(lines: Sequence[str]) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--runs", type=int, help="of each scene; 1, or with --full 3 calm and 2 herding ones")
@@ -303,9 +303,9 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run what was asked for, and print a table for each question."""
+    """Run the requested studies and print a table for each."""
     given = parse()
-    # The simulation's events hold no cycles.
+    # The simulation's events form no reference cycles.
     gc.disable()
     grid = FULL if given.full else COARSE
     if given.backends:

@@ -1,7 +1,8 @@
-"""Simulated runs of a routed cluster, judged as the live program would have judged them.
+"""Simulate runs of a routed cluster and judge them as the live program would.
 
-Copies of the calibrated solo engine behind a router, a closed loop of clients, 64 prompt tokens, and answers
-as long as a request shall live; virtual time. `balance.py` makes the study of them.
+In virtual time, copies of the calibrated solo engine behind a router serve a closed loop of clients, with 64
+prompt tokens and answers so long that a request has the wanted life, from start to end. `balance.py` is the
+study based on these runs.
 """
 
 from __future__ import annotations
@@ -36,52 +37,51 @@ from tests.analysis.balance.routed_load import START, cut, rates
 ALARMS = frozenset({BalanceWord.OSCILLATING, BalanceWord.STARVED})
 PROMPT = 64
 HZ = 4
-"""Simulated once at this rate; lower ones are every second or fourth sample of it."""
+"""Samples per second of a simulation; lower rates use every second or fourth of them."""
 PIECE_LIVES = 2.5
-"""A swing lasts about two lives of a request: so long a piece of time holds one."""
+"""Length of a piece in lives of a request: a swing lasts about two lives, so a piece contains one."""
 MEMORY_S = 310.0
-"""More than the longest look at a skew."""
+"""Seconds of samples to judge, more than the longest window for a skew."""
 LIVES_TOLD, LIVES_ENOUGH = 5, 20
-"""Ended requests from which on their median life is known, and with which two minutes are enough."""
+"""Ended requests from which on a median life is known, and with which the last two minutes suffice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One simulated run."""
+    """Parameters of one simulated run."""
 
     policy: str
-    """shuffle, round-robin, lag, poll (least-busy on counts that come late, or are read so often) or
-    cooldown (least-busy, and answers that break off)."""
+    """shuffle, round-robin, lag (least-busy on counts that are `stale_s` late), poll (least-busy on counts
+    read every `stale_s`) or cooldown (least-busy, with answers that break off)."""
     clients: int
     backends: int
     lengths: str
     """fixed, uniform (half to one and a half of the mean) or log-normal."""
     life_s: float
-    """Of a mean request when the load is even, nearly."""
+    """Approximate life in seconds of a mean request under an even load."""
     seconds: float
     seed: int
     stale_s: float = 0.0
     cold: bool = False
-    """Whether all clients begin at once."""
+    """Whether all clients start at once."""
     bursts: bool = False
-    """All clients at once, and again when the last has its answer."""
+    """Whether all clients send at once, and again when the last has its answer."""
     away_lives: float = 0.0
-    """Lives of a request for which a client is away before its request comes: the number there comes and
-    goes."""
+    """Pause of a client before each request, in lives of a request: it makes the number of requests vary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was seen of a run, at `HZ`."""
+    """The samples of a run, `HZ` per second, and its ended requests."""
 
     tracks: tuple[LoadTrack, ...]
     ends_s: Sequence[float]
-    """When requests ended, ascending."""
+    """Times at which requests ended, ascending."""
     lives_s: Sequence[float]
-    """How long those had lived."""
+    """Lives of these requests."""
 
     def life_s(self, at: float) -> float | None:
-        """Give the median life as the store would know it: of two minutes, else of ten; None with too few."""
+        """Return the median life as the store computes it: over two, else ten minutes; None with too few."""
         end = bisect_right(self.ends_s, at)
         first = bisect_right(self.ends_s, at - 120.0)
         if end - first < LIVES_ENOUGH:
@@ -89,7 +89,7 @@ class Recording:
         return median(self.lives_s[first:end]) if end - first >= LIVES_TOLD else None
 
     def at_rate(self, hz: int) -> Recording:
-        """Give the same run as seen at a lower rate."""
+        """Return the same run, sampled only `hz` times per second."""
         every = HZ // hz
         thinned = [
             replace(
@@ -106,30 +106,30 @@ class Recording:
 
 
 class Away:
-    """Sends each request later: on its way, or its client was thinking."""
+    """A way that delays each request, as if its client were away."""
 
     def __init__(self, time: VirtualTime, way: Way, away_s: float) -> None:
-        """Send through `way`."""
+        """Send through `way`, `away_s` seconds late."""
         self._time, self._way, self._away_s = time, way, away_s
 
     def send(self, request: SimulatedRequest) -> None:
-        """Send it after a while."""
+        """Send the request after the delay."""
         self._time.call_at(self._time.now_s + self._away_s, lambda: self._way.send(request))
 
     def abort(self, request_id: str) -> None:
-        """Give it up; nobody does here while it is away."""
+        """Abort a request that has been sent; here, none is aborted during its delay."""
         self._way.abort(request_id)
 
 
 def output_tokens(scene: Scene) -> int:
-    """Give the mean answer that makes requests live as long as the scene says."""
+    """Return the mean number of answer tokens with which requests live `scene.life_s` seconds."""
     batch = max(1, min(SOLO.max_num_seqs, round(scene.clients / scene.backends)))
     step_s = SOLO.cost.step_s(batch, 2 * PROMPT * batch, 0.0, REFERENCE_CLOCK_MHZ)
     return max(4, round(scene.life_s / step_s))
 
 
 def router_of(scene: Scene) -> tuple[str, RouterSettings, ProxyHabits]:
-    """Give the strategy with its settings, and how the proxy behaves."""
+    """Return (the router's strategy, its settings, the proxy's behaviour)."""
     settings, habits = RouterSettings(), ProxyHabits(arrival_spread_s=0.002)
     if scene.policy == "lag":
         settings = RouterSettings(increment_lag_s=scene.stale_s, decrement_lag_s=scene.stale_s)
@@ -143,7 +143,7 @@ def router_of(scene: Scene) -> tuple[str, RouterSettings, ProxyHabits]:
 
 
 def simulate(scene: Scene) -> Recording:
-    """Run a scene."""
+    """Simulate a scene; return its recording."""
     engines = [
         Engine(SOLO, seed=f"{scene.seed}-{index}", token_events=False) for index in range(scene.backends)
     ]
@@ -177,7 +177,7 @@ def simulate(scene: Scene) -> Recording:
         if isinstance(event, RequestStarted):
             began[event.request_id] = event.at
         elif isinstance(event, RequestEnded):
-            # A router's refusal is nobody's life: servers never saw that request.
+            # A request that the router refused has no life: it never reached a server.
             born = began.pop(event.request_id)
             if event.generated_tokens:
                 ended.append((event.at, event.at - born))
@@ -185,7 +185,7 @@ def simulate(scene: Scene) -> Recording:
 
 
 def _tracks(times: list[float], rows: list[list[tuple[int, int, int, int]]]) -> tuple[LoadTrack, ...]:
-    """Give each backend's track of what was told."""
+    """Return the load track of each backend from the sampled rows."""
     tracks = []
     for index, column in enumerate(zip(*rows, strict=True)):
         running, waiting, made, gone = zip(*column, strict=True)
@@ -204,31 +204,31 @@ def _tracks(times: list[float], rows: list[list[tuple[int, int, int, int]]]) -> 
 
 
 def _told(engine: Engine) -> tuple[int, int, int, int]:
-    """Give what runs, what waits, the tokens made and the requests ended."""
+    """Return an engine's (requests running, requests waiting, tokens generated, requests ended)."""
     tally = engine.tally
     return engine.running, engine.waiting, tally.generation_tokens, sum(tally.ended.values())
 
 
 class Follower:
-    """Judges a recording as the live program would have, every 5 s."""
+    """Judges a recording every 5 s, as the live program would."""
 
     def __init__(self, seen: Recording) -> None:
-        """Start before its first second."""
+        """Start before the first second of the recording."""
         self._seen = seen
         self._watch = BalanceWatch()
 
     def judged(self, at: float) -> Balance:
-        """Judge one window, without hysteresis."""
+        """Judge the window that ends at `at`, without hysteresis."""
         life = self._seen.life_s(at)
         memory = max(MEMORY_S if life else 0.0, window_s(life)) + 10
         tracks = tuple(cut(track, at - memory, at) for track in self._seen.tracks)
         found = judge(GroupLoad("proxy", tracks, life, step_time=self._watch.step_time), at)
-        # As an update of the watch does: the next window may have no fit of its own.
+        # As in an update of the watch: the next window may have no fit of its own.
         self._watch.step_time = found.step_time or self._watch.step_time
         return found
 
     def follow(self, until_s: float) -> Iterator[tuple[float, Balance]]:
-        """Give each evaluation up to a moment, with what is announced."""
+        """Yield (time, announced balance) of each evaluation up to `until_s`."""
         at = EVERY_S
         while at <= until_s:
             found, _ = self._watch.update(self.judged(at), at, START)
@@ -237,9 +237,9 @@ class Follower:
 
 
 def announced(seen: Recording, until_s: float) -> set[BalanceWord]:
-    """Give all alarms that a run announces.
+    """Return all alarms that a run announces.
 
-    Who announces has said it twice in a row, so every second evaluation is enough to see that none does.
+    An alarm must be found twice in a row, so every second evaluation suffices to rule all of them out.
     """
     follower = Follower(seen)
     evenly = range(2, int(until_s / EVERY_S) + 1, 2)
@@ -249,7 +249,7 @@ def announced(seen: Recording, until_s: float) -> set[BalanceWord]:
 
 
 def loads_between(seen: Recording, begin_s: float, end_s: float) -> Iterator[list[float]]:
-    """Give each backend's requests, running and waiting, where there are samples."""
+    """Yield the loads (requests running and waiting) of each backend that has samples in this span."""
     for track in seen.tracks:
         queue = track.waiting or [0.0] * len(track.times_s)
         first, last = bisect_left(track.times_s, begin_s), bisect_left(track.times_s, end_s)
@@ -258,9 +258,10 @@ def loads_between(seen: Recording, begin_s: float, end_s: float) -> Iterator[lis
 
 
 def there_and_back(seen: Recording, begin_s: float, end_s: float) -> float:
-    """Give how far the backend that swings most goes up and down, half of the lesser, over the mean load.
+    """Return the swing of the backend that swings most, relative to the mean load.
 
-    What only falls, as a cold burst does, or only rises is no swing.
+    The swing is half of the lesser of a backend's largest rise and fall. So a load that only falls, as after
+    a cold burst, or only rises has none.
     """
     widest, whole = 0.0, 0.0
     for loads in loads_between(seen, begin_s, end_s):
@@ -275,7 +276,7 @@ def there_and_back(seen: Recording, begin_s: float, end_s: float) -> float:
 
 
 def half_range(seen: Recording, begin_s: float, end_s: float) -> float:
-    """Give half of the 5 to 95 % range of the backend that moves most, over the mean load."""
+    """Return half of the 5 to 95 % range of the backend with the widest range, relative to the mean load."""
     ranges, whole = [0.0], 0.0
     for loads in loads_between(seen, begin_s, end_s):
         ordered, last = sorted(loads), len(loads) - 1
@@ -285,11 +286,11 @@ def half_range(seen: Recording, begin_s: float, end_s: float) -> float:
 
 
 Measure = Callable[[Recording, float, float], float]
-"""Gives the swing of a recording between two times."""
+"""A function that returns the swing of a recording between two times."""
 
 
 def pieces(begin_s: float, end_s: float, life_s: float) -> list[tuple[float, float]]:
-    """Cut a time into equal pieces of about 2.5 lives, each long enough for one swing."""
+    """Return the bounds of equal pieces of a span of about 2.5 lives each, long enough for one swing."""
     count = max(1, int((end_s - begin_s) / max(PIECE_LIVES * life_s, 5.0)))
     each = (end_s - begin_s) / count
     return [(begin_s + index * each, begin_s + (index + 1) * each) for index in range(count)]
@@ -297,7 +298,7 @@ def pieces(begin_s: float, end_s: float, life_s: float) -> list[tuple[float, flo
 
 @cache
 def chance_swing(clients: int, backends: int, lengths: str, life_s: float, measure: Measure) -> float:
-    """Give how far shuffle swings under the same load, over as long a piece of time: root mean square."""
+    """Return the root mean square of shuffle's swing under the same load, in pieces of the same length."""
     seconds = max(300.0, 30 * life_s)
     seen = shuffled(clients, backends, lengths, life_s, seconds)
     parts = pieces(30.0, seconds, seen.life_s(seconds) or life_s)
@@ -306,12 +307,12 @@ def chance_swing(clients: int, backends: int, lengths: str, life_s: float, measu
 
 @lru_cache(maxsize=1)
 def shuffled(clients: int, backends: int, lengths: str, life_s: float, seconds: float) -> Recording:
-    """Give a run of shuffle, the same when it is asked for by the next measure."""
+    """Return a run of shuffle; the last one is cached for the next measure."""
     return simulate(Scene("shuffle", clients, backends, lengths, life_s, seconds, 7))
 
 
 def net_swing(scene: Scene, seen: Recording, life_s: float, limit_s: float, measure: Measure) -> float:
-    """Give the swing of the median piece, net of chance."""
+    """Return the swing of the median piece, net of the swing that chance causes."""
     parts = pieces(min(limit_s / 2, 2 * life_s), limit_s, life_s)
     swing = median(measure(seen, *part) for part in parts)
     chance = chance_swing(scene.clients, scene.backends, scene.lengths, scene.life_s, measure)

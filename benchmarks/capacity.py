@@ -1,14 +1,14 @@
-"""The answer of the capacity search beside that of exhaustive runs, on simulated servers in virtual time.
+"""Compare the capacity search with exhaustive runs, on simulated servers in virtual time.
 
 Each set-up is drawn from its seed: kind of load, speed of the server, slots, KV cache, lengths, pauses and
-conditions. The search chooses its levels as `sparktop capacity` does. The true answer (`exhaustive`) is that
-of every level, with other requests than the search's, near the answer in long runs. Where some of these long
-runs pass and others do not, the truth is a band of levels. An answer agrees if it is in the band or within
-one of it (rates: within 10 %); how many are within one of the middle of the band is counted too.
+conditions. The search chooses its levels as `sparktop capacity` does. The true answer (`exhaustive`) comes
+from runs of every level with other requests than the search's; levels near the answer have long runs. Where
+only some of these long runs pass, the truth is a band of levels. An answer agrees if it is in the band or
+within one of it (rates: within 10 %); answers within one of the middle of the band are counted as well.
 
 usage: capacity.py [--setups 20] [--seed 9300] [--only FAMILY] [--write] [--levels]
 
-With --write the table goes into benchmarks/README.md; with --levels each judged level is printed.
+With --write, the table is written to benchmarks/README.md; with --levels, each judged level is printed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from sparktop.sweep.run.open_loop.arrivals import warm_up_s
 README = Path(__file__).resolve().parent / "README.md"
 MARKS = ("<!-- capacity.py: begin -->", "<!-- capacity.py: end -->")
 _REST_S = 3.0
-"""Between two runs."""
+"""Seconds between two runs."""
 _RATIO = 1.1 + 1e-9
 
 
 class Row(NamedTuple):
-    """What both ways answered."""
+    """The answers of the search and of exhaustive runs for one set-up."""
 
     seed: int
     family: str
@@ -55,17 +55,17 @@ class Row(NamedTuple):
     runs: int
     minutes: float
     forecast: tuple[float, float]
-    """Minutes that the plan named before the start, where no decision is close and at most."""
+    """Minutes that the plan forecasts: if no decision is close, and at most."""
     rates: bool
 
     @property
     def strict(self) -> bool:
-        """Whether the answer is within one of the middle of the band, of rates within 10 %."""
+        """Whether the answer is within one of the middle of the band (rates: within 10 %)."""
         return self._near(self.truth.answer, self.truth.answer)
 
     @property
     def good(self) -> bool:
-        """Whether the answer is in the band of the truth or within one of it, of rates within 10 %."""
+        """Whether the answer is in the band of the truth or within one of it (rates: within 10 %)."""
         return self._near(self.truth.low, self.truth.high)
 
     def _near(self, low: float, high: float) -> bool:
@@ -75,7 +75,7 @@ class Row(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether the interval of the answer holds a level of the band."""
+        """Whether the interval of the answer contains a level of the band."""
         low, fails = self.interval
         most = float("inf") if fails is None else fails
         return (low or 0.0) <= self.truth.high and self.truth.low < most
@@ -85,7 +85,7 @@ class Measured:
     """The runs of a set-up's levels."""
 
     def __init__(self, made: Setup, seed: int) -> None:
-        """Begin without any level."""
+        """Start without any runs."""
         self.made, self.seed = made, seed
         self.traces: dict[float, list[RequestTrace]] = {}
         self.unstable: dict[float, str] = {}
@@ -94,7 +94,7 @@ class Measured:
         self.pace = Pace()
 
     def judge(self, value: float, run: int, *, decides: bool = False) -> Judged:
-        """Run a level once more, and return the judgement by all its runs."""
+        """Run a level once more; return the verdict from all its runs so far."""
         capacity = self.made.capacity
         plan = level_plan(self.made.plan, LoadPoint(capacity.kind, value), self.pace, decides=decides)
         duration_s = plan.duration_s or 60.0
@@ -116,7 +116,7 @@ class Measured:
 
 
 def search(made: Setup, seed: int, *, show: bool) -> tuple[CapacitySearch, Measured]:
-    """Return the search on a set-up."""
+    """Run the capacity search on a set-up; return (the search, its runs)."""
     capacity, measured, first = made.capacity, Measured(made, seed), 1.0
     if capacity.kind is LoadKind.RATE:
         alone = collect(run_level(made._replace(plan=_alone(made.plan)), 1, 120.0, f"{seed}"))
@@ -146,7 +146,7 @@ def _show(which: str, value: float, judged: Judged) -> None:
 
 
 def row(seed: int, *, show: bool = False) -> Row:
-    """Return what both ways answer on the set-up of a seed."""
+    """Return the answers of both ways for the set-up drawn from `seed`."""
     made = setup(seed)
     found, measured = search(made, seed, show=show)
     return Row(
@@ -164,7 +164,7 @@ def row(seed: int, *, show: bool = False) -> Row:
 
 
 def table(rows: list[Row]) -> str:
-    """Return the rows and the summary of each family as Markdown."""
+    """Return Markdown: the rows, the figures of each family and a summary."""
     lines = [
         "| set-up | search | exhaustive | apart | in its interval | runs | min |",
         "|---|---|---|---|---|---|---|",
@@ -212,7 +212,7 @@ def summary(rows: list[Row]) -> str:
 
 
 def main() -> int:
-    """Print the table; return 1 if answers differ."""
+    """Print the table; return 1 if an answer does not agree, else 0."""
     parser = argparse.ArgumentParser(description="capacity search beside exhaustive runs")
     parser.add_argument("--setups", type=int, default=20)
     parser.add_argument("--seed", type=int, default=FRESH_SEED)

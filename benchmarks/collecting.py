@@ -1,11 +1,11 @@
-"""One look at a machine: its cost in CPU time, beside psutil's way to the same figures.
+"""Measure the CPU time of one sample of a machine, beside psutil's for the same figures.
 
-Starts sleeping processes until the machine has as many as asked for, then takes turns: a sample of sparktop
-without the process table, the table alone, and what psutil needs for either. All medians of the reading
-thread's CPU time. Readings that are due every 5 or 60 seconds fall due as often as at one sample a second:
-the clock is turned by a second from sample to sample. A second pair reads a tree of files like a DGX Spark's
-(20 cores, 12 temperatures, 4 RDMA ports), which this machine may not be; psutil cannot be pointed there.
-The NVIDIA driver's calls are a part of a sample where there is a driver, and the last line says if so.
+Starts sleeping processes until the machine has as many as requested, then measures in turns: sparktop's
+sample without the process table, the table alone, and psutil's calls for either. All figures are medians of
+the reading thread's CPU time. The clock advances by a second per sample, so readings that are due every 5 or
+60 seconds are made as often as at one sample per second. A further sample reads a tree of files like a DGX
+Spark's (20 cores, 12 temperatures, 4 RDMA ports), which this machine may not be; psutil cannot read such a
+tree. A sample includes the calls of the NVIDIA driver if there is one; the last line shows whether there is.
 
 usage: collecting.py [--processes 250] [--rounds 120]
 """
@@ -32,19 +32,19 @@ TABLE_EVERY_S = 5.0
 
 
 class TurnedClock:
-    """A clock that stands until it is turned."""
+    """A clock that advances only when `now` is set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time in seconds."""
         return self.now
 
 
 @contextmanager
 def sleeping_processes(total: int) -> Iterator[int]:
-    """Fill the machine up to `total` processes, give how many there are, and end those that were started."""
+    """Start processes until the machine has `total`; yield how many it has; end the started ones."""
     missing = max(0, total - len(psutil.pids()))
     started = [subprocess.Popen(["sleep", "600"]) for _ in range(missing)]
     try:
@@ -57,7 +57,7 @@ def sleeping_processes(total: int) -> Iterator[int]:
 
 
 def psutil_sample() -> None:
-    """Ask psutil for what a sample holds."""
+    """Read the figures of a sample with psutil."""
     psutil.virtual_memory()
     psutil.swap_memory()
     psutil.cpu_percent()
@@ -69,13 +69,13 @@ def psutil_sample() -> None:
 
 
 def psutil_table(fields: tuple[str, ...]) -> None:
-    """Ask psutil for these fields of every process."""
+    """Read these fields of every process with psutil."""
     for _ in psutil.process_iter(fields):
         pass
 
 
 def build_spark_tree(folder: Path) -> Path:
-    """Write a tree of files like a DGX Spark's."""
+    """Write a tree of system files like a DGX Spark's; return its root."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from tests.hardware.gb10_root import build
 
@@ -83,7 +83,7 @@ def build_spark_tree(folder: Path) -> Path:
 
 
 def measure(rounds: int, ways: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Give the median CPU milliseconds of each way, called in turns."""
+    """Call all `ways` in each of the rounds; return the median CPU milliseconds of each."""
     costs: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, call in ways.items():
@@ -94,7 +94,10 @@ def measure(rounds: int, ways: dict[str, Callable[[], object]]) -> dict[str, flo
 
 
 def make_ways(spark: Path) -> tuple[dict[str, Callable[[], object]], Machine]:
-    """Give what is compared, each called once so that first readings are not measured."""
+    """Return (the functions to compare by name, this machine).
+
+    Each function has been called once, so that first readings are not measured.
+    """
     clocks = TurnedClock(), TurnedClock(), TurnedClock()
     here, there = Machine(clock=clocks[0]), Machine(spark, clock=clocks[1])
     table = ProcessTableReader()
@@ -124,7 +127,7 @@ def make_ways(spark: Path) -> tuple[dict[str, Callable[[], object]], Machine]:
 
 
 def main() -> int:
-    """Print the table; 1 when the goal is missed."""
+    """Print the table; return 1 if the goal is missed, else 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--processes", type=int, default=250)
     parser.add_argument("--rounds", type=int, default=120)

@@ -1,8 +1,8 @@
-"""How often `compare` names a winner among targets that do not differ, and how often it finds a difference.
+"""Measure how often `compare` names a winner among equal targets, and how often it finds a real difference.
 
-Runs are drawn from normal distributions of logarithms, with figures that share their runs' luck as real ones
-do; nothing of the comparison's own code is used to make them. Two ways in: `compare` itself, and the command
-`sparktop compare` reading result files.
+Runs are drawn from log-normal distributions; the figures of a run are correlated, as real ones are. No code
+of the comparison is used to draw them. The study calls `compare` itself, and the command `sparktop compare`
+on result files.
 
 usage: comparing.py [--tables N] [--files N] [--seed S]
 """
@@ -31,9 +31,9 @@ LEVELS = (1, 2, 4, 8, 16, 32, 64)
 RATES = ("prefill_tps", "decode_tps", "peak_tps", "pure_decode_tps", "output_tps", "total_tps")
 TIMES = ("ttfr_ms", "ttft_ms", "itl_ms", "tpot_ms", "e2e_ms")
 _LUCK = {"prefill_tps": 1, "ttfr_ms": 1, "ttft_ms": 1}
-"""Which luck of a run moves a figure: 0 that of its decode, else that of its prefill."""
+"""Which random factor of a run moves a figure: 1 that of its prefill, 0 (if missing) that of its decode."""
 _OWN = 0.3
-"""Share of a figure's spread that is its own."""
+"""Part of a figure's spread that is independent of the run's other figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,16 @@ class Truth:
     """Targets with a known difference."""
 
     factors: tuple[float, ...]
-    """How much faster each target is; one number a target."""
+    """Speed of each target, as a factor."""
     runs: int
     spread: float
     """Standard deviation of logarithms between runs of a level."""
     at: tuple[int, ...] = LEVELS
     """Levels at which the factors hold; elsewhere the targets do not differ."""
     baseline: bool = False
-    """Compare against the first target."""
+    """Whether to compare against the first target."""
     by_level: tuple[float, ...] = (1.0,) * len(LEVELS)
-    """By how much the spread of each level is larger than `spread`."""
+    """Factor on `spread` at each level."""
 
     @property
     def names(self) -> list[str]:
@@ -63,7 +63,7 @@ Runs = dict[str, dict[int, dict[str, list[float]]]]
 
 
 def drawn(truth: Truth, luck: random.Random) -> Runs:
-    """Return runs of all targets at all levels."""
+    """Draw the runs of all targets at all levels."""
     return {
         name: {
             level: _level(truth, factor if level in truth.at else 1.0, level, index, luck)
@@ -88,7 +88,7 @@ def _level(
 
 
 def series_of_runs(runs: Runs) -> list[Series]:
-    """Return runs as the series that a comparison takes."""
+    """Convert runs to the series that `compare` accepts."""
     return [
         Series(
             name,
@@ -109,7 +109,7 @@ def _figure(values: Sequence[float]) -> Figure:
 
 
 def sweep_json(runs: Runs) -> dict[str, object]:
-    """Return runs as a result file of a sweep."""
+    """Convert runs to the JSON values of a sweep's result file."""
     return {
         "schema": "sparktop.sweep/1",
         "started_at": "2026-03-22T18:00:00.000Z",
@@ -148,28 +148,28 @@ def _level_json(level: int, values: Mapping[str, Sequence[float]]) -> dict[str, 
 
 @dataclass(slots=True)
 class Tally:
-    """What comparisons of one kind said, over many tables."""
+    """Counts of false and true claims, over many comparisons of one kind."""
 
     tables: int = 0
     false: int = 0
     """Tables with a winner, a crossover or a shown difference where there is none."""
     asked: int = 0
-    """Levels and pairs that differ, in the rate of decode."""
+    """Pairs of targets at levels where their decode rates really differ."""
     found: int = 0
 
     @property
     def false_percent(self) -> float:
-        """Share of tables with a false word."""
+        """Percent of tables with a false claim."""
         return 100 * self.false / self.tables
 
     @property
     def power_percent(self) -> float | None:
-        """Share of real differences in decode that were called."""
+        """Percent of real differences in decode rate that were claimed; None if there are none."""
         return 100 * self.found / self.asked if self.asked else None
 
 
 def judged(truth: Truth, found: Mapping[str, object], tally: Tally) -> None:
-    """Enter what a comparison said, as the JSON that a user reads."""
+    """Add the claims of a comparison, given as JSON values, to the tally."""
     speed = {
         level: dict(zip(truth.names, truth.factors, strict=True))
         if level in truth.at
@@ -193,7 +193,7 @@ def judged(truth: Truth, found: Mapping[str, object], tally: Tally) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A word of a comparison: one target is better than another."""
+    """A claim of a comparison: one target is better than another."""
 
     metric: str
     concurrency: int
@@ -202,7 +202,7 @@ class Claim:
 
 
 def claims(found: Mapping[str, object]) -> Iterator[Claim]:
-    """Return all claims of a comparison's JSON: winners, shown differences, changes against the baseline."""
+    """Yield all claims in a comparison's JSON: winners, shown differences, changes against the baseline."""
     for row in _objects(found["rows"]):
         metric, concurrency = str(row["metric"]), int(str(row["concurrency"]))
         ahead, values = row.get("ahead") or row["winner"], row["values"]
@@ -237,13 +237,13 @@ def _false(claim: Claim, speed: Mapping[int, Mapping[str, float]]) -> bool:
 
 
 def told(found: ComparisonResult) -> Mapping[str, object]:
-    """Return a comparison as the values of its JSON."""
+    """Return a comparison as JSON values."""
     values: Mapping[str, object] = json.loads(found.model_dump_json(by_alias=True))
     return values
 
 
 def tables(truth: Truth, count: int, seed: int) -> Tally:
-    """Compare many tables of one kind."""
+    """Draw and compare `count` tables of one kind; return their tally."""
     luck, tally = random.Random(seed), Tally()  # noqa: S311 - a study, not a secret
     for _ in range(count):
         series = series_of_runs(drawn(truth, luck))
@@ -252,7 +252,7 @@ def tables(truth: Truth, count: int, seed: int) -> Tally:
 
 
 def files(truth: Truth, count: int, seed: int) -> Tally:
-    """Compare many result files with the command, and read what it prints."""
+    """Draw and compare `count` result files with the command, from its output; return their tally."""
     from sparktop.cli import main  # late: the whole program
 
     luck, tally = random.Random(seed), Tally()  # noqa: S311 - a study, not a secret
@@ -263,7 +263,7 @@ def files(truth: Truth, count: int, seed: int) -> Tally:
             path.write_text(json.dumps(sweep_json(drawn(truth, luck))), encoding="utf-8")
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                assert main(words) == 0  # noqa: S101 - a study that cannot read its files is none
+                assert main(words) == 0  # noqa: S101 - the study needs to read its files
             judged(truth, json.loads(out.getvalue()), tally)
     return tally
 
@@ -273,7 +273,7 @@ ONE_LOUD = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 4.0)
 
 
 def alike() -> Iterator[tuple[str, Truth]]:
-    """Return targets that do not differ, or two of which do not."""
+    """Yield (name, truth) of targets that do not differ, or of which two do not."""
     for count in (2, 3, 4):
         for runs in (1, 2, 3, 5):
             for spread in (0.001, 0.05, 0.10):
@@ -288,7 +288,7 @@ def alike() -> Iterator[tuple[str, Truth]]:
 
 
 def different() -> Iterator[tuple[str, Truth]]:
-    """Return targets of which one is faster, everywhere or at some levels."""
+    """Yield (name, truth) of targets of which one is faster, at all or at some levels."""
     for factor in (1.2, 1.4, 1.84):
         for runs in (2, 3, 5):
             yield f"+{100 * (factor - 1):.0f} % everywhere, {runs} runs", Truth((1.0, factor), runs, 0.065)
@@ -301,7 +301,7 @@ def different() -> Iterator[tuple[str, Truth]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print both tables; exit code 1 where alike targets get a winner in more than 5 % of tables."""
+    """Print both tables; return 1 if equal targets get a winner in more than 5 % of tables, else 0."""
     parser = argparse.ArgumentParser(description="false winners and power of sparktop compare")
     parser.add_argument("--tables", type=int, default=400, help="of each kind (default: %(default)s)")
     parser.add_argument("--files", type=int, default=60, help="through the command (default: %(default)s)")
@@ -311,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("| targets | tables with a false winner | real differences called |\n|---|---:|---:|")
     for seed, (name, truth) in enumerate([*alike(), *different()], start=options.seed):
         tally = tables(truth, options.tables, seed)
-        # Two standard errors of 5 % allowed.
+        # 5 % and two standard errors.
         limit = 5 + 200 * math.sqrt(0.05 * 0.95 / options.tables)
         bad += truth.at == LEVELS and tally.false_percent > limit
         print(_line(name, tally), flush=True)

@@ -1,11 +1,11 @@
-"""How often the intervals that sparktop shows hold the truth, when runs differ by 0, 5 and 10 %.
+"""Measure how often sparktop's intervals contain the true value, if runs differ by 0, 5 and 10 %.
 
-Runs are drawn from distributions whose mean or quantile is known, and handed to the code that makes each
-interval. A 95 % interval does what it says where it holds the truth in 93 to 97 % of the trials.
+Runs are drawn from distributions with a known mean or quantile, and passed to the code that computes each
+interval. A 95 % interval is good if it contains the true value in 93 to 97 % of the trials.
 
 usage: coverage.py [--trials N] [--seed N] [--only rate latency quantile ratio search share] [--write]
 
-With --write the table goes into benchmarks/README.md. Exit code 1 when an interval misses its limits.
+With --write, the table is written to benchmarks/README.md. Exit code 1 if an interval misses its limits.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from sparktop.sweep.view.interval import over_runs
 HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- coverage.py: begin -->", "<!-- coverage.py: end -->")
 SPREADS = (0.0, 0.05, 0.1)
-"""Standard deviation of runs, as a share of the figure."""
+"""Standard deviation between runs, as a fraction of the figure."""
 NOISE = 0.01
-"""What single values of a run differ by, whatever runs do."""
+"""Relative standard deviation of single values, in addition to that between runs."""
 COVERED = (93.0, 97.0)
-"""Percent of trials in which a 95 % interval may hold the truth."""
+"""Least and most percent of trials in which a 95 % interval may contain the truth."""
 _EXACT = (95.0, 100.0)
-"""Of an interval that is never too narrow, and wider where outcomes are few."""
+"""The same for an exact interval, which is never too narrow, and too wide if outcomes are few."""
 _WITHIN = 0.35
 """Standard deviation of the logarithm of latencies within a run."""
 _NORMAL_90 = 1.2815515655446004
@@ -50,31 +50,31 @@ Bounds = tuple[float, float] | None
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How one interval did under one condition."""
+    """Result of one kind of interval under one condition."""
 
     interval: str
     condition: str
     spread: float
     trials: int
     held: int
-    """Trials in which it held the truth."""
+    """Trials in which the interval contained the truth."""
     width: float
-    """Median of upper over lower end."""
+    """Median ratio of the upper to the lower end."""
     allowed: tuple[float, float] = COVERED
 
     @property
     def percent(self) -> float:
-        """Percent of trials in which the truth lay inside."""
+        """Percent of trials in which the interval contained the truth."""
         return 100 * self.held / self.trials
 
     @property
     def error(self) -> float:
-        """Standard error of `percent` where the truth lies inside in 95 % of trials."""
+        """Standard error of `percent` if the interval contains the truth in 95 % of trials."""
         return 100 * math.sqrt(0.95 * 0.05 / self.trials)
 
     @property
     def holds(self) -> bool:
-        """True within the limits, two standard errors of the study allowed."""
+        """Whether `percent` is within the limits, give or take two standard errors of the study."""
         low, high = self.allowed
         return low - 2 * self.error <= self.percent <= high + 2 * self.error
 
@@ -87,7 +87,7 @@ def _study(
     truth: float,
     draw: Callable[[], Bounds],
 ) -> Coverage:
-    """Draw trials of one condition; no interval at all counts as a miss."""
+    """Run the trials of one condition; a trial without an interval counts as a miss."""
     held, widths = 0, []
     for _ in range(trials):
         bounds = draw()
@@ -100,12 +100,12 @@ def _study(
 
 
 def _figures(dice: Random, truth: float, spread: float, runs: int) -> list[float]:
-    """Return a figure of each run around `truth`."""
+    """Draw one figure per run around `truth`."""
     return [truth * (1 + dice.gauss(0, spread)) * (1 + dice.gauss(0, NOISE)) for _ in range(runs)]
 
 
 def rates(dice: Random, trials: int) -> Iterator[Coverage]:
-    """Rates and means of latencies: Student's t over one value a run."""
+    """Study intervals of rates and of mean latencies: Student's t over one value per run."""
     for runs in (3, 5, 10):
         for spread in SPREADS:
 
@@ -126,7 +126,7 @@ def rates(dice: Random, trials: int) -> Iterator[Coverage]:
 
 
 def latencies(dice: Random, trials: int) -> Iterator[Coverage]:
-    """Means of latencies over requests, by the means of their runs."""
+    """Study intervals of mean latencies of requests, from the means of their runs."""
     truth = 800.0 * math.exp(_WITHIN**2 / 2)
     for runs, requests in ((3, 16), (5, 16), (10, 4)):
         for spread in SPREADS:
@@ -144,13 +144,13 @@ def latencies(dice: Random, trials: int) -> Iterator[Coverage]:
 
 
 def _latencies(dice: Random, middle: float, spread: float, requests: int) -> list[float]:
-    """Return the latencies of a run: lognormal requests, times what the whole run is off by."""
+    """Draw the latencies of a run: log-normal, times one random factor for the whole run."""
     off = 1 + dice.gauss(0, spread)
     return [middle * off * math.exp(dice.gauss(0, _WITHIN)) for _ in range(requests)]
 
 
 def quantiles(dice: Random, trials: int) -> Iterator[Coverage]:
-    """The quantiles by which levels of a search are judged."""
+    """Study intervals of the quantiles by which levels of a search are judged."""
     truth = 800.0 * math.exp(_WITHIN * _NORMAL_90)
     for runs, requests in ((36, 1), (9, 4), (3, 16), (3, 64), (5, 64), (10, 64)):
         for spread in SPREADS:
@@ -164,7 +164,7 @@ def quantiles(dice: Random, trials: int) -> Iterator[Coverage]:
 
 
 def ratios(dice: Random, trials: int) -> Iterator[Coverage]:
-    """Ratios of a comparison."""
+    """Study intervals of the ratios in a comparison."""
     for runs in (3, 5, 10):
         for spread in SPREADS:
 
@@ -177,7 +177,7 @@ def ratios(dice: Random, trials: int) -> Iterator[Coverage]:
 
 
 def searches(dice: Random, trials: int) -> Iterator[Coverage]:
-    """The answers of `--slo`: both ends of a range, for servers whose limits are known."""
+    """Study the answers of `--slo` (both ends of a range) for servers whose limits are known."""
     for name, search in SEARCHES.items():
         for spread in SPREADS:
             held, widths = 0, []
@@ -190,7 +190,7 @@ def searches(dice: Random, trials: int) -> Iterator[Coverage]:
 
 
 def shares(dice: Random, trials: int) -> Iterator[Coverage]:
-    """Shares of runs in the study of the judge of balance: exact binomial intervals (Clopper and Pearson)."""
+    """Study the intervals of shares in `balance.py`: exact binomial ones (Clopper and Pearson)."""
     from balance import interval  # late: it needs the simulated cluster
 
     for count, share in ((40, 0.05), (100, 0.3)):
@@ -210,11 +210,11 @@ STUDIES: dict[str, tuple[Callable[[Random, int], Iterator[Coverage]], float]] = 
     "search": (searches, 0.1),
     "share": (shares, 0.1),
 }
-"""Each study with the share of the trials that it makes: searches take long."""
+"""Studies by name, with the fraction of the trials that each runs: searches are slow."""
 
 
 def coverages(trials: int, seed: int, only: Sequence[str] = tuple(STUDIES)) -> Iterator[Coverage]:
-    """Make the studies; each has its own seed."""
+    """Run the studies named in `only` and yield their results; each study has its own seed."""
     for number, name in enumerate(STUDIES):
         if name in only:
             make, share = STUDIES[name]
@@ -223,7 +223,7 @@ def coverages(trials: int, seed: int, only: Sequence[str] = tuple(STUDIES)) -> I
 
 
 def table(rows: Sequence[Coverage]) -> str:
-    """Return a Markdown table: a row a condition, a column a spread."""
+    """Return a Markdown table with a row per condition and a column per spread."""
     heads = " | ".join(f"{spread:.0%}" for spread in SPREADS)
     lines = [f"| interval | of | {heads} | trials |", f"|---|---|{'---:|' * len(SPREADS)}---:|"]
     for key in dict.fromkeys((row.interval, row.condition) for row in rows):
@@ -241,7 +241,7 @@ def _cell(row: Coverage) -> str:
 
 
 def write(text: str, readme: Path = HERE / "README.md") -> None:
-    """Replace what stands between the marks of the README."""
+    """Write the table between its marks in the README."""
     page = readme.read_text(encoding="utf-8")
     head, rest = page.split(MARKS[0])
     _, tail = rest.split(MARKS[1])
@@ -249,7 +249,7 @@ def write(text: str, readme: Path = HERE / "README.md") -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Study, print and, if asked, write the table."""
+    """Run the studies and print the table; return 1 if an interval misses its limits, else 0."""
     parser = argparse.ArgumentParser(description="how often intervals hold the truth")
     parser.add_argument("--trials", type=int, default=4000, help="of a condition; searches make a tenth")
     parser.add_argument("--seed", type=int, default=20_000)

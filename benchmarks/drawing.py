@@ -1,9 +1,10 @@
-"""What drawing a live graph costs, beside the ways that are already there, in one run.
+"""Measure the cost of drawing a live graph, beside other libraries in the same run.
 
 Usage: python benchmarks/drawing.py [--repeat N]
 
-One graph of 80x24 cells from 160 values: ours from scratch, ours one tick later, Textual's Sparkline
-renderable and plotext's braille. Each way gets the best of N rounds; the ratios count, not the milliseconds.
+One graph of 80x24 cells from 160 values: sparktop's area without and with cached columns and its stack,
+Textual's Sparkline renderable and plotext's braille. Each way has the best of N rounds; the ratios count, not
+the milliseconds.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ WIDTH, HEIGHT, TOP = 80, 24, 100.0
 HISTORY = [50 + 45 * math.sin(i / 7) * math.cos(i / 31) for i in range(4000)]
 WAITING = [max(0.0, 20 * math.sin(i / 19)) for i in range(4000)]
 LIMIT_MS = 1.0
-"""An area of 156x16 cells from scratch must cost less."""
+"""An area of 156x16 cells without cached columns must cost less CPU time."""
 
 
 def best_ms(draw: Callable[[int], object], repeat: int, times: int) -> float:
-    """Give the best mean of `times` drawings, in CPU milliseconds; each gets its tick's number."""
+    """Return the lowest mean of `times` drawings among `repeat` rounds, in CPU milliseconds."""
     best, tick = math.inf, 0
     for _ in range(repeat):
         start = time.process_time()
@@ -45,25 +46,25 @@ def best_ms(draw: Callable[[int], object], repeat: int, times: int) -> float:
 
 
 def forget() -> None:
-    """Empty the columns that are kept between drawings, as in a program that just started."""
+    """Clear the caches of columns, as in a program that has just started."""
     for column in (braille._area_column, braille._stack_column):  # noqa: SLF001 - no user needs this
         column.cache_clear()
 
 
 def window(values: list[float], tick: int, width: int = WIDTH) -> list[float]:
-    """Give what the graph shows at `tick`."""
+    """Return the values that a graph of `width` cells shows at `tick`."""
     end = 2 * width + tick % 3000
     return values[end - 2 * width + 1 : end + 1]
 
 
 def cold_area(tick: int) -> object:
-    """Draw an area with nothing kept."""
+    """Draw an area without cached columns."""
     forget()
     return area(window(HISTORY, tick), WIDTH, HEIGHT, TOP, end_slot=tick)
 
 
 def sparkline(tick: int) -> object:
-    """Draw Textual's renderable into segments."""
+    """Render Textual's Sparkline into segments."""
     return list(CONSOLE.render(Sparkline(window(HISTORY, tick), width=WIDTH, height=HEIGHT)))
 
 
@@ -81,7 +82,7 @@ def plotext_braille(tick: int) -> object:
 
 
 def ways() -> dict[str, tuple[Callable[[int], object], int]]:
-    """Give what is measured: a name, how to draw at a tick, drawings a round."""
+    """Return what is measured, by name: (function that draws a tick, drawings per round)."""
 
     def warm(tick: int) -> object:
         return area(window(HISTORY, tick), WIDTH, HEIGHT, TOP, end_slot=tick)
@@ -104,7 +105,7 @@ CONSOLE = Console(
 
 
 def main() -> int:
-    """Print the table; 1 when an area of 156x16 cells costs more than it may."""
+    """Print the table; return 1 if an area of 156x16 cells costs more than it may, else 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--repeat", type=int, default=5, help="rounds a way, the best counts (default: 5)")
     repeat = parser.parse_args().repeat

@@ -1,10 +1,10 @@
-"""The true answer to "how many?" of a simulated server, by runs so long that they are certain.
+"""Find the true capacity of a simulated server, from runs so long that the answer is certain.
 
-First each level (above 7 and of rates in steps of 15 %) is run for five minutes, up to a quarter more than
-the first that fails. Then the levels near the answer, one by one, have runs of half an hour or 600 requests
-and more, until the levels at both ends are certain. The chance that such a long run passes follows from the
-mean and the spread of the shares of requests that met a condition. Levels at which between 5 % and 95 % of
-long runs pass are a band: there the chance of the load decides.
+First, each level (above 7, and of rates, in steps of 15 %) is run for five minutes, up to a quarter above
+the first that fails. Then the levels near the answer have runs of at least half an hour (rates: and 600
+requests), further out level by level, until the levels at both ends are certain. The chance that such a long
+run passes follows from the mean and the spread of the shares of requests that met a condition. Levels at
+which between 5 % and 95 % of long runs pass are a band: there the chance of the load decides.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LONG_S, _LONG_REQUESTS = 1800.0, 600.0
 _RUNS = 4
 _BEYOND, _NEAR, _NEAR_NUMBERS = 1.25, 0.05, 1.0
 _GRID, _COARSE = 1.04, 1.15
-"""Ratio of neighbouring rates, and of the levels with a short run."""
+"""Ratio of neighbouring rates, and of neighbouring levels that have a short run."""
 _CERTAIN, _HALF = 0.95, 0.5
 _CLEAR, _AT_ONCE = 0.01, 2
-"""Runs are made so many at once, until the chance is below the first or above one less it."""
+"""Runs are made `_AT_ONCE` at a time, until the chance is below `_CLEAR` or above 1 - `_CLEAR`."""
 _NEVER = 1e-9
 
 
@@ -54,7 +54,7 @@ class Truth(NamedTuple):
 
 
 def truth(made: Setup, seed: int, first: float) -> Truth:
-    """Return the answer for a set-up, by requests drawn from `seed`; of rates from `first` / 16 on."""
+    """Return the answer for a set-up, with requests drawn from `seed`; rates start at `first` / 16."""
     is_rate = made.capacity.kind is LoadKind.RATE
     chances: dict[float, float] = {}
     failed_at = math.inf
@@ -94,14 +94,14 @@ def _grid(made: Setup, first: float) -> Iterator[float]:
 
 
 def _at_least(chances: dict[float, float], least: float) -> float:
-    """Return the largest load with at least the chance `least` to pass; chances are made to fall first."""
+    """Return the largest load that passes with at least the chance `least`, once chances are made to fall."""
     ascending = sorted(chances)
     falling = falling_shares([(chances[value], 1.0) for value in ascending])
     return max((at for at, one in zip(ascending, falling, strict=True) if one >= least), default=0.0)
 
 
 def _chance(made: Setup, value: float, seed: int, runs: int, *, is_long: bool) -> float:
-    """Return the chance (0 to 1) that a run passes, by `runs` runs, or by fewer if they are clear."""
+    """Return the chance (0 to 1) that a run passes, from `runs` runs, or from fewer if they are clear."""
     judged: list[Judged] = []
     chance = _HALF
     while len(judged) < runs and _CLEAR < chance < 1 - _CLEAR:
@@ -114,7 +114,7 @@ def _chance(made: Setup, value: float, seed: int, runs: int, *, is_long: bool) -
 
 
 def _passes(made: Setup, judged: list[Judged]) -> float:
-    """Return the chance that a run passes: the least of those for each condition."""
+    """Return the chance that a run passes: the lowest of the chances for each condition."""
     chance = fmean(0.0 if one.trouble else 1.0 for one in judged)
     last = 1 if made.capacity.kind is LoadKind.RATE else len(made.capacity.conditions)
     for number in range(-last, 0):

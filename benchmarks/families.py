@@ -1,15 +1,15 @@
-"""False alarms and detection of the judge of balance by family, on loads simulated apart from sparktop.
+"""Measure false alarms and detection of the balance judge by family, on loads simulated without sparktop.
 
-`load_families/` holds a simulation of its own (batching servers, routers, clients); its looks go through the
-real store in virtual time. Every run takes ten minutes of that time. Per family: runs in which oscillating or
-starved was ever announced of a known router and was not true, with the 95 % interval (Clopper and Pearson);
-for herding whose true swing is half of the mean load or more, the share found, and found within 90 s; and how
-far the shown loss of throughput is from the true one (the best split of as many requests, from the servers'
-own curves).
+`load_families/` has its own simulation of batching servers, routers and clients, which the real store samples
+in virtual time, for ten minutes per run. The table has, by family: runs that ever announced oscillating or
+starved wrongly for a known router, with the 95 % interval (Clopper and Pearson); of the herding runs whose
+true swing is at least half of the mean load, the share detected, and detected within 90 s; and the error of
+the shown loss of throughput (the true loss is relative to the best split of the same number of requests, by
+the servers' own curves).
 
 usage: families.py [--runs 100] [--seed 1000000] [--only WORDS …] [--write] [--misses]
 
-With --write the table goes into benchmarks/README.md, with --misses each run that failed is printed.
+With --write, the table is written to benchmarks/README.md; with --misses, each run that failed is printed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SOON_S = 90.0
 
 
 def interval(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the exact (Clopper–Pearson) interval of a share, 0 to 1."""
+    """Return the exact (Clopper–Pearson) interval of the share hits / runs, 0 to 1."""
 
     def at_most(count: int, share: float) -> float:
         return math.fsum(
@@ -58,7 +58,7 @@ def _root(falling: Callable[[float], float]) -> float:
 
 
 def run_one(task: tuple[int, str]) -> Run:
-    """Run one scene, by the family's index and a seed."""
+    """Run one scene; `task` is (index of the family, seed)."""
     return watch(FAMILIES[task[0]], task[1])
 
 
@@ -70,7 +70,7 @@ def runs_of(families: Sequence[Family], runs: int, seed: int) -> Iterator[Run]:
 
 
 def share(hits: int, runs: int) -> str:
-    """Return a share with its interval, in percent."""
+    """Return "hits of runs" with the interval of the share in percent."""
     if not runs:
         return "–"
     low, high = interval(hits, runs)
@@ -78,7 +78,7 @@ def share(hits: int, runs: int) -> str:
 
 
 def at(values: Sequence[float], part: float) -> float:
-    """Return a quantile."""
+    """Return the quantile `part` (0 to 1) of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
@@ -113,7 +113,7 @@ HEAD = (
 
 
 def failures(family: Family, runs: Sequence[Run]) -> Iterator[str]:
-    """Yield a line for each run that has a false alarm or misses herding."""
+    """Yield a line for each run that has a false alarm, or finds herding late or not at all."""
     for one in runs:
         missed = family.herds and one.swing >= SWINGS and (one.named_s is None or one.named_s > SOON_S)
         if one.false_words or missed:
@@ -122,7 +122,7 @@ def failures(family: Family, runs: Sequence[Run]) -> Iterator[str]:
 
 
 def write_between(marks: tuple[str, str], text: str, readme: Path = README) -> None:
-    """Replace what stands between the marks of the README."""
+    """Replace the text between the marks of the README."""
     page = readme.read_text(encoding="utf-8")
     head, rest = page.split(marks[0])
     _, tail = rest.split(marks[1])

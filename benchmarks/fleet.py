@@ -1,12 +1,12 @@
-"""What watching a fleet costs: one viewer, from 2 servers polled directly to 10,000 through a Prometheus.
+"""Measure one viewer's cost of watching a fleet: 2 servers polled directly to 10,000 through a Prometheus.
 
-Servers polled directly answer with the whole page of a real vLLM once a second (`fleet_servers.py`), a fifth
-as many machines stand beside them (`fleet_machines.py`, at least two), and a Prometheus is one of recorded
-answers (`prometheus_cost.py`) that scrapes each server and its machine every 15 s. Each row is one start of
-sparktop in a pseudo-terminal of 200x50: CPU time of the whole program, pages a second, bytes to the terminal,
-memory, the time until figures of servers are on the screen, and the time from a key to the first byte of its
-answer; in the seconds after the start, and after a wait. On a busy machine polls are late and CPU time is
-missing: pages/s shows it, and CPU time a page stays comparable.
+Servers polled directly answer once a second with the full page of a real vLLM (`fleet_servers.py`); a fifth
+as many machines, at least two, run beside them (`fleet_machines.py`). The Prometheus is a simulated one that
+scrapes each server and its machine every 15 s (`prometheus_cost.py`). A row is measured on sparktop in a
+pseudo-terminal of 200x50, right after the start or after a wait: CPU time of the whole program, pages per
+second, bytes to the terminal, memory, the time until figures of servers are on the screen, and the time from
+a key to the first byte of its response. On a busy machine polls are late and CPU time is missing: pages/s
+shows this, and CPU time per page stays comparable.
 
 usage: fleet.py [--servers 2,20,100,500] [--prometheus 500,2000,10000] [--machines N] [--seconds 20]
                 [--wait 60] [--presses 30] [--dead N] [--mute N] [--record]
@@ -39,7 +39,7 @@ FIRST_WITHIN_S = 60.0
 HERE = Path(__file__).parent
 SERVERS_OF_A_MACHINE = 5
 BOARD = 32
-"""With more servers than this, the watch begins with the wall of groups."""
+"""Most servers with which the screen starts with the board; with more, it starts with the wall of groups."""
 HEADS = (
     "servers",
     "machines",
@@ -64,10 +64,10 @@ class Fleet:
     """How they are read: directly or through a Prometheus."""
     config: Path
     first: str
-    """A word that is on the screen once figures are: a state on the board, a model on the wall of groups."""
+    """Text that is on the screen once figures are: a state on the board, a model on the wall of groups."""
 
     def pages_sent(self) -> int | None:
-        """Return how many pages the servers have sent so far; None where no server is polled."""
+        """Return the number of pages that the servers have sent so far; None if no server is polled."""
         if self.way != "directly":
             return None
         url = re.findall(r'url = "(.*)"', self.config.read_text(encoding="utf-8"))[0]
@@ -75,13 +75,13 @@ class Fleet:
             return int(answer.read())
 
     def row(self, *cells: str) -> str:
-        """Return a row of the table."""
+        """Return a row of the table, which starts with the numbers of servers and machines."""
         return f"| {' | '.join((f'{self.servers:,}', f'{self.machines:,}', *cells))} |"
 
 
 @contextmanager
 def serving(script: str, *words: object) -> Iterator[str]:
-    """Run a script of this folder that prints its ports, and yield what it prints."""
+    """Run a script of this folder until the end of the block; yield the line with its ports."""
     command = [sys.executable, str(HERE / script), *map(str, words)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -92,7 +92,7 @@ def serving(script: str, *words: object) -> Iterator[str]:
 
 @contextmanager
 def directly(count: int, machines: int, dead: int = 0, mute: int = 0) -> Iterator[Fleet]:
-    """Serve so many servers and machines, and yield them as a fleet."""
+    """Serve `count` servers and `machines` machines; yield them as a fleet."""
     with (
         tempfile.TemporaryDirectory() as folder,
         serving("fleet_servers.py", count, dead, mute) as ports,
@@ -113,7 +113,7 @@ def directly(count: int, machines: int, dead: int = 0, mute: int = 0) -> Iterato
 
 @contextmanager
 def through_prometheus(count: int) -> Iterator[Fleet]:
-    """Serve a Prometheus that scrapes so many servers, and yield them as a fleet."""
+    """Serve a Prometheus that scrapes `count` servers; yield them as a fleet."""
     with tempfile.TemporaryDirectory() as folder, serving("prometheus_cost.py", "--serve", count) as port:
         config = Path(folder) / "sparktop.toml"
         config.write_text(f'[[prometheus]]\nurl = "http://127.0.0.1:{int(port)}"\n', encoding="utf-8")
@@ -121,17 +121,17 @@ def through_prometheus(count: int) -> Iterator[Fleet]:
 
 
 def cost(percent: float, pages: int | None, seconds: float) -> tuple[str, str, str]:
-    """Return the cells for CPU time, pages a second and CPU time a page."""
+    """Return the cells for CPU time, pages per second and CPU time per page."""
     if not pages:
         return f"{percent:.1f}", "–", "–"
     return f"{percent:.1f}", f"{pages / seconds:.0f}", f"{10_000 * percent * seconds / pages:.0f}"
 
 
 def pressed(program: PtyProgram, presses: int) -> str:
-    """Press arrow keys at odd moments and return the cell for the times of their answers."""
+    """Press arrow keys at random moments; return the cell with the median and p95 response times."""
     answers = []
     for _ in range(presses):
-        program.idle(random.uniform(0.02, 0.25))  # noqa: S311 - not a secret, only odd moments
+        program.idle(random.uniform(0.02, 0.25))  # noqa: S311 - random moments, no secret
         took = program.press(random.choice(("\x1b[A", "\x1b[B")))  # noqa: S311 - not a secret
         if took is not None:
             answers.append(1000 * took)
@@ -193,7 +193,7 @@ def fleets(options: argparse.Namespace) -> Iterator[Fleet]:
 
 
 def numbers(words: str) -> Sequence[int]:
-    """Return the whole numbers of a list separated by commas, which may be empty."""
+    """Parse a comma-separated list of integers, which may be empty."""
     return [int(word) for word in words.split(",") if word]
 
 
@@ -203,8 +203,8 @@ def main() -> int:
     parser.add_argument("--servers", default="2,20,100,500")
     parser.add_argument("--prometheus", default="500,2000,10000")
     parser.add_argument("--machines", type=int, help="machines beside the servers (a fifth of them)")
-    parser.add_argument("--dead", type=int, default=0, help="so many of the servers do not listen")
-    parser.add_argument("--mute", type=int, default=0, help="so many accept and never answer")
+    parser.add_argument("--dead", type=int, default=0, help="number of servers that do not listen")
+    parser.add_argument("--mute", type=int, default=0, help="number of servers that accept and never answer")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument(
         "--wait", type=float, default=60.0, help="seconds before the second row; 0: no such row"

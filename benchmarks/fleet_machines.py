@@ -1,4 +1,4 @@
-"""Many machines in one process: simulated GB10 machines, each behind the agent's own HTTP server.
+"""Serve many simulated GB10 machines from one process, each with the agent's own HTTP server.
 
 usage: fleet_machines.py COUNT    prints the ports as JSON, serves until standard input ends
 """
@@ -21,7 +21,7 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.hardware.ras.reader import RasReader
 
 _MANY = Limits(requests_per_s=10_000.0, request_burst=10_000.0)
-"""All requests come from one address."""
+"""Rate limits high enough for all requests, which come from one address."""
 
 
 async def serve(count: int) -> None:

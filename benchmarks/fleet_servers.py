@@ -1,11 +1,10 @@
-"""Hundreds of servers in one process: each answers /metrics with a whole vLLM page whose figures move.
+"""Serve hundreds of servers from one process: each answers /metrics with a full vLLM page that changes.
 
-The page is the one of a real vLLM 0.32 under load, 700 lines. All counters and buckets of a server grow in
-proportion, so that quantiles stay those of the page while rates move; gauges follow a slow wave of its own.
-Eight servers each have a model of their own. Some can be dead (nothing listens) or mute (they accept and
-never answer). An answer costs a fifth of a millisecond, so that one core serves a thousand of them once a
-second beside the program that is measured. `/polls` on any of them returns how many pages all have
-sent.
+The page is that of a real vLLM 0.32 under load, with 700 lines. All counters and buckets of a server grow in
+proportion, so that quantiles stay those of the page while rates change; gauges follow a slow wave, different
+for each server. Eight servers share a model. Some servers can be dead (nothing listens) or mute (they accept
+and never answer). An answer costs 0.2 ms, so that one core serves a thousand servers once a second beside the
+program that is measured. `/polls` on any server returns the number of pages that all of them have sent.
 
 usage: fleet_servers.py COUNT [DEAD] [MUTE]    prints the ports as JSON, serves until standard input ends
 """
@@ -28,7 +27,7 @@ PAGE = Path(__file__).resolve().parent.parent / "tests" / "data" / "vllm-0.32" /
 _SAMPLE = re.compile(rb"^([A-Za-z_:][\w:]*)(\{.*\})? (\S+)$")
 _GROWS = re.compile(rb"_(?:total|bucket|sum|count)$")
 _GROWTH_PER_S = 0.02
-"""Share of its first value by which every counter grows each second, on average."""
+"""Mean growth of every counter per second, as a fraction of its first value."""
 _RUNNING, _WAITING, _KV = (
     b"vllm:num_requests_running",
     b"vllm:num_requests_waiting",
@@ -41,16 +40,16 @@ _MODEL = re.compile(rb'model_name="[^"]*"')
 _WAVE_S = (20.0, 90.0)
 """Shortest and longest period of a server's load."""
 POLLS = "/polls"
-"""Route of every server that returns how many pages all of them have sent."""
+"""Route of every server that returns the number of pages that all of them have sent."""
 _HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %d\r\n\r\n"
 _MISSING = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 Values = Callable[[float, float], float]
-"""The value of a sample at a factor of growth and a load from 0 to 1."""
+"""Function from (growth factor, load from 0 to 1.2) to the value of a sample."""
 
 
 def _value(name: bytes, first: float) -> Values | None:
-    """Return how a sample moves, None where it stands still."""
+    """Return the function for the value of a sample; None if it is constant."""
     if name == _RUNNING:
         return lambda _, load: float(round(_MOST_RUNNING * min(1.0, load)))
     if name == _WAITING:
@@ -65,7 +64,7 @@ def _value(name: bytes, first: float) -> Values | None:
 
 
 class Page:
-    """A page of metrics as fixed text with values between."""
+    """A metrics page as constant text with changing values in between."""
 
     def __init__(self, text: bytes) -> None:
         self.fixed: list[bytes] = []
@@ -83,7 +82,7 @@ class Page:
         self.end = standing
 
     def at(self, growth: float, load: float) -> bytes:
-        """Return the page at a factor of growth and a load from 0 to 1."""
+        """Return the page at a growth factor and a load from 0 to 1.2."""
         parts = [
             b"%s%.10g" % (fixed, value(growth, load))
             for fixed, value in zip(self.fixed, self.values, strict=True)
@@ -92,10 +91,10 @@ class Page:
 
 
 class Server(asyncio.Protocol):
-    """A connection to one of the servers; several requests may follow each other on it."""
+    """A connection to one of the servers, which may carry several requests in turn."""
 
     pages_sent = 0
-    """Pages that all servers together have sent."""
+    """Number of pages that all servers together have sent."""
 
     def __init__(self, page: Page, number: int, began: float) -> None:
         self.page, self.began = page, began
@@ -105,7 +104,7 @@ class Server(asyncio.Protocol):
         self.pending = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way back."""
+        """Store the transport, to which answers are written."""
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -130,7 +129,7 @@ class Server(asyncio.Protocol):
 
 
 class Mute(asyncio.Protocol):
-    """Accepts and never answers."""
+    """A connection that is accepted and never answered."""
 
 
 async def serve(count: int, dead: int, mute: int) -> None:
@@ -155,7 +154,7 @@ async def serve(count: int, dead: int, mute: int) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Serve."""
+    """Parse the numbers of servers on the command line, and serve."""
     numbers = [int(word) for word in words]
     count, dead, mute = (*numbers, 0, 0)[:3]
     try:

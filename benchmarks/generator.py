@@ -1,14 +1,14 @@
-"""How well the load generator measures: against a server of known truth, beside llama-benchy in the same run.
+"""Measure the load generator's errors and cost on a server of known truth, beside llama-benchy's.
 
-The truth server streams by an absolute schedule and stamps what it writes (`truth_server`). It has one core,
-whoever loads it has another. Each round makes every load once, ours and llama-benchy's in turns; told are
-medians over the rounds. A machine that is busy with other things shows in every figure: judge a missed goal
-beside the load average that stands above the table.
-With --realtime (as root) server and clients go before everything else on their cores: for a machine that has
-other things to do.
+The truth server streams by an absolute schedule and records the time of each write (`truth_server`). It has
+one core, the client that loads it has another. Each round makes every load once, sparktop's and
+llama-benchy's in turns; the table has medians over the rounds. Other work on the machine affects every
+figure: judge a missed goal by the load average above the table.
+With --realtime (as root), server and clients have priority over everything else on their cores, for a machine
+with other work.
 
 With --beside (as root), processes that are never idle run on the same cores at the client's priority; the
-server, which has to know the truth, goes before them.
+server, which must keep its schedule, has priority over them.
 
 usage: generator.py [--rounds 3] [--only NAME…] [--realtime] [--beside N] [--without-llama-benchy]
                     [--peers FOLDER] [--check]
@@ -39,16 +39,16 @@ from truth_schedule import Batching, FixedPace, Stream
 
 PEERS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparktop-benchmarks"
 USUAL_DESCRIPTORS = 1024
-"""The soft limit that a login shell has."""
+"""The usual soft limit of file descriptors in a login shell."""
 _SWEEP_S = 60.0
 SWEEP_STREAMS, SWEEP_RUNS = 64, 3
 
 PACE, TOKENS = FixedPace(first_token_s=0.3, token_gap_s=0.02), 128
 SLOW_PACE, SLOW_TOKENS = FixedPace(first_token_s=0.3, token_gap_s=0.04), 64
-"""Above 64 streams: 6,400 tokens a second at 256, which llama-benchy's client can still read."""
+"""For more than 64 streams: 6,400 tokens per second at 256, which llama-benchy's client can still read."""
 BURSTS = (1, 4, 16, 64, 256)
 BATCHING = Batching(slots=16, step_s=0.02, prefill_s=0.03)
-"""What a run of 16 requests with 128 tokens gives as a whole is 23 % below its rate with all 16 decoding."""
+"""A run of 16 requests with 128 tokens has an overall rate 23 % below that with all 16 decoding."""
 STEADY_S = 8.0
 FAST_STREAMS, FAST_PACE = 205, FixedPace(first_token_s=0.3, token_gap_s=0.01)
 FAST_TOKENS = 400
@@ -61,18 +61,18 @@ COSTS = {
 }
 """Pace and tokens by concurrency. A single stream wakes the process for each event, so it has no goal."""
 KEEPS_UP_MS = 50.0
-"""A client that lags behind by more at the end of four seconds does not keep up."""
+"""Largest lag at the end of four seconds with which a client keeps up."""
 MANY, MANY_PACE, MANY_TOKENS = 1024, FixedPace(first_token_s=0.5, token_gap_s=0.1), 16
 CANCELLED, CANCELLED_PACE, CANCELLED_TOKENS = 256, FixedPace(first_token_s=0.2, token_gap_s=0.04), 500
 
 
 @dataclass(slots=True)
 class Row:
-    """A line of the table: one figure, what it is to be, and its values by round."""
+    """A row of the table: one figure, its goal, and its values by round."""
 
     what: str
     limit: float | None = None
-    """The goal: at most so far from 0, or at least so much."""
+    """The goal: the largest absolute value, or the smallest value with `at_least`."""
     at_least: bool = False
     digits: int = 2
     ours: list[float] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """True when the median is within the goal; None where there is no goal."""
+        """Whether the median meets the goal; None if there is no goal."""
         if self.limit is None:
             return None
         if not self.ours:
@@ -89,7 +89,7 @@ class Row:
         return median >= self.limit if self.at_least else abs(median) <= self.limit
 
     def __str__(self) -> str:
-        """Give the line."""
+        """Return the row in Markdown."""
         goal = "" if self.limit is None else f"{'≥' if self.at_least else '≤'} {self.limit:,g}"
         verdict = {None: "", True: "met", False: "**missed**"}[self.met]
         return f"| {self.what} | {self._told(self.ours)} | {goal} | {verdict} | {self._told(self.theirs)} |"
@@ -104,31 +104,31 @@ class Row:
 
 
 class Table:
-    """All lines, in the order in which they were first named."""
+    """All rows, in the order in which they were first used."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start without rows."""
         self.rows: dict[str, Row] = {}
 
     def row(self, what: str, limit: float | None = None, *, at_least: bool = False, digits: int = 2) -> Row:
-        """Give the line of that name."""
+        """Return the row of that name; create it if it is new."""
         return self.rows.setdefault(what, Row(what, limit, at_least, digits))
 
     def print(self) -> int:
-        """Print it; give how many goals were missed."""
+        """Print the table; return the number of missed goals."""
         print(f"| what | sparktop | goal | | llama-benchy {VERSION} |\n|---|---|---|---|---|")
         print(*self.rows.values(), sep="\n")
         return sum(row.met is False for row in self.rows.values())
 
 
 def percent_off(found: float | None, true: float) -> float:
-    """Give what a figure is off by, in percent; a figure that is missing is off by all of it."""
+    """Return the error of a figure in percent of the truth; -100 for a missing figure."""
     return 100 * ((found or 0.0) / true - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Everything that a round needs."""
+    """The clients, the server and the table of a round; each public method measures one part."""
 
     generator: Generator
     truth: TruthProcess
@@ -137,7 +137,7 @@ class Bench:
     client_core: int
 
     async def bursts(self) -> None:
-        """TTFT and decode rate at a fixed pace."""
+        """Measure TTFT and decode rate of bursts at a fixed pace."""
         for concurrency in BURSTS:
             pace, tokens = (PACE, TOKENS) if concurrency <= 64 else (SLOW_PACE, SLOW_TOKENS)
             load = await self.generator.burst(concurrency, tokens, pace)
@@ -161,7 +161,7 @@ class Bench:
                 rate.theirs.append(percent_off(told.tg_tps, decode_tps(streams)))
 
     async def batching(self) -> None:
-        """The rate while all streams decode, which no figure over the whole run shows."""
+        """Measure the rate while all streams decode, which no figure over the whole run shows."""
         slots = BATCHING.slots
         true_tps = BATCHING.pure_decode_tps
         load = await self.generator.burst(slots, TOKENS, BATCHING)
@@ -182,7 +182,7 @@ class Bench:
             headline.theirs.append(percent_off((await self._benchy_burst(slots, TOKENS)).tg_tps, true_tps))
 
     async def steady(self) -> None:
-        """The rate of a closed loop, between ramp and drain."""
+        """Measure the rate of a closed loop, between ramp and drain."""
         slots = BATCHING.slots
         load = await self.generator.steady(slots, TOKENS, BATCHING, STEADY_S)
         _must_be_whole(load)
@@ -191,14 +191,14 @@ class Bench:
         row.ours.append(percent_off(_mean(load.figures.sustained_tps), true_tps))
 
     async def fast(self) -> None:
-        """As many events a second as are asked of the generator."""
+        """Measure the generator at the highest event rate that it must reach."""
         load = await self.generator.burst(FAST_STREAMS, FAST_TOKENS, FAST_PACE)
         made = sum(len(stream.stamps) for stream in load.streams.values())
         lost = self.table.row("events that got lost at full rate", 0.0, digits=0)
         lost.ours.append(made - (load.figures.tokens.generated or 0))
         true_tps = decode_tps(load.streams.values())
         took = true_tps if load.whole and load.late_ms < KEEPS_UP_MS else 0.0
-        name = "events/s read, token ids told"
+        name = "events/s read, with token ids"
         rate = self.table.row(name, FASTEST_EVENTS_PER_S, at_least=True, digits=0)
         rate.ours.append(took)
         self.table.row("last token read after its write, ms").ours.append(load.late_ms)
@@ -207,7 +207,7 @@ class Bench:
         )
 
     async def cost(self) -> None:
-        """CPU time of the generator's process per event, from the command to the last message."""
+        """Measure the CPU time per event of the generator's process, from the command to the last message."""
         for concurrency, (pace, tokens) in COSTS.items():
             load = await self.generator.burst(concurrency, tokens, pace)
             _must_be_whole(load)
@@ -216,7 +216,7 @@ class Bench:
             row.ours.append(1e6 * load.cpu_s / (concurrency * tokens))
 
     async def many(self) -> None:
-        """A thousand streams with the descriptors that a shell is given."""
+        """Measure a thousand streams with the usual limit of file descriptors."""
         row = self.table.row(f"requests that ended well, c = {MANY}", MANY, at_least=True, digits=0)
         try:
             load = await self.generator.burst(MANY, MANY_TOKENS, MANY_PACE)
@@ -227,12 +227,12 @@ class Bench:
         self.table.row(f"mean TTFT, c = {MANY}, ms off").ours.append(load.mean_ttft_error_ms)
 
     async def cancel(self) -> None:
-        """Calling off a level in mid-stream."""
+        """Measure the time that cancelling a level in mid-stream takes."""
         row = self.table.row(f"cancelling c = {CANCELLED}: all streams closed after, s", 0.5, digits=3)
         row.ours.append(await self.generator.cancel_s(CANCELLED, CANCELLED_TOKENS, CANCELLED_PACE))
 
     async def small_sweep(self) -> None:
-        """CPU time of the whole command: start, calibration, 192 requests, figures, result file."""
+        """Measure the CPU time of a whole sweep: start, calibration, 192 requests, figures, result file."""
         row = self.table.row("CPU of a sweep of 192 requests, 128 tokens, c = 64: whole program, s", 3.0)
         self.truth.keep_to(PACE)
         cpu_s, level = await asyncio.to_thread(_sweep_command, self.truth.url)
@@ -251,7 +251,7 @@ class Bench:
             row.theirs.append(told.cpu_s)
 
     def _whole_sweep(self) -> list[Stream]:
-        """Give the requests of a small sweep, without those of a calibration; none may be missing."""
+        """Return the streams of the small sweep without its calibration; raise if any is incomplete."""
         streams = [one for one in self.truth.streams() if one.asked_tokens == TOKENS]
         if len(streams) != SWEEP_STREAMS * SWEEP_RUNS or any(len(one.stamps) != TOKENS for one in streams):
             raise LoadFailedError(f"the small sweep made {len(streams)} requests, or not all of their tokens")
@@ -260,7 +260,7 @@ class Bench:
     async def _benchy_burst(
         self, concurrency: int, tokens: int, runs: int = 1, *, warm_up: bool = True
     ) -> BenchyResult:
-        assert self.benchy is not None  # noqa: S101 - who calls has looked
+        assert self.benchy is not None  # noqa: S101 - callers have checked it
         return await asyncio.to_thread(
             self.benchy.burst,
             self.truth.url,
@@ -284,7 +284,7 @@ def _must_be_whole(load: Load) -> None:
 
 
 def _sweep_command(url: str) -> tuple[float, dict[str, Any]]:
-    """Run `sparktop sweep`; give the CPU seconds of it and of its generator, and the level that it wrote."""
+    """Run `sparktop sweep`; return (CPU seconds of it and its generator, the level in its result)."""
     options = ["-c", str(SWEEP_STREAMS), "--runs", str(SWEEP_RUNS), "--tg", str(TOKENS), "--no-warm-up"]
     options += ["--pp", str(PROMPT_TOKENS), "--format", "json"]
     with tempfile.TemporaryDirectory() as home:
@@ -304,7 +304,7 @@ def _sweep_command(url: str) -> tuple[float, dict[str, Any]]:
 
 
 def peer(options: argparse.Namespace) -> LlamaBenchy | None:
-    """Give llama-benchy unless it is not wanted or cannot be had."""
+    """Return llama-benchy; None if it is excluded or cannot be installed."""
     if options.without_llama_benchy:
         return None
     try:
@@ -316,7 +316,7 @@ def peer(options: argparse.Namespace) -> LlamaBenchy | None:
 
 @contextmanager
 def busy_processes(count: int) -> Iterator[None]:
-    """Keep `count` processes busy at plain priority."""
+    """Keep `count` processes busy at normal priority until the end of the block."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -327,7 +327,7 @@ def busy_processes(count: int) -> Iterator[None]:
 
 
 async def measure(options: argparse.Namespace, cores: list[int]) -> Table:
-    """Make all rounds."""
+    """Run all rounds; return the table."""
     benchy = await asyncio.to_thread(peer, options)
     table = Table()
     server_core, client_core = cores[0], cores[1]
@@ -335,7 +335,7 @@ async def measure(options: argparse.Namespace, cores: list[int]) -> Table:
         async with generator_on(truth, client_core, realtime=options.realtime) as generator:
             os.sched_setaffinity(0, set(cores[2:]) or {server_core})
             bench = Bench(generator, truth, table, benchy, client_core)
-            await generator.burst(16, 16, PACE)  # a process's first run pays for what others find ready
+            await generator.burst(16, 16, PACE)  # a process's first run has one-time costs
             for number in range(options.rounds):
                 for name in options.only or PARTS:
                     print(f"round {number + 1} of {options.rounds}: {name}", file=sys.stderr)
@@ -356,7 +356,7 @@ PARTS = {
 
 
 def main() -> int:
-    """Print the table; with --check, exit 1 when a goal is missed."""
+    """Print the table; return 1 with --check if a goal is missed, else 0."""
     parser = argparse.ArgumentParser(prog="generator.py", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured")
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="NAME", help=f"of {', '.join(PARTS)}")

@@ -1,4 +1,4 @@
-"""Loads made by sparktop's generator on the truth server, each laid beside the server's own stamps."""
+"""Load the truth server with sparktop's generator, and compare each load with the server's own times."""
 
 from __future__ import annotations
 
@@ -36,52 +36,52 @@ from sparktop.sweep.terms.statistics import quantile
 PROMPT_TOKENS = 64
 _LIMITS = Timeouts(connect_s=10.0, first_token_s=20.0, between_tokens_s=20.0, whole_s=60.0)
 _CANCEL_AFTER_S = 1.0
-"""Long enough for every stream to be past its first token."""
+"""Seconds after which every stream is past its first token."""
 
 
 class LoadFailedError(Exception):
-    """The generator did not make the load; the message says why."""
+    """The generator did not perform the load; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One run as the client saw it and as the server did."""
+    """One run, as measured by the client and as recorded by the server."""
 
     figures: LevelResult
     record: RunRecord
     finished: RunFinished
     traces: dict[str, RequestTrace]
-    """By request, with the same keys as `streams`."""
+    """Traces by request, with the same keys as `streams`."""
     streams: dict[str, Stream]
     cpu_s: float
-    """Of the generator's process: from the command to the last message."""
+    """CPU seconds of the generator's process, from the command to the last message."""
 
     @property
     def whole(self) -> bool:
-        """True when every token that the server wrote arrived, and every request ended well."""
+        """Whether every token that the server wrote arrived, and every request ended well."""
         wrote = {key: len(stream.stamps) for key, stream in self.streams.items()}
         return self.finished.failed == 0 and wrote == {key: one.tokens for key, one in self.traces.items()}
 
     @property
     def ttft_errors_ms(self) -> list[float]:
-        """What each request's TTFT is longer by than the truth."""
+        """Error of each request's TTFT in milliseconds: measured minus true."""
         return [
             1e3 * ((trace.ttft_s or 0.0) - ttft_s(self.streams[key])) for key, trace in self.traces.items()
         ]
 
     @property
     def mean_ttft_error_ms(self) -> float:
-        """Mean TTFT less its truth."""
+        """Mean error of the TTFT in milliseconds: measured minus true."""
         return statistics.fmean(self.ttft_errors_ms)
 
     @property
     def p99_ttft_error_ms(self) -> float:
-        """Of 100 requests one is off by more."""
+        """99th percentile of the TTFT's errors in milliseconds."""
         return quantile(sorted(self.ttft_errors_ms), 0.99)
 
     @property
     def late_ms(self) -> float:
-        """How long after the server's last write the last token was read."""
+        """Milliseconds from the server's last write until the last token was read."""
         wrote = max(stream.stamps[-1] for stream in self.streams.values())
         return 1e3 * (max(trace.last_token or 0.0 for trace in self.traces.values()) - wrote)
 
@@ -90,14 +90,14 @@ class Generator:
     """A running generator and the truth server that it loads."""
 
     def __init__(self, worker: SweepWorker, truth: TruthProcess) -> None:
-        """Take both; `generator_on` starts and ends the one."""
+        """Use a running worker, which `generator_on` starts and ends, and a truth server."""
         self._worker = worker
         self._truth = truth
         self._target = WorkerTarget(truth.url, "truth")
         self._runs = 0
 
     async def calibrate(self) -> None:
-        """Have it find out how to ask the server, once."""
+        """Calibrate the generator on the server; once is enough."""
         await self._worker.send(Calibrate("calibration", self._target, PROMPT_TOKENS, 8, 0, _LIMITS))
         async for message in self._worker.messages():
             if isinstance(message, Calibrated) and message.failure is None:
@@ -107,16 +107,16 @@ class Generator:
     async def burst(
         self, concurrency: int, tokens: int, pace: Pace, delivery: Delivery | None = None
     ) -> Load:
-        """Make one run of a burst."""
+        """Perform one run of a burst."""
         return await self._make(self._load(concurrency, tokens), pace, delivery)
 
     async def steady(self, concurrency: int, tokens: int, pace: Pace, duration_s: float) -> Load:
-        """Make one run of steady load; all start within a tenth of a second."""
+        """Perform one run of steady load; all streams start within a tenth of a second."""
         load = self._load(concurrency, tokens, LoadMode.STEADY, duration_s)
         return await self._make(load, pace)
 
     async def cancel_s(self, concurrency: int, tokens: int, pace: Pace) -> float:
-        """Call a burst off in mid-stream: give the time until it is over here and at the server."""
+        """Cancel a burst in mid-stream; return the seconds until it has ended here and at the server."""
         load = self._load(concurrency, tokens)
         self._truth.keep_to(pace)
         asked_at: float | None = None
@@ -188,7 +188,7 @@ class Generator:
 async def generator_on(
     truth: TruthProcess, core: int | None, *, realtime: bool = False
 ) -> AsyncIterator[Generator]:
-    """Start a generator, on one core if given, and have it calibrated; it ends with the block."""
+    """Start a generator, on `core` if given, and calibrate it; end it at the end of the block."""
     async with await SweepWorker.start() as worker:
         if core is not None:
             os.sched_setaffinity(worker.pid, {core})
@@ -200,7 +200,7 @@ async def generator_on(
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far, all threads, in nanoseconds' resolution."""
+    """Return the CPU seconds of all threads of a process so far, with nanosecond resolution."""
     clock = ctypes.c_int()
     if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
         raise LoadFailedError(f"process {pid} has ended")

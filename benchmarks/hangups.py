@@ -1,8 +1,8 @@
-"""Hang up on sparktop hundreds of times, at random moments and in many ways, and count what outlives it.
+"""Hang up on sparktop hundreds of times, at random moments and in many ways, and count surviving processes.
 
 The viewer and the demo start in pseudo-terminals. Each is ended in one of the ways of `WAYS`: its terminal is
-closed, a signal is sent, or it is left unread before that. A process that is there after
-`--seconds` has survived; it is printed and killed. With PYTHONPATH another version of sparktop is tried.
+closed or a signal is sent, in some ways after the terminal has been left unread. A process that still runs
+after `--seconds` has survived; it is printed and killed. PYTHONPATH can select another version of sparktop.
 
 usage: hangups.py [--count 200] [--seconds 20] [--program viewer|demo|both] [--way NAME]...
 """
@@ -30,16 +30,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "SPARKTOP_HANGUP"
-"""An environment variable by which the processes of one hang-up are found, even without their parent."""
+"""Environment variable that marks the processes of one hang-up, so that orphans are found too."""
 VIEWER = ("-m", "sparktop", "http://127.0.0.1:9/")
 DEMO = ("-m", "sparktop", "demo")
 SHELL_WAITS = ("sh", "-c", 'trap : HUP; "$0" "$@"; exit $?')
-"""A session leader that keeps the hang-up to itself and waits, as make does."""
+"""A session leader that does not pass the hang-up on and waits, as make does."""
 SHELL_PASSES = ("bash", "--norc", "-i", "-c", '"$0" "$@"; exit $?')
 FULL_S = 6.0
-"""How long a terminal is left unread until a program's writes block."""
+"""Seconds that a terminal is left unread, after which a program's writes block."""
 CONTINUED = 5
-"""SIGCONTs sent to a program that was never stopped."""
+"""Number of SIGCONTs sent to a program that was never stopped."""
 _LONGEST_START_S = 30.0
 _POLL_S = 0.05
 
@@ -48,15 +48,15 @@ class Terminal:
     """A program that leads the session of a pseudo-terminal, which this class reads or leaves unread."""
 
     def __init__(self, command: tuple[str, ...], leader: tuple[str, ...], home: str) -> None:
-        """Start `leader` (none: the program itself) with the terminal as its controlling one."""
+        """Start the program, under `leader` if there is one, with this as its controlling terminal."""
         self.mark = uuid.uuid4().hex
         self._master, slave = os.openpty()
         os.set_blocking(self._master, False)
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
         env = {"PATH": os.environ["PATH"], "HOME": home, "TERM": "xterm-256color", MARK: self.mark}
-        if "PYTHONPATH" in os.environ:  # other code beside this one, to compare
+        if "PYTHONPATH" in os.environ:  # another version of sparktop, to compare
             env["PYTHONPATH"] = os.environ["PYTHONPATH"]
-        # setsid --ctty makes the terminal the controlling one, and then is the program.
+        # setsid --ctty makes the terminal the controlling one, then replaces itself by the program.
         words = ["setsid", "--ctty", *leader, sys.executable, *command]
         self.process = subprocess.Popen(
             words, stdin=slave, stdout=slave, stderr=slave, env=env, close_fds=True
@@ -65,7 +65,7 @@ class Terminal:
         self.seen = 0
 
     def read_for(self, seconds: float, *, until_bytes: int | None = None) -> None:
-        """Read what is written for so long, or until so much was seen."""
+        """Read the program's output for `seconds`, or until `until_bytes` were read in total."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and self._master >= 0:
             if until_bytes is not None and self.seen >= until_bytes:
@@ -79,7 +79,7 @@ class Terminal:
                     time.sleep(min(left, _POLL_S))
 
     def close(self) -> None:
-        """Take the terminal away."""
+        """Close the terminal."""
         if self._master >= 0:
             os.close(self._master)
             self._master = -1
@@ -97,7 +97,7 @@ class Terminal:
         return found
 
     def program(self) -> int | None:
-        """Return the process that runs sparktop itself, if it runs."""
+        """Return the id of the process that runs sparktop itself; None if there is none."""
         started = f"{sys.executable} -m sparktop"
         own = [pid for pid, words in self.alive().items() if words.startswith(started)]
         return min(own, default=None)
@@ -112,7 +112,7 @@ class Terminal:
                 os.kill(pid, number)
 
     def kill_all(self) -> None:
-        """End whatever is left."""
+        """Kill all processes that are left, and close the terminal."""
         for pid in self.alive():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -189,7 +189,7 @@ WAYS = (
 
 
 def hang_up(command: tuple[str, ...], way: Way, chance: random.Random, seconds: float) -> list[str]:
-    """Start the program, end it in this way at a random moment; return what still runs after `seconds`."""
+    """Start the program, end it at a random moment; return the processes that still run after `seconds`."""
     with tempfile.TemporaryDirectory(prefix="hangup", ignore_cleanup_errors=True) as home:
         terminal = Terminal(command, way.leader, home)
         try:
@@ -208,7 +208,7 @@ def hang_up(command: tuple[str, ...], way: Way, chance: random.Random, seconds: 
 
 
 def parsed() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="hang up on sparktop, and count what outlives it")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=20.0, help="until a process has survived")
@@ -220,7 +220,7 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Hang up `--count` times and print a table: way, hang-ups, those with survivors; 1 if there are any."""
+    """Hang up `--count` times and print a table of the survivors; return 1 if there are any, else 0."""
     asked = parsed()
     programs = {"viewer": [VIEWER], "demo": [DEMO], "both": [VIEWER, DEMO]}[asked.program]
     ways = [one for one in WAYS if asked.way is None or one.name in asked.way]

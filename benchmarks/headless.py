@@ -1,16 +1,16 @@
-"""The headless command on recorded loads: whether `sparktop snapshot --seconds` says what the screen says.
+"""Compare the verdicts of `sparktop snapshot --seconds` with those of the screen, on recorded loads.
 
-Each recorded trace is served as the pages of two vLLM servers over real HTTP, at the pace at which it was
-recorded, beside a router that the configuration names. `sparktop snapshot --seconds N --format json` watches
-them as a process of its own. How often a loaded group is looked at follows what an answer costs, so answers
-of 0, 6 and 13 ms make for 4, 2 and 1 looks a second. All traces run at once, in real time: 4 minutes, on a
-machine with time to spare (a late answer lowers the pace, which the table shows).
+Each recorded trace is served over real HTTP as the pages of two vLLM servers, at the recorded pace, beside a
+router that the configuration names. `sparktop snapshot --seconds N --format json` watches them as a separate
+process. The polling rate of a loaded group depends on the duration of an answer: answers of 0, 6 and 13 ms
+lead to 4, 2 and 1 polls per second. All traces run at once in real time, which takes 4 minutes on a machine
+with spare capacity (late answers lower the rate, which the table shows).
 
 usage: headless.py [--only NAME …] [--virtual] [--write]
 
-Beside it stand the words of the command's own code in virtual time, where the pace is exact, and of the store
-that the screen draws, fed with the same rows. With --virtual nothing runs in real time. With --write the
-table goes into benchmarks/README.md. Exit code 1 when a word is not right.
+The table also has the verdicts of the command's own code in virtual time, where the rate is exact, and of the
+store that the screen draws, fed with the same rows. With --virtual, nothing runs in real time. With --write,
+the table is written to benchmarks/README.md. Exit code 1 if a verdict is wrong.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from tests.store.fed_traces import Pair
 
 MARKS = ("<!-- headless.py: begin -->", "<!-- headless.py: end -->")
 ANSWERS_S = {4: 0.0, 2: 0.006, 1: 0.013}
-"""How long a server takes to answer, by the looks a second that this leads to."""
+"""Seconds that a server takes to answer, by the polls per second that this leads to."""
 LONGEST_S, SPARE_S = 180.0, 2.0
-"""Most of a trace that is watched, and how much before its end watching stops."""
+"""Most seconds of a trace that are watched, and seconds before its end at which watching stops."""
 STAGGER_S = 0.4
 CONFIG = """\
 interval_s = 1.0
@@ -64,7 +64,7 @@ backends = ["spark-a", "spark-b"]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one run of the command said."""
+    """The verdicts, alerts and events in the output of one run of the command."""
 
     word: str
     now: str
@@ -80,14 +80,14 @@ class Said:
 
 
 class Servers:
-    """Serves every trace at every pace, each from its own first look on."""
+    """Serves every trace at every polling rate; each starts at its first request."""
 
     def __init__(self) -> None:
-        """Start with nothing asked for."""
+        """Start without requests."""
         self._began: dict[tuple[str, str], float] = {}
 
     async def page(self, request: web.Request) -> web.Response:
-        """Answer as a server of a trace would at this moment."""
+        """Answer with the page that a server of a trace has at this moment."""
         name, hz, side = (request.match_info[key] for key in ("name", "hz", "side"))
         began = self._began.setdefault((name, hz), time.monotonic())
         if ANSWERS_S[int(hz)]:
@@ -95,7 +95,7 @@ class Servers:
         return web.Response(body=trace(name).page(side, time.monotonic() - began), content_type="text/plain")
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes: metrics of two servers, and a proxy that is alive and says no more."""
+        """Return the routes: metrics of two servers, and the liveness check of a proxy."""
         return [
             web.get("/{name}/{hz}/{side:[ab]}/metrics", self.page),
             web.get("/{name}/{hz}/proxy/health/liveliness", lambda _: _alive()),
@@ -107,7 +107,7 @@ async def _alive() -> web.Response:
 
 
 async def command(name: str, hz: int, base: str, folder: Path, delay_s: float) -> Said:
-    """Run the command on one trace."""
+    """Run the command on one trace, after `delay_s` seconds."""
     await asyncio.sleep(delay_s)
     config = folder / f"{name}-{hz}.toml"
     strategy = "least-busy" if name.startswith(("leastbusy", "cooldown")) else "simple-shuffle"
@@ -124,7 +124,7 @@ async def command(name: str, hz: int, base: str, folder: Path, delay_s: float) -
 
 
 def said_in(data: dict[str, Any]) -> Said:
-    """Return what a snapshot's JSON says of its one group."""
+    """Return the verdicts on the only group in a snapshot's JSON."""
     (found,) = data["balance"]
     return Said(
         found["verdict"],
@@ -136,7 +136,7 @@ def said_in(data: dict[str, Any]) -> Said:
 
 
 async def run_all(names: list[str]) -> dict[tuple[str, int], Said]:
-    """Run the command on all traces at all paces at once."""
+    """Run the command on all traces at all polling rates at once; return its results by (trace, rate)."""
     app = web.Application()
     app.add_routes(Servers().routes())
     runner = web.AppRunner(app, access_log=None)
@@ -156,7 +156,7 @@ async def run_all(names: list[str]) -> dict[tuple[str, int], Said]:
 
 
 def screen_word(name: str, hz: int) -> str:
-    """Return the word of the store that the screen draws, fed with the same pages at one pace all along."""
+    """Return the verdict of the store that the screen draws, fed with the same pages at a constant rate."""
     pair, recorded = Pair(), trace(name)
     begin, seconds = pair.at, min(LONGEST_S, recorded.seconds - SPARE_S)
     for look in range(int(seconds * hz) + 1):
@@ -170,7 +170,7 @@ def screen_word(name: str, hz: int) -> str:
 
 
 def row(name: str, real: Sequence[Said]) -> tuple[str, bool]:
-    """Return the table's row of a trace, and whether every word is right and the same as the screen's."""
+    """Return (the table's row of a trace, whether the command's verdicts and alerts are all right)."""
     screen = [screen_word(name, hz) for hz in ANSWERS_S]
     exact = [said_in(json.loads(watched(name, hz))) for hz in ANSWERS_S]
     said = [*exact, *real]
@@ -184,7 +184,7 @@ def row(name: str, real: Sequence[Said]) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Run, print the table, and say whether every word is right."""
+    """Run the command and print the table; return 1 if a verdict is wrong, else 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=sorted(RIGHT), default=list(RIGHT), metavar="NAME")
     parser.add_argument("--virtual", action="store_true", help="in virtual time only")

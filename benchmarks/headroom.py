@@ -1,8 +1,8 @@
-"""How often the headroom trend is claimed where there is none, and how soon a leak is found.
+"""Measure how often a headroom trend is claimed without any, and how soon a leak is found.
 
-Each process is a memory history of its own, sampled every 2 s as a node is; the trend is asked for every 5 s
-after a warm-up. Without a drift the share of the time with a claim must stay at or below 5 %. A leak counts
-from its first second, after half an hour without one.
+Each process is a random history of memory, sampled every 2 s as a node is; after a warm-up, the trend is
+computed every 5 s. Without a drift, the share of the time with a claim must be at most 5 %. A leak starts
+after half an hour without one, and its detection is timed from its first second.
 
 usage: headroom.py [--runs 40]
 """
@@ -25,12 +25,12 @@ from sparktop.model.series import HistoryTable
 INTERVAL_S = 2.0
 LENGTH_S = 3600.0
 WARM_UP_S = 1200.0
-"""A cache that is filled and dropped has to have come back once before it can be known."""
+"""Seconds of history before the first claim counts: a cache must have been filled and dropped once."""
 LEVEL_GIB = 60.0
 MOST_CLAIMED = 0.05
 
 Process = Callable[[random.Random], Iterator[float]]
-"""Headroom in GiB, one value a sample, without end."""
+"""Function that yields headroom in GiB, one value per sample, endlessly."""
 
 
 def autoregressive(phi: float, spread_gib: float = 0.3) -> Process:
@@ -60,7 +60,7 @@ def bounded_walk(bound_gib: float, step_gib: float = 0.05) -> Process:
 
 
 def sawtooth(period_s: float, depth_gib: float, noise_gib: float = 0.02) -> Process:
-    """Return a cache that fills for about a period and is dropped at once, again and again."""
+    """Return a cache that repeatedly fills for about a period and is dropped at once."""
 
     def values(dice: random.Random) -> Iterator[float]:
         while True:
@@ -111,7 +111,7 @@ NOISES: dict[str, Process] = {
 
 
 def claimed_share(process: Process, seed: int, *, length_s: float = LENGTH_S) -> float:
-    """Return the share of the looks of one run at which a trend is claimed, 0 to 1."""
+    """Return the share of the evaluations of one run that claim a trend, 0 to 1."""
     claims = looks = 0
     for at, claimed in _looks(process, seed, length_s, leak_gib_per_s=0.0, leak_at=math.inf):
         if at >= WARM_UP_S:
@@ -123,7 +123,7 @@ def claimed_share(process: Process, seed: int, *, length_s: float = LENGTH_S) ->
 def found_after_s(
     process: Process, gib_per_min: float, seed: int, *, leak_at: float = 1800.0, most_s: float = 900.0
 ) -> float | None:
-    """Return the seconds from the start of a leak to its claim; None where it is not found in `most_s`."""
+    """Return the seconds from the start of a leak to its claim; None if it is not found in `most_s`."""
     leak = gib_per_min / 60.0
     for at, slope in _looks(process, seed, leak_at + most_s, leak_gib_per_s=leak, leak_at=leak_at):
         if at > leak_at and slope is not None and slope < -0.5 * leak:
@@ -134,7 +134,7 @@ def found_after_s(
 def _looks(
     process: Process, seed: int, length_s: float, *, leak_gib_per_s: float, leak_at: float
 ) -> Iterator[tuple[float, float | None]]:
-    """Yield the time and the claimed slope (GiB a second, or None) of every look of a run."""
+    """Compute the trend every 5 s of a run; yield (time, claimed slope in GiB per second or None)."""
     history = HistoryTable(("headroom",))
     values = process(random.Random(seed))  # noqa: S311 - noise, no secret
     looked_at = 0.0
@@ -149,7 +149,7 @@ def _looks(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print both tables; exit code 1 where drift-free memory is claimed too often."""
+    """Print both tables; return 1 if a trend of drift-free memory is claimed too often, else 0."""
     parser = argparse.ArgumentParser(description="false claims and found leaks")
     parser.add_argument("--runs", type=int, default=40)
     runs = parser.parse_args(arguments).runs

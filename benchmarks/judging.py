@@ -1,10 +1,10 @@
-"""What one judgement of a group's balance costs, in CPU milliseconds.
+"""Measure the CPU milliseconds of one judgement of a group's balance.
 
 Usage: python benchmarks/judging.py [--repeat N]
 
-Simulated groups of 2, 8 and 64 backends, 4 Hz, windows of 60, 120 and 600 s: the best of N judgements each,
-from tracks as they lie in memory; what taking them from the store costs is shown apart. 8 backends
-over 120 s must cost less than 8 ms.
+Simulated groups of 2, 8 and 64 backends, sampled at 4 Hz, with windows of 60, 120 and 600 s: the best of N
+judgements each, on tracks in memory; reading them from the store is measured separately. 8 backends over
+120 s must cost less than 8 ms.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sparktop.model.series import HistoryTable, Series
 from tests.analysis.balance.routed_load import Scene, cut, simulate
 
 LIMIT_MS = 8.0
-"""For 8 backends and 120 s."""
+"""Limit for 8 backends and 120 s."""
 
 
 def best_ms(work: Callable[[], object], repeat: int) -> float:
-    """Give the cheapest of `repeat` calls."""
+    """Return the CPU milliseconds of the cheapest of `repeat` calls."""
     best = math.inf
     for _ in range(repeat):
         start = time.process_time()
@@ -38,7 +38,7 @@ def best_ms(work: Callable[[], object], repeat: int) -> float:
 
 
 def stored(track: LoadTrack) -> dict[str, Series]:
-    """Give a track as the store holds it."""
+    """Convert a track to series as the store has them."""
     table = HistoryTable(("running", "waiting", "tps"), capacity=4000)
     rows = zip(track.times_s, track.running, track.waiting or [], track.generation_tps or [], strict=True)
     for at, running, waiting, tps in rows:
@@ -47,7 +47,7 @@ def stored(track: LoadTrack) -> dict[str, Series]:
 
 
 def main() -> int:
-    """Measure all groups; fail when the one with a limit is above it."""
+    """Measure all groups; return 1 if the one with a limit exceeds it, else 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeat", type=int, default=30)
     repeat = parser.parse_args().repeat

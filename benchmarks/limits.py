@@ -1,9 +1,9 @@
-"""Is the limit that sparktop names the one that a simulated server was built to have?
+"""Check whether the limit that sparktop names is the one that a simulated server was built to have.
 
-Each run is a server (or several behind a router) that is held back by one known thing, simulated for 75 s and
-polled by the real store each second. `tuned` families were used while the rules were written. `held out`
-families have other engines, other lengths and loads, and were only run afterwards. Prints the confusion table
-of both: rows are what a run was built to be limited by, columns what the store said at its end.
+Each run is a server (or several behind a router) with one known bottleneck, simulated for 75 s and polled by
+the real store each second. `tuned` families were used while the rules were written. `held out` families have
+other engines, other lengths and loads, and were only run afterwards. Prints the confusion table of either:
+rows are the limits that runs were built with, columns the verdicts of the store at their ends.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Family:
     def __init__(self, seed: int, *, held_out: bool, long_prompts: bool = False) -> None:
         """Draw from the tuned engines and uniform lengths, or from held-out engines and skewed lengths.
 
-        `long_prompts`: those of servers with full slots take up to half of the time.
+        With `long_prompts`, the prompts of servers with full slots take up to half of the time.
         """
         self.dice = _Dice(f"{seed}/{held_out}")
         self.held_out = held_out
@@ -176,7 +176,7 @@ def _client(family: Family) -> Setting:
     if dice.random() < 0.5:
         pause_s = life_s * idle / (1 - idle)
         return Setting(profile, Users(1, family.lengths(prompt, output), pause_s=pause_s))
-    # As many requests a second as leave the engine idle for about this share of the time.
+    # At this rate of requests, the engine is idle for about the share `idle` of the time.
     return Setting(profile, Users(0, family.lengths(prompt, output), per_s=(1 - idle) / life_s))
 
 
@@ -196,7 +196,7 @@ FAMILIES: dict[LimitKind, Callable[[Family], Setting]] = {
 def run(kind: LimitKind, family: Family, seed: int, *, blind: bool = False) -> tuple[str, str]:
     """Simulate one run; return (the word of the verdict, the verdict's line).
 
-    `blind`: its machines are not watched.
+    With `blind`, its machines are not watched.
     """
     setting = replace(family.seen(FAMILIES[kind](family)), shows_machines=not blind)
     limits = LimitedRun(setting, seed).play(SECONDS)

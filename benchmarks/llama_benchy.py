@@ -1,7 +1,7 @@
-"""llama-benchy, the tool that the community's tables were made with, on the same server in the same run.
+"""Run llama-benchy, the tool that the community's tables were made with, on the truth server.
 
-It gets an environment of its own below the user's cache, a tokenizer trained on the spot and a book from the
-truth server, so that once installed it needs nothing from elsewhere.
+It has its own environment below the user's cache, a newly trained tokenizer, and a book from the truth
+server, so that once installed it needs no network.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _RUN_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class BenchyResult:
-    """What it reported of one level."""
+    """The figures that llama-benchy reported for one level."""
 
     ttft_ms: float
     """Mean of `e2e_ttft`, its time from the call to the first token."""
     tg_tps: float
     """Mean of `tg_throughput`, its headline."""
     cpu_s: float
-    """Of the whole program."""
+    """CPU seconds of the whole program."""
     rounds: int
-    """Bursts of which the figures are; one more came before as a warm-up, unless told not to."""
+    """Number of bursts measured; unless disabled, one more came before them as a warm-up."""
 
 
 class LlamaBenchy:
     """An installed llama-benchy."""
 
     def __init__(self, folder: Path, *, realtime: bool = False) -> None:
-        """Install it below `folder` unless it is there; it runs before all else if told.
+        """Install llama-benchy below `folder` if it is missing; `realtime` runs it at real-time priority.
 
         Raises:
-            OSError, subprocess.SubprocessError: it cannot be installed.
+            OSError, subprocess.SubprocessError: the installation failed.
         """
         environment = folder / f"llama-benchy-{VERSION}"
         self._program = environment / "bin" / "llama-benchy"
@@ -64,10 +64,10 @@ class LlamaBenchy:
     def burst(
         self, url: str, concurrency: int, tokens: int, *, core: int, runs: int, warm_up: bool = True
     ) -> BenchyResult:
-        """Have it send bursts, on one core.
+        """Run llama-benchy on one core: `runs` bursts of `concurrency` requests.
 
         Raises:
-            subprocess.SubprocessError: it failed or took too long.
+            subprocess.SubprocessError: llama-benchy failed or took too long.
         """
         options = ["--concurrency", str(concurrency), "--tg", str(tokens), "--runs", str(runs)]
         options += ["--pp", "64", "--exact-tg", "--latency-mode", "none", "--skip-coherence"]
@@ -93,7 +93,7 @@ class LlamaBenchy:
 def _run(
     command: Sequence[str], *, core: int | None = None, home: str | None = None, realtime: bool = False
 ) -> None:
-    """Run a command to its end; what it says is shown only when it fails."""
+    """Run a command to its end; print its output only if it fails."""
     cores = os.sched_getaffinity(0)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"} | ({} if home is None else {"HOME": home})
     try:
@@ -118,6 +118,6 @@ def _run(
 
 
 def _children_cpu_s() -> float:
-    """CPU seconds of all processes that were started here and have ended."""
+    """Return the CPU seconds of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -1,12 +1,12 @@
-"""What a recording loses: killed programs, power cuts, full disks, hostile files, clocks that jump.
+"""Measure what recordings lose to killed programs, power cuts, full disks, hostile files and clock jumps.
 
-Each experiment breaks recordings of the simulated cluster in its own way and gives rows of one table: how
-often it ran, what was wanted and what was seen. A kill leaves what was written, a power cut what was synced:
-a wrapper of `os.fdatasync` notes when how many bytes were. The experiments are in `benchmarks/broken/`.
+Each experiment breaks recordings of the simulated cluster in its own way and yields rows of one table: number
+of runs, expected and actual result. A kill leaves what was written, a power cut what was synced: a wrapper of
+`os.fdatasync` logs the time and the bytes synced. The experiments are in `benchmarks/broken/`.
 
 usage: losses.py [--short] [--only EXPERIMENT …] [--write]
 
-With --write the table goes into benchmarks/README.md. Full and read-only disks need root (a small tmpfs).
+With --write, the table is written to benchmarks/README.md. Full and read-only disks need root (for a tmpfs).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def write(text: str) -> None:
 
 
 def main() -> int:
-    """Run the experiments and print their table; return 1 if a row is not as wanted."""
+    """Run the experiments and print their table; return 1 if a row is not as expected, else 0."""
     parser = argparse.ArgumentParser(prog="losses.py", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--short", action="store_true", help="fewer runs of each")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=EXPERIMENTS, default=list(EXPERIMENTS))

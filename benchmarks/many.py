@@ -1,8 +1,8 @@
-"""Many backends: what watching 64 of them costs, and how fast a key press is answered meanwhile.
+"""Measure the cost of watching 64 backends, and the response time of keys meanwhile.
 
-One process serves 64 simulated engines; sparktop watches them at one look a second in a 200x50
-pseudo-terminal, once in each view. Counted are the CPU time of sparktop alone and, for 50 presses of an arrow
-key at odd moments, the time until the first byte of the answer. Beside it, in the same run, two backends.
+One process serves 64 simulated engines; sparktop polls them once a second in a 200x50 pseudo-terminal, in
+each view in turn. Measured are the CPU time of sparktop alone and, for 50 presses of an arrow key at random
+moments, the time until the first byte of the response. Two backends are measured in the same run, to compare.
 
 usage: many.py [--backends 64] [--seconds 20] [--presses 50]
 """
@@ -29,7 +29,7 @@ VIEWS = ("watch", "compact", "one backend", "wall")
 
 
 def measure(backends: int, seconds: float, presses: int) -> list[tuple[str, float, float, float]]:
-    """Give (view, CPU percent, kB/s, p95 of the answers in ms) for each view, one after the other."""
+    """Measure each view in turn; return its (view, CPU percent, kB/s, p95 response time in ms)."""
     rows: list[tuple[str, float, float, float]] = []
     with DemoCluster(backends=backends) as cluster, tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "sparktop.toml"
@@ -42,7 +42,7 @@ def measure(backends: int, seconds: float, presses: int) -> list[tuple[str, floa
                 window = program.measure(seconds)
                 answers: list[float] = []
                 for _ in range(presses):
-                    program.idle(random.uniform(0.02, 0.25))  # noqa: S311 - not a secret, only odd moments
+                    program.idle(random.uniform(0.02, 0.25))  # noqa: S311 - random moments, no secret
                     took = program.press("\x1b[B")
                     if took is not None:
                         answers.append(1000 * took)
@@ -54,7 +54,7 @@ def measure(backends: int, seconds: float, presses: int) -> list[tuple[str, floa
 
 
 def main() -> int:
-    """Print the table; 1 when a goal is missed."""
+    """Print the table; return 1 if a goal is missed, else 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--backends", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=20.0)

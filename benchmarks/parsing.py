@@ -1,9 +1,9 @@
-"""What it costs to read one metrics page of vLLM 0.32, beside prometheus_client in the same run.
+"""Measure the time to parse one metrics page of vLLM 0.32, beside prometheus_client in the same run.
 
     python benchmarks/parsing.py [ROUNDS]
 
-Every round measures each way once, one after the other, so that a slow moment of the machine meets all of
-them; judge the ratios. Exits 1 when ours takes more than the goal's share of what prometheus_client takes.
+Every round measures each way once, in turn, so that a slow moment of the machine affects all of them; judge
+the ratios. Exits 1 if sparktop takes more than the share `GOAL` of prometheus_client's time.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from sparktop.engines.vllm import NAMES
 
 PAGE = Path(__file__).parent.parent / "tests" / "data" / "vllm-0.32" / "t018.prom"
 GOAL = 1.5 / 8.0
-"""1.5 ms for ours where prometheus_client takes 8.0 ms for the page."""
+"""Sparktop may take 1.5 ms for the page where prometheus_client takes 8.0 ms."""
 
 
 def whole_page(body: bytes) -> int:
-    """Every sample of the page, by prometheus_client."""
+    """Parse every sample of the page with prometheus_client; return their number."""
     return sum(len(family.samples) for family in text_string_to_metric_families(body.decode()))
 
 
 def wanted_lines(body: bytes) -> int:
-    """The samples that we read, picked line by line and given to prometheus_client."""
+    """Parse only the lines with samples that sparktop reads with prometheus_client; return their number."""
     lines = body.decode().split("\n")
     wanted = [line for line in lines if line.partition("{")[0].partition(" ")[0] in NAMES]
     return sum(len(family.samples) for family in text_string_to_metric_families("\n".join(wanted)))
 
 
 def ours(body: bytes) -> int:
-    """From the page to an `EngineSample`."""
+    """Parse the page into an `EngineSample`; return the number of its lanes."""
     return len(read_page(body, at=0.0).lanes)
 
 
 def measure(rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each way, one value a round."""
+    """Return the milliseconds of each way, one value per round."""
     body = PAGE.read_bytes()
     took: dict[str, list[float]] = {}
 
@@ -60,7 +60,7 @@ def measure(rounds: int) -> dict[str, list[float]]:
 
 
 def main() -> int:
-    """Print the table; the exit code says whether the goal is met."""
+    """Print the table; return 1 if the goal is missed, else 0."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     took = measure(rounds)
     medians = {name: statistics.median(values) for name, values in took.items()}

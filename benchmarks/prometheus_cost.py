@@ -1,9 +1,9 @@
-"""What watching through a Prometheus costs the viewer: 500, 2,000 and 10,000 servers.
+"""Measure the viewer's cost of watching 500, 2,000 and 10,000 servers through a Prometheus.
 
-Each server has a machine of its own with dcgm-exporter and node_exporter. The Prometheus is one of recorded
-answers: it speaks the same API and answers every query with the shape and size of a real one, for servers
-whose figures move, so that memory is no limit. With --url a real one is measured instead. Cost is CPU time of
-the whole program between two lengths of a run, start left out.
+Each server has its own machine with dcgm-exporter and node_exporter. The Prometheus is simulated: it has the
+same API and answers every query with data of the shape and size of a real answer, for servers whose figures
+change, so that its memory does not limit their number. With --url, a real one is measured instead. The cost
+is the difference in CPU time of the whole program between a long and a short run, which leaves out the start.
 
 usage: prometheus_cost.py [COUNT ...]    (500 2000 10000)
        prometheus_cost.py --url http://127.0.0.1:9090
@@ -65,7 +65,7 @@ class Answers:
         ]
 
     def answer(self, query: str) -> object:  # noqa: PLR0911 - one for each kind of query
-        """Return the data of an answer."""
+        """Return the data of the answer to a query."""
         now = time.time()
         if query == "time()":
             return {"resultType": "scalar", "result": [now, str(now)]}
@@ -96,7 +96,7 @@ class Answers:
         return round(offset + (now - offset) // SCRAPE_S * SCRAPE_S, 3)
 
     def machines(self, query: str, now: float) -> object:
-        """Return what a query about machines returns: of each GPU's figures one, of memory three values."""
+        """Return the data of a query about machines: of each machine, the metrics that the query names."""
         found: list[object] = []
         plain = query.replace("\\\\", "")
         is_raw, is_found = query.endswith("s]"), query.startswith("count by")
@@ -118,7 +118,7 @@ class Answers:
         return {"resultType": "matrix" if is_raw else "vector", "result": found}
 
     def vector(self, more: Callable[[int], dict[str, str]], value: Callable[[int], str]) -> object:
-        """Return one value for each server."""
+        """Return an instant vector with one value per server, which has the labels `more` besides its own."""
         now = round(time.time(), 3)
         found = [
             {"metric": labels | more(number), "value": [now, value(number)]}
@@ -127,7 +127,7 @@ class Answers:
         return {"resultType": "vector", "result": found}
 
     def raw(self, query: str, now: float) -> object:
-        """Return the samples of the servers that a query names, in its window."""
+        """Return the samples within a query's window of the servers that it names."""
         window_s = float(query.rpartition("[")[2].removesuffix("s]"))
         plain = query.replace("\\\\", "")
         found = []
@@ -145,12 +145,12 @@ class Answers:
 
 
 def model(number: int) -> str:
-    """Return the model of a server."""
+    """Return the model name of a server."""
     return f"model-{number // GROUP:04d}"
 
 
 async def serve(count: int) -> None:
-    """Print the port and answer until standard input ends."""
+    """Print the port and answer queries until standard input ends."""
     answers = Answers(count)
 
     async def query(request: web.Request) -> web.Response:
@@ -172,7 +172,7 @@ async def serve(count: int) -> None:
 
 
 def measured(url: str) -> str:
-    """Return a row of the table: servers, CPU, memory, time of the aggregates."""
+    """Measure the viewer on a Prometheus; return a row: servers, CPU, memory, time of the aggregates."""
     spent: list[float] = []
     body: dict[str, Any] = {}
     for seconds in LENGTHS_S:
@@ -203,7 +203,7 @@ def measured(url: str) -> str:
 
 
 def main(words: list[str]) -> None:
-    """Serve, or measure."""
+    """Serve a simulated Prometheus, or measure the viewer and print the table."""
     if words[:1] == ["--serve"]:
         asyncio.run(serve(int(words[1])))
         return

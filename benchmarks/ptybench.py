@@ -1,4 +1,4 @@
-"""Runs a terminal program in a pseudo-terminal and accounts for what watching with it costs."""
+"""Run a terminal program in a pseudo-terminal and measure its CPU time, memory and output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ANSWERS = {
     b"\x1b[6n": b"\x1b[1;1R",  # cursor position
     b"\x1b[?2026$p": b"\x1b[?2026;2$y",  # synchronised output: known, off
 }
-"""Questions that a real terminal answers, and some programs wait for."""
+"""Answers to queries, by query: a real terminal answers these, and some programs wait for it."""
 _READ_BYTES = 1 << 16
 _SEEN_BYTES = 1 << 20
 _END_S = 3.0
@@ -35,13 +35,13 @@ _END_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a program cost over a stretch of time."""
+    """The cost of a program over a time window."""
 
     seconds: float
     cpu_percent: float
     """User and system time of its whole process tree, in percent of one core."""
     bytes_per_s: float
-    """To the terminal."""
+    """Output to the terminal."""
     writes_per_s: float
     rss_start_mib: float
     """Resident memory, summed over the tree, at the start."""
@@ -49,11 +49,11 @@ class Window:
 
 
 class EndedError(Exception):
-    """The program ended before it was measured; holds the last it wrote."""
+    """The program ended before it was measured; the message has its last output."""
 
 
 class PtyProgram:
-    """A program in a pseudo-terminal of its own, for as long as the context lasts."""
+    """A program in its own pseudo-terminal, for as long as the context lasts."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class PtyProgram:
         rows: int = 50,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare; entering the context starts it."""
+        """Prepare the program; entering the context starts it."""
         self._command = list(command)
         self._size = struct.pack("HHHH", rows, columns, 0, 0)
         self._env = {
@@ -97,7 +97,7 @@ class PtyProgram:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the program: asked first, then forced, children included."""
+        """End the program and its children, with SIGTERM and then with SIGKILL."""
         tree = self._tree()
         for signum in (signal.SIGTERM, signal.SIGKILL):
             for process in tree:
@@ -109,7 +109,7 @@ class PtyProgram:
             os.waitpid(self._pid, os.WNOHANG)
 
     def wait_for(self, texts: Sequence[str], timeout_s: float) -> float | None:
-        """Read until all texts have been on the stream; give the seconds since the start, None in time-out.
+        """Read until all texts have been output; return the seconds since the start, None after the timeout.
 
         Raises:
             EndedError: the program ended first.
@@ -124,13 +124,13 @@ class PtyProgram:
         return None
 
     def idle(self, seconds: float) -> None:
-        """Read along for a while."""
+        """Read the program's output for `seconds`."""
         end = time.monotonic() + seconds
         while (left_s := end - time.monotonic()) > 0:
             self._read(left_s)
 
     def measure(self, seconds: float) -> Window:
-        """Account for the next seconds."""
+        """Measure the program's cost over the next `seconds`."""
         began = time.monotonic()
         bytes_before, writes_before = self._bytes, self._writes
         cpu_before, rss_start = self._cpu_s(), self._rss_mib()
@@ -146,7 +146,7 @@ class PtyProgram:
         )
 
     def press(self, key: str, timeout_s: float = 2.0) -> float | None:
-        """Press a key and give the seconds until something is drawn; None if nothing is."""
+        """Press a key; return the seconds until the next output, None after the timeout."""
         began = time.monotonic()
         os.write(self._fd, key.encode())
         while (left_s := began + timeout_s - time.monotonic()) > 0:
@@ -155,14 +155,14 @@ class PtyProgram:
         return None
 
     def _read(self, timeout_s: float) -> bool:
-        """Take in what the program writes; False if it wrote nothing in time."""
+        """Read what the program writes; return False if it writes nothing in time."""
         ready, _, _ = select.select([self._fd], [], [], timeout_s)
         if not ready:
             return False
         try:
             data = os.read(self._fd, _READ_BYTES)
         except OSError:
-            data = b""  # Linux' way to say that the other side is closed
+            data = b""  # on Linux, the other side is closed
         if not data:
             last = _ESCAPES.sub(b"", self._seen)[-500:].decode(errors="replace").strip()
             raise EndedError(f"{self._command[0]} ended: {last}")
@@ -182,7 +182,7 @@ class PtyProgram:
             return []
 
     def _cpu_s(self) -> float:
-        """CPU seconds of the tree, with children that have ended and were waited for."""
+        """Return the CPU seconds of the process tree, including children that were waited for."""
         total = 0.0
         for process in self._tree():
             with suppress(psutil.Error):

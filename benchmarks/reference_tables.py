@@ -1,8 +1,8 @@
-"""Measured figures that the simulation is held against; gpt-oss-120b throughout.
+"""Measured figures of gpt-oss-120b, with which the simulation is compared.
 
-`TOPOLOGIES`: two DGX Sparks, llama-benchy 0.3.5, 1,024 + 128 tokens, 50 runs a level, March 2026.
+`TOPOLOGIES`: two DGX Sparks, llama-benchy 0.3.5, 1,024 + 128 tokens, 50 runs per level, March 2026.
 `LONG_PROMPTS`, `BATCH_SCALING`: one DGX Spark with vLLM 25.09, one request and batches of 105 + 256 tokens.
-`CONCURRENCY_FIRST`: one GX10 with captured graphs for 5 and 10, and what others reached without those.
+`CONCURRENCY_FIRST`: one GX10 with captured graphs for 5 and 10, and the figures of others without those.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOPOLOGIES: dict[str, dict[str, tuple[float, ...]]] = {
         "ttft_ms": (364, 526, 735, 1232, 1690, 3303, 7360),
     },
 }
-"""One value a level of `CONCURRENCY`."""
+"""One value per level of `CONCURRENCY`."""
 
 CONCURRENCY_FIRST: dict[str, dict[int, dict[str, float]]] = {
     "gx10-patched": {
@@ -49,14 +49,14 @@ CONCURRENCY_FIRST: dict[str, dict[int, dict[str, float]]] = {
     },
     "spark-arena-vanilla": {5: {"decode_tps": 81.1}, 10: {"decode_tps": 104.3}},
 }
-"""By target and concurrency."""
+"""Figures by target and concurrency."""
 
 LONG_PROMPTS: dict[int, dict[str, float]] = {
     4978: {"e2e_ms": 7237, "output_tps": 28.3},
     19_570: {"e2e_ms": 8773, "output_tps": 18.8},
     39_026: {"e2e_ms": 14_702, "output_tps": 14.1},
 }
-"""By prompt tokens. The product of the two is the tokens that were made: the rate is of the whole request."""
+"""Figures by prompt tokens. Their product is the generated tokens: the rate is over the whole request."""
 
 BATCH_SCALING = {1: 31.6, 2: 55.0, 4: 83.9, 8: 127.0, 16: 183.4}
-"""Tokens a second by concurrency."""
+"""Tokens per second by concurrency."""

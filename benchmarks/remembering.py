@@ -1,7 +1,7 @@
-"""What an hour of watching keeps in memory, in virtual time: two servers and two machines polled at 4 Hz.
+"""Measure the memory of an hour of watching in virtual time: two servers and two machines polled at 4 Hz.
 
-The real store and the pictures for going back in time are filled as the screen fills them, without a
-terminal and without sockets. Printed is the resident memory of this process, the simulation included.
+The real store and the pictures for going back in time are filled as by the screen, without a terminal and
+without sockets. Prints the resident memory of this process, including the simulation.
 
 usage: remembering.py [--minutes 60] [--trace]
 """
@@ -33,7 +33,7 @@ class Fast(Rehearsal):
     """A rehearsal that is polled four times a second, and drawn after each poll."""
 
     def quarter(self, number: int, past: Past) -> None:
-        """Poll and keep a picture at the quarter second `number`; nodes every second time."""
+        """Poll and store a picture at the quarter second `number`; poll nodes every second time."""
         self._now_s = number / _HZ + _ANSWER_S
         self._time.run(self._now_s)
         for index, target in enumerate(self.watch.backends):
@@ -48,7 +48,7 @@ class Fast(Rehearsal):
 
 
 def main() -> int:
-    """Play and print."""
+    """Play the rehearsal and print the memory."""
     parser = argparse.ArgumentParser(prog="remembering.py", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--minutes", type=int, default=60)
     parser.add_argument("--trace", action="store_true", help="also print which lines hold the memory")

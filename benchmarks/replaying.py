@@ -1,11 +1,11 @@
-"""What a recording of a day costs to open, to seek in and to play: wall and CPU seconds, and memory.
+"""Measure opening, seeking and playing the recording of a day: wall and CPU seconds, and memory.
 
 Usage: python benchmarks/replaying.py [--hours N] [--file FILE] [--seconds S]
 
 Two simulated servers and two nodes are recorded for an hour of virtual time, and the hour is copied with
 later times until the file has N hours (24: about 110 MB, which takes some minutes). `--file` keeps the file,
-or uses one that is there. Then the file is opened; 20 random moments are sought, up to the first picture;
-hours are played as fast as the machine can, and the memory is printed; and the screen plays S seconds at 64×.
+or uses an existing one. Then the file is opened; 20 random moments are sought, each up to its first picture;
+two hours are played as fast as possible while the memory is printed; and the screen plays S seconds at 64×.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _copy(recording: Recording, write: Callable[[bytes], object], seconds: float
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What some work took."""
+    """The time that some work took."""
 
     wall_s: float
     cpu_s: float
@@ -113,14 +113,14 @@ class Cost:
 
 
 class Watch:
-    """Measures wall and CPU seconds since it was made."""
+    """A stopwatch for wall and CPU seconds."""
 
     def __init__(self) -> None:
-        """Begin now."""
+        """Start now."""
         self.began = time.perf_counter(), time.process_time()
 
     def cost(self, slice_s: float = 0.0) -> Cost:
-        """Return what has passed."""
+        """Return the time since the start."""
         return Cost(time.perf_counter() - self.began[0], time.process_time() - self.began[1], slice_s)
 
 
@@ -132,7 +132,7 @@ def slice_cpu_s(replay: Replay) -> float:
 
 
 def until_shown(replay: Replay) -> Cost:
-    """Work until another picture is shown."""
+    """Work until another picture is shown; return the time."""
     watch, before, longest = Watch(), replay.picture(), 0.0
     while replay.busy and replay.picture() is before:
         longest = max(longest, slice_cpu_s(replay))
@@ -140,7 +140,7 @@ def until_shown(replay: Replay) -> Cost:
 
 
 def resident_mib() -> float:
-    """Return the resident memory of this process."""
+    """Return the resident memory of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize() / (1 << 20)
 
@@ -157,7 +157,7 @@ def show(name: str, costs: list[Cost]) -> None:
 
 
 def measure_seeks(path: Path) -> None:
-    """Print what opening and seeking take."""
+    """Measure and print the time for opening and seeking."""
     watch = Watch()
     recording = Recording([path])
     opened = watch.cost()
@@ -182,7 +182,7 @@ def measure_seeks(path: Path) -> None:
 
 
 def measure_memory(path: Path) -> None:
-    """Print the memory while hours are played."""
+    """Play `_PLAYED_HOURS` and print the memory meanwhile."""
     recording = Recording([path])
     clock = [0.0]
     replay = Replay(recording, clock=lambda: clock[0])
@@ -211,7 +211,7 @@ def measure_memory(path: Path) -> None:
 
 
 async def measure_screen(path: Path, seconds: float) -> None:
-    """Print speed and CPU of the screen at 64×."""
+    """Measure and print the speed and the CPU time of the screen at 64×."""
     recording = Recording([path])
     replay = Replay(recording, speed=64)
     middle = recording.frames[len(recording.frames) // 2].instant.wall
@@ -233,7 +233,7 @@ async def measure_screen(path: Path, seconds: float) -> None:
 
 
 def main() -> int:
-    """Make the file if it is not there, and measure."""
+    """Create the file if it does not exist, and run the measurements."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--file", type=Path)

@@ -1,20 +1,20 @@
-"""When routers herd, by how much, and what helps: strategies on simulated DGX Sparks, in virtual time.
+"""Measure when and how much routers herd, and what helps, on simulated DGX Sparks in virtual time.
 
-A closed loop of clients, a fixed number a backend, on copies of the calibrated solo engine. Least-busy and
-power of two read counts that are polled every so often (staleness; 0: always fresh); shuffle and round-robin
-read none, and shortest-queue knows perfectly. Request lengths are all alike (fixed) or drawn evenly from half
-to one and a half of that (variable).
+A closed loop of clients, with a fixed number per backend, loads copies of the calibrated solo engine.
+Least-busy and power-of-two read counts that are polled at an interval (staleness; 0: always fresh); shuffle
+and round-robin read none, and shortest-queue has perfect knowledge. Request lengths are all equal (fixed) or
+drawn uniformly from half to one and a half of that (variable).
 
-    tok/s       generated tokens a second and backend, after the start-up
-    of perfect  that, over what shortest-queue makes of the same load
-    p99 TTFT    of requests that got their first token after the start-up; ">": waiting ones are beyond it
+    tok/s       generated tokens per second and backend, after the start-up
+    of perfect  the same, relative to shortest-queue under the same load
+    p99 TTFT    of requests that got their first token after the start-up; ">": requests still wait longer
     imbalance   standard deviation among backends over their mean, averaged over time
-    period      of the swing between backends; "-" where the load has no rhythm
+    period      of the swing between backends; "-" if the load has no period
 
 usage: routing.py [--backends N]... [--staleness S]... [--seconds S] [--load C] [--prompt T] [--output T]
                   [--seed N] [--write]
 
-With --write the tables go into benchmarks/README.md and the picture into benchmarks/pictures/.
+With --write, the tables are written to benchmarks/README.md and the picture to benchmarks/pictures/.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ READING = ("least-busy", "power-of-two")
 START_UP_S = 30.0
 STAGGER_S = 5.0
 MANY = 64
-"""From so many backends on a run is shorter and there is one of it."""
+"""Number of backends from which on a run is shorter and made only once."""
 SWINGING = 0.2
-"""Below this imbalance no period is told: a rhythm of nothing."""
+"""Smallest imbalance with which a period is reported."""
 KNOWN_TO = 1.1
-"""A p99 is called known when requests that still wait cannot lift it beyond this, times itself."""
+"""A p99 counts as known if requests that still wait cannot raise it by more than this factor."""
 HERE = Path(__file__).resolve().parent
 PICTURE = HERE / "pictures" / "routing.svg"
 MARKS = ("<!-- routing.py: begin -->", "<!-- routing.py: end -->")
@@ -62,7 +62,7 @@ MARKS = ("<!-- routing.py: begin -->", "<!-- routing.py: end -->")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One thing to simulate."""
+    """One combination to simulate."""
 
     backends: int
     lengths: str
@@ -72,19 +72,19 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it."""
+    """The result of a cell."""
 
     tps: float
-    """A backend."""
+    """Tokens per second of a backend."""
     ttft_s: float
     beyond: bool
-    """Whether requests that still wait make the true p99 longer."""
+    """Whether the true p99 may be longer, because of requests that still wait."""
     imbalance: float | None
     period_s: float | None
 
 
 def cells(backends: int, staleness_s: Sequence[float]) -> Iterator[Cell]:
-    """Give what is simulated for a number of backends."""
+    """Yield the combinations to simulate for a number of backends."""
     for lengths in LENGTHS:
         for strategy in (PERFECT, *BLIND):
             yield Cell(backends, lengths, strategy)
@@ -94,9 +94,9 @@ def cells(backends: int, staleness_s: Sequence[float]) -> Iterator[Cell]:
 
 
 def p99(loop: ClosedLoop, end_s: float) -> tuple[float, bool]:
-    """Give the 99th percentile of TTFT in seconds, and whether it is only known to be above that.
+    """Return (the 99th percentile of TTFT in seconds, whether the true one may be higher).
 
-    Requests that wait count with what they have waited so far.
+    Requests that still wait count with their time so far.
     """
     started: dict[str, float] = {}
     known_s: list[float] = []
@@ -110,13 +110,13 @@ def p99(loop: ClosedLoop, end_s: float) -> tuple[float, bool]:
     known_s.sort()
     all_s = sorted([*known_s, *(end_s - begun_s for begun_s in started.values())])
     at = int(0.99 * len(all_s))
-    # Did those that wait wait for ever, it would be the second: what lies between is not known.
+    # The p99 if the waiting requests waited for ever: the true one is between the two.
     highest_s = known_s[at] if at < len(known_s) else math.inf
     return all_s[at], highest_s > KNOWN_TO * all_s[at]
 
 
 def simulate(cell: Cell, given: argparse.Namespace, seed: int) -> Outcome:
-    """Run one cell once."""
+    """Simulate one run of a cell."""
     seconds = given.seconds or (120.0 if cell.backends >= MANY else 240.0)
     engines = [Engine(SOLO, seed=f"{seed}-{at}", token_events=False) for at in range(cell.backends)]
     virtual = VirtualTime(engines)
@@ -150,7 +150,7 @@ def simulate(cell: Cell, given: argparse.Namespace, seed: int) -> Outcome:
 
 
 def average(outcomes: Sequence[Outcome]) -> Outcome:
-    """Give the mean of a cell's runs; a period only when most of them have one."""
+    """Return the mean of a cell's runs; a period only if most of them have one."""
     periods = [one.period_s for one in outcomes if one.period_s is not None]
     uneven = [one.imbalance for one in outcomes if one.imbalance is not None]
     return Outcome(
@@ -163,7 +163,7 @@ def average(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def table(backends: int, results: dict[Cell, Outcome]) -> list[str]:
-    """Give one number of backends' lines."""
+    """Return the table for one number of backends, as lines of Markdown."""
     lines = [
         f"### {backends:,} backends",
         "",
@@ -185,7 +185,7 @@ def table(backends: int, results: dict[Cell, Outcome]) -> list[str]:
 
 
 def panels(results: dict[Cell, Outcome]) -> list[Panel]:
-    """Turn the results into what the picture shows: throughput, of perfect, over staleness."""
+    """Convert the results to the panels of the picture: throughput, of perfect, over staleness."""
     found: list[Panel] = []
     for backends in dict.fromkeys(cell.backends for cell in results):
         curves: list[Curve] = []
@@ -205,7 +205,7 @@ def panels(results: dict[Cell, Outcome]) -> list[Panel]:
 
 
 def write(lines: Sequence[str], results: dict[Cell, Outcome]) -> None:
-    """Put the tables between their marks in the README, and draw the picture."""
+    """Write the tables between their marks in the README, and draw the picture."""
     readme = HERE / "README.md"
     text = readme.read_text(encoding="utf-8")
     before, _, rest = text.partition(MARKS[0])
@@ -219,7 +219,7 @@ def write(lines: Sequence[str], results: dict[Cell, Outcome]) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--backends", type=int, action="append")
     parser.add_argument("--staleness", type=float, action="append")
@@ -238,7 +238,7 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     """Simulate, and print a table for each number of backends as soon as it is done."""
     given = parse()
-    # Events hold no cycles, and looking for some among a million of them took a fifth of the time.
+    # Events form no reference cycles, and searching a million of them for cycles took a fifth of the time.
     gc.disable()
     results: dict[Cell, Outcome] = {}
     lines: list[str] = []

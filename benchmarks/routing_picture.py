@@ -1,4 +1,4 @@
-"""The picture of `routing.py`: one panel for each number of backends, as SVG without a library."""
+"""Draw the picture of `routing.py` as SVG without a library: one panel per number of backends."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 WIDTH, HEIGHT = 300, 220
 LEFT, TOP, BETWEEN, LEGEND = 50, 56, 36, 56
 ENTRY = 240
-"""Width of a line of the legend with its words."""
+"""Width of an entry of the legend."""
 MOST = 1.1
-"""The upper end of the scale; anything beyond is drawn at it."""
+"""The upper end of the scale; larger values are drawn there."""
 COLOURS = {"simple-shuffle": "#3b7dd8", "least-busy": "#d1495b", "power-of-two": "#3a9a5b"}
 DASHES = {"fixed": "none", "variable": "5 4"}
 FONTS = "DejaVu Sans, Verdana, sans-serif"
@@ -19,12 +19,12 @@ INK, GRID, PAPER = "#333333", "#d5d5d5", "#ffffff"
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line of a panel."""
+    """One curve of a panel."""
 
     strategy: str
     lengths: str
     points: tuple[tuple[float, float], ...]
-    """Staleness in seconds, throughput as a share of perfect knowledge's."""
+    """(staleness in seconds, throughput as a fraction of that with perfect knowledge)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class Panel:
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", size: int = 12) -> str:
-    """Give one line of text."""
+    """Return an SVG element with one line of text."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{INK}">{words}</text>'
     )
 
 
 def line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
-    """Give one straight line."""
+    """Return an SVG element with one straight line."""
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {style}/>'
 
 
 def draw_panel(panel: Panel, left: float, latest_s: float) -> list[str]:
-    """Give one panel's elements; its plot's left edge is at `left`."""
+    """Return the SVG elements of one panel, whose plot has its left edge at `left`."""
     bottom = TOP + HEIGHT
     parts = [text(left + WIDTH / 2, TOP - 10, panel.title, "middle", 14)]
     for percent in range(0, 101, 25):
@@ -73,7 +73,7 @@ def draw_panel(panel: Panel, left: float, latest_s: float) -> list[str]:
 
 
 def draw_legend(y: float) -> list[str]:
-    """Give the line that says which curve is which."""
+    """Return the SVG elements of the legend."""
     parts: list[str] = []
     x = float(LEFT)
     for strategy, colour in COLOURS.items():
@@ -86,7 +86,7 @@ def draw_legend(y: float) -> list[str]:
 
 
 def draw(panels: Sequence[Panel]) -> str:
-    """Give the whole picture."""
+    """Return the whole picture as SVG."""
     latest_s = max([1.0, *(at for panel in panels for curve in panel.curves for at, _ in curve.points)])
     width = max(LEFT + len(panels) * (WIDTH + LEFT) + BETWEEN, LEFT + len(COLOURS) * len(DASHES) * ENTRY)
     height = TOP + HEIGHT + 40 + LEGEND

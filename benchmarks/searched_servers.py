@@ -1,7 +1,7 @@
-"""Servers whose limits are known exactly, and the search for those limits on them.
+"""Simulate servers with exactly known limits, and the search for these limits.
 
-Time to first token grows in proportion to concurrency and is lognormal within a run; throughput rises to a
-most. Each run is off by a factor of its own. What a search may find is worked out from these formulas alone.
+Time to first token grows in proportion to concurrency and is log-normal within a run; throughput rises
+towards a maximum. Each run has its own random factor. The true answer follows from these formulas alone.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _STEP_MS = 50.0
 """Median time to first token for each concurrent request."""
 _WITHIN = 0.35
 _HALF_AT = 40.0
-"""Concurrency at which half of the most throughput is reached."""
+"""Concurrency at which half of the maximum throughput is reached."""
 _NOISE = 0.01
 _TARGET = SweepTarget("server", "http://127.0.0.1:8000")
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Conditions by what they leave open: the ends of the range, drawn anew for each search."""
+    """Conditions, as the ends of the range that fulfils them, which are drawn for each search."""
 
     to: tuple[float, float] | None = None
-    """Between which concurrencies the upper end lies; None without a condition on latency."""
+    """Concurrencies between which the upper end is drawn; None without a condition on latency."""
     since: tuple[float, float] | None = None
-    """The same for the lower end and a condition on throughput."""
+    """The same for the lower end, with a condition on throughput."""
 
 
 SEARCHES = {
@@ -50,17 +50,17 @@ SEARCHES = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search answered, beside the truth."""
+    """The answer of a search, compared with the truth."""
 
     holds_truth: bool
-    """The true ends lie inside their intervals."""
+    """Whether the true ends are inside their intervals."""
     width: float
-    """Upper over lower end of an interval, the wider of two; infinite where an end was not found."""
+    """Upper over lower end of the widest interval; infinite if an end was not found."""
     levels: int
 
 
 def searched_range(search: Search, dice: Random, spread: float) -> Found:
-    """Let the search loose on a server with drawn limits."""
+    """Run the search on a server with randomly drawn limits."""
     conditions, to, since = [], math.inf, 0.0
     if search.to is not None:
         end = _between(dice, search.to)
@@ -103,7 +103,7 @@ def _throughput(concurrency: float) -> float:
 def _level(
     plan: Plan, concurrency: int, dice: Random, spread: float
 ) -> tuple[LevelResult, list[RequestTrace]]:
-    """Return a level as the product would have it: rates of runs and traces of requests."""
+    """Simulate a level; return (its result with the rates of runs, the traces of its requests)."""
     traces, values = [], []
     runs = runs_needed(plan, concurrency)
     for run in range(runs):

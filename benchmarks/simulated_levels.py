@@ -30,9 +30,9 @@ from sparktop.sweep.run.open_loop.arrivals import warm_up_s
 from stage.conversations import Conversations
 
 TUNED_SEED, FRESH_SEED = 9100, 9300
-"""First seeds of the set-ups with which the search was tuned, and of those with other models and lengths."""
+"""First seeds: of set-ups with which the search was tuned, and of those with other models and lengths."""
 _RAMP_SHARE, _LONGEST_RAMP_S = 0.1, 5.0
-"""Of a steady level, as the generator's."""
+"""Ramp of a steady level as a share of its duration, and its maximum in seconds, as in the generator."""
 _MOST, _MOST_CODER = 48.0, 12.0
 _KINDS = (
     ("coder-quick", LoadKind.AGENTS),
@@ -47,7 +47,7 @@ FAMILIES = tuple(name for name, _ in _KINDS)
 
 
 class Setup(NamedTuple):
-    """A simulated server, the plan of the search on it, and what they are in words."""
+    """A simulated server, the plan of the search on it, and a description of both."""
 
     family: str
     words: str
@@ -56,19 +56,19 @@ class Setup(NamedTuple):
 
     @property
     def capacity(self) -> Capacity:
-        """What the search looks for."""
+        """The kind of load and the conditions of the search."""
         if self.plan.capacity is None:
             raise ValueError(self.words)
         return self.plan.capacity
 
 
 def setup(seed: int) -> Setup:
-    """Return the set-up of a seed; seeds in a row have different kinds of load."""
+    """Return the set-up drawn from a seed; consecutive seeds have different kinds of load."""
     dice = random.Random(f"capacity/{seed}")  # noqa: S311 - no secret
     family, kind = _KINDS[seed % len(_KINDS)]
     fresh = seed >= FRESH_SEED
     base = dice.choice((DENSE_8B, CLUSTER_TP2, DENSE_70B) if fresh else (SOLO, GX10_VANILLA, LONG_CONTEXT))
-    if family in {"coder", "rag"}:  # a model that is too slow for a single one asks nothing
+    if family in {"coder", "rag"}:  # a model too slow for a single agent would test nothing
         base = dice.choice((DENSE_8B, CLUSTER_TP2) if fresh else (SOLO, GX10_VANILLA))
     slots = dice.choice((8, 16, 48, 128))
     blocks = dice.choice((24_000, 48_000)) if family == "coder" else dice.choice((4_000, 8_000, 24_000))
@@ -100,7 +100,7 @@ def setup(seed: int) -> Setup:
 
 
 def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[LoadEvent]:
-    """Return what one run of a level shows, whose requests are drawn from `seed`."""
+    """Simulate one run of a level with requests drawn from `seed`; return its events."""
     time = VirtualTime([Engine(made.profile, seed=seed)])
     way, plan = DirectWay(time), replace(made.plan, duration_s=duration_s)
     if plan.kind is LoadKind.RATE:

@@ -1,14 +1,14 @@
-"""The simulated engines against the tables that they were fitted to, in virtual time.
+"""Compare the simulated engines with the tables that they were fitted to, in virtual time.
 
-For each concurrency of a reference table the same bursts run on the simulated engines, are measured by the
-code that measures real ones, and printed as "simulated (difference from the table)". Figures are defined as
-the tables define them: at c = 1 llama-benchy takes its probe's latency off the prefill time, so that is done
-here.
+For each concurrency of a reference table, the same bursts run on the simulated engines, are measured by the
+code that measures real ones, and are printed as "simulated (difference from the table)". Figures are defined
+as in the tables: at c = 1, llama-benchy subtracts its probe's latency from the prefill time, so that is done
+here too.
 
-Behind a router each run draws where its requests go, so there are 50 runs, as in the table. Shuffle and
-least-busy are then held against each other: the winner from c = 8 up, and what least-busy loses at c = 64,
-between half and double of the table's. Least-busy runs a third time with counts that rise at once, which
-shows what made the loss.
+Behind a router, each run draws the destinations of its requests, so there are 50 runs, as in the table. Then
+shuffle and least-busy are compared: the winner must be the table's from c = 8 up, and least-busy's loss at
+c = 64 between half and double the table's. Least-busy runs once more with counts that rise at once, which
+shows the cause of the loss.
 
 usage: simulation.py [--runs 5] [--seed 0] [--only NAME]...
 """
@@ -44,12 +44,12 @@ from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect
 
 WITHIN = {"decode_tps": 0.10, "prefill_tps": 0.15, "ttft_ms": 0.15}
-"""How far a figure may be from its table's."""
+"""Largest allowed difference of a figure from its table's, as a fraction."""
 ROUTED_RUNS = 50
 WINNERS_FROM = 8
 LOSS_AT = 64
 LOSS_WITHIN = (0.5, 2.0)
-"""Least-busy's loss of decode, in the table's."""
+"""Allowed range of least-busy's loss of decode rate, relative to the table's."""
 
 Figures = Mapping[str, float]
 MakeWay = Callable[[VirtualTime, int], Way]
@@ -57,23 +57,23 @@ MakeWay = Callable[[VirtualTime, int], Way]
 
 @dataclass(frozen=True)
 class Topology:
-    """Something that a table has figures of, and how to build it."""
+    """Engines that a table has figures of, and how to simulate them."""
 
     name: str
     engines: tuple[EngineProfile, ...]
     table: Mapping[int, Figures]
-    """By concurrency."""
+    """Figures by concurrency."""
     prompt_tokens: int = 1024
     output_tokens: int = 128
     way: MakeWay = lambda virtual, _seed: DirectWay(virtual)
-    """What stands before the engines, made with the run's seed: nothing, or a router."""
+    """Function that makes the way to the engines with the run's seed: direct, or through a router."""
     least_runs: int = 1
     held: bool = True
-    """Whether `WITHIN` holds at every level; else the differences are only shown."""
+    """Whether `WITHIN` must hold at every level; else the differences are only printed."""
 
 
 def as_rows(columns: Mapping[str, tuple[float, ...]]) -> dict[int, Figures]:
-    """Turn a table's columns into figures by concurrency."""
+    """Convert a table's columns to figures by concurrency."""
     return {
         concurrency: {name: values[at] for name, values in columns.items()}
         for at, concurrency in enumerate(CONCURRENCY)
@@ -81,7 +81,7 @@ def as_rows(columns: Mapping[str, tuple[float, ...]]) -> dict[int, Figures]:
 
 
 def routed(strategy: str, settings: RouterSettings) -> MakeWay:
-    """Give the maker of a router before the engines of a run."""
+    """Return a function that makes a router in front of the engines of a run."""
 
     def make(virtual: VirtualTime, seed: int) -> Way:
         router = make_router(strategy, len(virtual.engines), settings, seed=f"router-{seed}")
@@ -91,7 +91,7 @@ def routed(strategy: str, settings: RouterSettings) -> MakeWay:
 
 
 def pair(name: str, settings: RouterSettings = LITELLM) -> Topology:
-    """Give two solo engines behind a router; the differences of single figures are only shown."""
+    """Return two solo engines behind a router; the differences of single figures are only printed."""
     return Topology(
         name,
         (SOLO, SOLO),
@@ -115,7 +115,7 @@ TOPOLOGIES_SIMULATED = (
 
 
 def simulate(topology: Topology, concurrency: int, *, runs: int, seed: int) -> dict[str, float]:
-    """Run the bursts of one level and give its figures as the tables define them."""
+    """Run the bursts of one level; return its figures as the tables define them."""
     runs = max(runs, topology.least_runs)
     engines = [Engine(profile, seed=f"{seed}-{at}") for at, profile in enumerate(topology.engines)]
     virtual = VirtualTime(engines)
@@ -141,7 +141,7 @@ def simulate(topology: Topology, concurrency: int, *, runs: int, seed: int) -> d
 
 
 def compare(topology: Topology, *, runs: int, seed: int) -> tuple[dict[int, Figures], int]:
-    """Print one topology's table; give its figures and how many are further off than they may be."""
+    """Print one topology's table; return (its figures, how many of them differ too much)."""
     names = list(dict.fromkeys(name for figures in topology.table.values() for name in figures))
     print(f"\n{topology.name}: {topology.prompt_tokens} + {topology.output_tokens} tokens")
     print("| c | " + " | ".join(names) + " |")
@@ -161,13 +161,13 @@ def compare(topology: Topology, *, runs: int, seed: int) -> tuple[dict[int, Figu
 
 
 def winner(shuffle: Figures, least_busy: Figures, name: str) -> str:
-    """Give who is better in a figure: less is better in TTFT only."""
+    """Return the strategy that is better in a figure: a lower one is better for TTFT only."""
     ahead = shuffle[name] > least_busy[name]
     return "simple-shuffle" if ahead != (name == "ttft_ms") else "least-busy"
 
 
 def compare_routers(shuffle: Mapping[int, Figures], least_busy: Mapping[int, Figures], seed: int) -> int:
-    """Print shuffle against least-busy, simulated and in the table; give how many demands are not met."""
+    """Print shuffle against least-busy, simulated and in the table; return the number of failed checks."""
     tables = [as_rows(TOPOLOGIES[name]) for name in ("simple-shuffle", "least-busy")]
     print("\nsimple-shuffle against least-busy: who is better, simulated (in the table)")
     print("| c | " + " | ".join(WITHIN) + " |")
@@ -200,7 +200,7 @@ def compare_routers(shuffle: Mapping[int, Figures], least_busy: Mapping[int, Fig
 
 
 def long_context() -> int:
-    """Print the long-context server against its two tables; return how many figures are too far off."""
+    """Print the long-context server against its two tables; return how many figures differ too much."""
     missed = 0
 
     def figures(concurrency: int, prompt_tokens: int, output_tokens: int) -> LevelResult:
@@ -236,7 +236,7 @@ def long_context() -> int:
 
 
 def main() -> int:
-    """Print the tables; 1 when a figure that is held is too far off."""
+    """Print the tables; return 1 if a checked figure differs too much, else 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)

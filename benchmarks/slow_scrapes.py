@@ -1,16 +1,16 @@
-"""What can be said of a balance at slow scrapes: false alarms and detection at 1, 5, 15 and 30 s.
+"""Measure false alarms and detection of the balance judge with a scrape every 1, 5, 15 and 30 s.
 
 Simulated runs of a routed cluster (see balance_runs.py) with known truth: fair routers (shuffle, round-robin)
-under a steady load, fair ones where requests come and go (bursts of all clients; clients that are away), and
-least-busy on old counts whose load, at 4 Hz, spreads at least 4 times as widely as chance and by half of its
-mean. Each backend is scraped at an offset of its own, as Prometheus does. At 1 s the judge of the live
-program looks; at slower scrapes the judge of slow samples does. Every minute from the sixth on is a window;
-the shares are of windows. A second table judges the recorded traces of real servers behind a real LiteLLM
-likewise, at each pace from eight offsets, every 5 s.
+under a steady load, fair ones with a changing number of requests (bursts of all clients; clients that are
+away), and least-busy on old counts whose load, at 4 Hz, spreads at least 4 times as widely as chance and by
+half of its mean. Each backend is scraped at its own offset, as by Prometheus. At 1 s, the judge of the live
+program is used; at slower scrapes, the judge of slow samples. Every minute from the sixth on is a window; the
+shares are of windows. A second table has the verdicts on recorded traces of real servers behind a real
+LiteLLM, at each scrape interval from eight offsets, every 5 s.
 
 usage: slow_scrapes.py [--runs N] [--minutes M] [--traces] [--write]
 
-With --traces only the second table is made. With --write the tables go into benchmarks/README.md.
+With --traces, only the second table is made. With --write, the tables are written to benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.analysis.balance.balance_traces import LIFE_S, trace
 SCRAPES_S = (1, 5, 15, 30)
 FIRST_S, EVERY_S = SPREAD_S + AGAIN_S, 60.0
 SHAPES = ((2, 16), (4, 32), (8, 64))
-"""Backends and clients: eight requests a backend."""
+"""(backends, clients), with eight requests per backend."""
 LIVES_S = (4.0, 12.0)
 SEED = 710_000
 README = Path(__file__).resolve().parent / "README.md"
@@ -52,26 +52,26 @@ BAD = tuple(word for word in BalanceWord if word.bad)
 KINDS = ("fair, steady", "fair, comes and goes", "swings, 4 to 8 × chance", "swings, over 8 × chance")
 OFFSETS = 8
 LOOK_S = 5.0
-"""Seconds between looks at a recorded trace."""
+"""Seconds between two judgements of a recorded trace."""
 SHORTEST_S = 45.0
 PLAIN_Z = 8.0
-"""True spread, in units of chance, from which on a swing is plain."""
+"""True spread, in units of chance, from which on a swing is clear."""
 
 
 @dataclass
 class Counts:
-    """Windows by what was said."""
+    """The verdicts on windows."""
 
     said: list[frozenset[BalanceWord]] = field(default_factory=list)
 
     def share(self, *words: BalanceWord) -> str:
-        """Return the share of windows with one of these words, in percent."""
+        """Return the share of windows with one of these verdicts, in percent."""
         found = sum(not one.isdisjoint(words) for one in self.said)
         return f"{100 * found / len(self.said):.1f} %" if self.said else "–"
 
 
 def scenes(runs: int, seconds: float) -> Iterator[tuple[str, Scene]]:
-    """Yield the kind of each run with its scene."""
+    """Yield (kind, scene) of each run."""
     seed = SEED
     for (backends, clients), life_s, run in product(SHAPES, LIVES_S, range(runs)):
         for policy in ("shuffle", "round-robin"):
@@ -86,7 +86,7 @@ def scenes(runs: int, seconds: float) -> Iterator[tuple[str, Scene]]:
 
 
 def scraped(seen: Recording, scrape_s: int) -> list[LoadTrack]:
-    """Return the tracks as a Prometheus has them: every `scrape_s`, each backend at its own offset."""
+    """Return the tracks as sampled by Prometheus: every `scrape_s`, each backend at its own offset."""
     every, count = scrape_s * HZ, len(seen.tracks)
     return [
         part(track, slice(round(index * every / count), None, every))
@@ -95,7 +95,7 @@ def scraped(seen: Recording, scrape_s: int) -> list[LoadTrack]:
 
 
 def until(track: LoadTrack, at_s: float) -> LoadTrack:
-    """Return the part of a track that is known at `at_s`."""
+    """Return the samples of a track that a judge uses at `at_s`."""
     first = sum(time < at_s - EVEN_S - AGAIN_S for time in track.times_s)
     return part(track, slice(first, sum(time <= at_s for time in track.times_s)))
 
@@ -113,7 +113,7 @@ def part(track: LoadTrack, taken: slice) -> LoadTrack:
 
 
 def said_at(seen: Recording, scrape_s: int, seconds: float) -> Iterator[frozenset[BalanceWord]]:
-    """Yield the verdicts on each window."""
+    """Yield the set of verdicts on each window."""
     fast = Follower(seen.at_rate(1)) if scrape_s == 1 else None
     tracks = scraped(seen, scrape_s)
     at_s = FIRST_S
@@ -176,7 +176,7 @@ def taken(track: LoadTrack, every_s: float, offset_s: float) -> LoadTrack:
 
 
 def said_of(name: str, scrape_s: float) -> Counter[BalanceWord]:
-    """Return how often each verdict is said of a recorded trace: from each offset, every 5 s."""
+    """Count the verdicts on a recorded trace: from each offset, every 5 s."""
     said: Counter[BalanceWord] = Counter()
     pair = trace(name)
     for phase in range(OFFSETS):
@@ -196,7 +196,7 @@ def said_of(name: str, scrape_s: float) -> Counter[BalanceWord]:
 
 
 def measure(runs: int, minutes: float) -> list[str]:
-    """Return the table."""
+    """Simulate and judge all runs; return their table as lines of Markdown."""
     seconds = minutes * 60
     found = {(kind, one): Counts() for kind, one in product(KINDS, SCRAPES_S)}
     counted: dict[str, int] = dict.fromkeys(KINDS, 0)
@@ -243,7 +243,7 @@ def written(lines: Sequence[str], name: str) -> None:
 
 
 def main() -> None:
-    """Simulate, judge, print."""
+    """Make the tables and print them; with --write, also write them to the README."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

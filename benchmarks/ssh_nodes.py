@@ -1,7 +1,7 @@
-"""What a node costs over ssh: the reader that is sent to it, beside the agent that is installed there.
+"""Measure the cost of a node over ssh: of the reader that is sent to it, beside the agent installed there.
 
-A real sshd on 127.0.0.1. Each way connects several times, in turn. CPU time and memory are those of the
-process at the other end, from its start. The driver is the tests' C library, which answers as a GB10 does.
+A real sshd runs on 127.0.0.1. The ways connect in turns, several times each. CPU time and memory are those of
+the remote process, from its start. The driver is the tests' C library, which answers as that of a GB10.
 
 usage: ssh_nodes.py [--rounds 7] [--samples 20]
 """
@@ -37,7 +37,7 @@ INTERVAL_S = 0.25
 
 @dataclass(slots=True)
 class Way:
-    """One way to read the node, and what was measured of it."""
+    """One way to read the node, and its measurements."""
 
     name: str
     target: NodeTarget
@@ -50,7 +50,7 @@ class Way:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far, all threads."""
+    """Return the CPU seconds of all threads of a process so far."""
     clock = ctypes.c_int()
     if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
         raise RuntimeError(f"process {pid} has ended")
@@ -58,16 +58,16 @@ def cpu_s(pid: int) -> float:
 
 
 def rss_mb(pid: int) -> float:
-    """Resident memory of a process, MB."""
+    """Return the resident memory of a process in MB."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     line = next(one for one in status.splitlines() if one.startswith("VmRSS:"))
     return int(line.split()[1]) * 1024 / 1e6
 
 
 async def measure(way: Way, written_pid: Callable[[], int], samples: int) -> None:
-    """Connect once, read `samples` samples, and note what each part cost.
+    """Connect once, read `samples` samples, and record the cost of each part.
 
-    `written_pid` returns the id of the process at the other end once there is one.
+    `written_pid` returns the id of the remote process once it has started.
     """
     began = time.monotonic()
     link = await Connector(way.target, "ssh", way.options).connect()
@@ -89,7 +89,7 @@ async def measure(way: Way, written_pid: Callable[[], int], samples: int) -> Non
 
 
 def ways(server: Sshd, folder: Path) -> list[Way]:
-    """Return the ways that are compared; the shim is compiled into `folder`."""
+    """Return the ways to compare; compile the shim into `folder`."""
     command = ["cc", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o"]
     subprocess.run([*command, str(folder / "libnvidia-ml.so.1"), str(SHIM)], check=True, timeout=60)
     state = folder / "state"
@@ -107,7 +107,7 @@ def ways(server: Sshd, folder: Path) -> list[Way]:
 
 
 def bare_ssh_s(server: Sshd) -> float:
-    """Seconds that ssh takes for a command that does nothing."""
+    """Return the seconds that ssh takes for a command that does nothing."""
     began = time.monotonic()
     subprocess.run(["ssh", *server.options(), "spark", "true"], check=True, timeout=60)
     return time.monotonic() - began
@@ -133,7 +133,7 @@ async def compare(server: Sshd, folder: Path, rounds: int, samples: int) -> None
 
 
 def main() -> int:
-    """Measure and print."""
+    """Measure all ways and print the table."""
     parser = argparse.ArgumentParser(prog="ssh_nodes.py", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=7, help="connections of each way")
     parser.add_argument("--samples", type=int, default=20, help="samples of each connection")

@@ -1,8 +1,8 @@
-"""How true to their model simulated engines stream: 16 of them at 300 tokens/s each, on one core.
+"""Measure how late simulated engines stream: 16 of them at 300 tokens/s each, on one core.
 
-The engines' process is bound to one core, this one to the others. All tell one monotonic clock, so what the
-model says of a token's time and when the token arrives here can be compared: how much later it came, and how
-much of that had passed before the engines' event loop came to it.
+The engines' process is bound to one core, this one to the others. All use the same monotonic clock, so a
+token's time in the model and its arrival here can be compared: how late it is, and how much of that had
+passed before the engines' event loop handled it.
 
 usage: streaming.py [--backends 16] [--tps 300] [--batch 8] [--seconds 20]
 """
@@ -41,21 +41,21 @@ ID = re.compile(rb'"id":"([^"]+)"')
 TOKEN_IDS = re.compile(rb'"token_ids":\[([0-9,]+)\]')
 
 Times = dict[str, list[float]]
-"""Of each token of each request."""
+"""Times of the tokens of each request."""
 
 
 class RecordingLedger(Ledger):
-    """Also keeps when the model made each token."""
+    """A ledger that also records when the model made each token."""
 
     def __init__(self, max_model_len: int, times: Times) -> None:
-        """Keep the times in `times`."""
+        """Record the times in `times`."""
         super().__init__(max_model_len)
         self._times = times
         self.late_s: list[float] = []
-        """How much later than its time the event loop came to each token."""
+        """Seconds from each token's time in the model until the event loop handled it."""
 
     def hear(self, event: EngineEvent) -> None:
-        """Count and keep."""
+        """Count an event; record the time of a token."""
         super().hear(event)
         if not isinstance(event, RequestEnded):
             self._times[event.request_id].append(event.at)
@@ -63,7 +63,7 @@ class RecordingLedger(Ledger):
 
 
 def even_profile(tps: float, batch: int) -> EngineProfile:
-    """Give an engine that makes so many tokens a second with so many requests, whatever their contexts."""
+    """Return an engine that makes `tps` tokens per second with `batch` requests of any context length."""
     cost = replace(SOLO.cost, weights_one_s=batch / tps, weights_exponent=0.0, row_s=0.0, context_token_s=0.0)
     cost = replace(cost, attention_pair_s=0.0, weights_clock_share=0.0)
     return replace(SOLO, cost=cost, jitter=0.0, max_model_len=1 << 20)
@@ -90,7 +90,7 @@ async def serve(backends: int, profile: EngineProfile) -> None:
 
 
 async def keep_streaming(session: aiohttp.ClientSession, url: str, arrived: Times, tokens: int) -> None:
-    """Ask for one answer after the other and keep when each token came."""
+    """Request one answer after another; record the arrival of each token."""
     body = {
         "prompt": [1, 2, 3],
         "max_tokens": tokens,
@@ -111,7 +111,7 @@ async def keep_streaming(session: aiohttp.ClientSession, url: str, arrived: Time
 
 
 async def load(urls: list[str], batch: int, seconds: float, tokens: int) -> Times:
-    """Keep every engine's batch full for so long."""
+    """Keep every engine's batch full for `seconds`; return the arrival times of tokens."""
     arrived: Times = defaultdict(list)
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(total=None)
@@ -130,7 +130,7 @@ async def load(urls: list[str], batch: int, seconds: float, tokens: int) -> Time
 
 @contextmanager
 def engines(options: argparse.Namespace, core: int) -> Iterator[subprocess.Popen[str]]:
-    """Start the engines' process on one core."""
+    """Run the engines' process on one core until the end of the block."""
     words = [sys.executable, __file__, "--serve", "--backends", str(options.backends)]
     words += ["--tps", str(options.tps), "--batch", str(options.batch)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -142,7 +142,7 @@ def engines(options: argparse.Namespace, core: int) -> Iterator[subprocess.Popen
 
 
 def lateness_ms(model: Times, arrived: Times, since_s: float) -> list[float]:
-    """Give how much later than its model's time each token came that was made after `since_s`."""
+    """Return the sorted delays in ms, from model to arrival, of tokens made after `since_s`."""
     return sorted(
         1000 * (came - made)
         for name, times in arrived.items()
@@ -152,7 +152,7 @@ def lateness_ms(model: Times, arrived: Times, since_s: float) -> list[float]:
 
 
 def measure(options: argparse.Namespace) -> int:
-    """Print the table; 1 when the goal is missed."""
+    """Print the table; return 1 if the goal is missed, else 0."""
     first, *others = sorted(os.sched_getaffinity(0))
     with engines(options, first) as process:
         if others:
@@ -186,7 +186,7 @@ def measure(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Measure, or be the engines' process."""
+    """Measure, or run the engines with --serve."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--backends", type=int, default=16)
     parser.add_argument("--tps", type=float, default=300.0, help="tokens per second of each engine")

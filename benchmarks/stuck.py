@@ -1,17 +1,18 @@
-"""Whether engines that hang are named, and engines that only seem to hang are not: runs in virtual time.
+"""Check that hanging engines are judged *stuck*, and engines that only seem to hang are not.
 
-Each run has a seed. It is one simulated engine with its machines, a closed loop of clients of a random size,
-and one phase of a random length: a fault of `sparktop demo`, a load or a state. The store polls the engine's
-page each second and its machines every second one, as the monitor does, and judges each second. In some runs
-polls fail, or the machines are not watched. Figures of faults are drawn for each run: the power of a GPU
-that spins from 13 to 27 W, that of a step at work from 36 to 70 W, the length of everything.
+Each run has a seed and takes place in virtual time. It is one simulated engine with its machines, a closed
+loop of clients of a random size, and one phase of a random length: a fault of `sparktop demo`, a load or a
+state. The store polls the engine's page each second and its machines every other second, as the monitor does,
+and judges each second. In some runs polls fail, or the machines are not watched. Parameters of faults are
+drawn for each run: the power of a spinning GPU from 13 to 27 W, that of a working step from 36 to 70 W, and
+all lengths.
 
-    named       first *stuck?* and first *stuck* after the begin of the phase, the longest of the runs
-    false       runs of a healthy phase that were called *stuck?* or *stuck* at any time
+    named       first *stuck?* and first *stuck* after the start of the phase, the latest of all runs
+    false       runs with a healthy phase that had the verdict *stuck?* or *stuck* at any time
 
 usage: stuck.py [--runs N] [--seed N] [--write]
 
-With --write the table goes into benchmarks/README.md.
+With --write, the table is written to benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- stuck.py: begin -->", "<!-- stuck.py: end -->")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WITHIN_S = 130.0
-"""A hang is named within so many seconds where the machines are watched."""
+"""Seconds within which a hang must be named if the machines are watched."""
 BLIND_WITHIN_S = 910.0
 _AFTER_S = 40.0
 _KEY = SourceKey.backend("engine")
@@ -63,7 +64,7 @@ class Phase:
 
     name: str
     draw: Callable[[random.Random], Fault | None]
-    """Returns the fault of a run; None for a phase without one."""
+    """Function that draws the fault of a run; returns None for a phase without one."""
     profiles: tuple[EngineProfile, ...] = (SOLO, GX10_PATCHED)
     lasts_s: tuple[float, float] = (150.0, 500.0)
     hangs: bool = False
@@ -74,7 +75,7 @@ class Phase:
     output_tokens: int = 120
     clock_mhz: float | None = None
     rests: bool = False
-    """Whether the clients vanish for the time of the phase."""
+    """Whether the clients send nothing during the phase."""
     from_start: bool = False
     """Whether the phase begins with the engine's process."""
 
@@ -130,14 +131,14 @@ PHASES = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was said about one run."""
+    """The verdicts on one run."""
 
     phase: str
     seed: int
     hangs: bool
     watched: bool
     suspected_s: float | None
-    """Seconds from the begin of the phase to the first *stuck?* or *stuck*; None if that was never said."""
+    """Seconds from the start of the phase to the first *stuck?* or *stuck*; None if there was none."""
     stuck_s: float | None
     words: frozenset[Progress | None]
     """Verdicts during the phase."""
@@ -146,7 +147,7 @@ class Outcome:
 
     @property
     def right(self) -> bool:
-        """Whether a hang was named in time, or a healthy phase never suspected; and the end was noticed."""
+        """Whether a hang was named in time, or a healthy phase never suspected; and the verdict ended."""
         if not self.hangs:
             return self.suspected_s is None and self.ended
         limit_s = WITHIN_S if self.watched else BLIND_WITHIN_S
@@ -252,7 +253,7 @@ class Run:
                 self.store.accept(key, sample if asked else replace(sample, processes=None))
 
     def _read(self) -> EngineSample:
-        """Return the page of now, which is built again only if something has changed."""
+        """Return the current page, which is built again only if something has changed."""
         shape = (self._engine.gauges, self._engine.tally.steps, self._engine.tally.generation_tokens)
         if shape != self._shape or self._sample is None:
             self._shape = shape
@@ -260,7 +261,7 @@ class Run:
         return replace(self._sample, at=self._at)
 
     def befall(self, fault: Fault | None, for_s: float) -> None:
-        """Begin the phase now, and end it after `for_s` seconds."""
+        """Start the phase now, and end it after `for_s` seconds."""
         if self.phase.rests:
             self._loop.rest(for_s)
         if fault is not None:
@@ -275,7 +276,7 @@ class Run:
 
 
 def play(phase: Phase, seed: int) -> Outcome:
-    """Play one run and return what was said."""
+    """Play one run; return the verdicts."""
     run = Run(phase, seed)
     dice = random.Random(f"lengths/{phase.name}/{seed}")  # noqa: S311 - no secret
     before_s = 0.0 if phase.from_start else dice.uniform(20, 70)
@@ -340,7 +341,7 @@ def _latest(seconds: Sequence[float]) -> str:
 
 
 def write(lines: Sequence[str], page: Path) -> None:
-    """Put the table between its marks in a page."""
+    """Write the table between its marks in a page."""
     text = page.read_text(encoding="utf-8")
     head, _, rest = text.partition(MARKS[0])
     _, _, tail = rest.partition(MARKS[1])

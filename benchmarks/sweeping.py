@@ -1,11 +1,11 @@
-"""Keys while a sweep runs, and what the screen costs the load: all of it on two cores.
+"""Measure the latency of keys while a sweep runs, and the screen's effect on the load, on two cores.
 
-sparktop runs in a 120x36 pseudo-terminal and sweeps the truth server at c = 256 with 40 tokens a second each:
-10,240 tokens a second. Server, generator, sparktop and this program share two cores. Within the measured run
-50 keys are pressed one by one, each timed from its write to the first byte that the terminal gets. Drawing
-goes on by itself meanwhile, so the same wait without a key is told beside it. Then the same sweep again with
-sparktop's event loop standing still for 200 ms in every second: the generator is a process of its own, and
-its figures must not change. What it gives with no screen at all is told beside both.
+sparktop runs in a 120x36 pseudo-terminal and sweeps the truth server at c = 256 with 40 tokens per second
+each: 10,240 tokens per second. Server, generator, sparktop and this program share two cores. During the
+measured run 50 keys are pressed one by one, each timed from its write to the first byte of output. Since the
+screen is also drawn without keys, the same wait without a key is measured too. Then the sweep is repeated
+with sparktop's event loop blocked for 200 ms in every second: the generator is a separate process, and its
+figures must not change. Its figures without any screen are measured as well.
 
 usage: sweeping.py [--rounds 3] [--cores 0 1] [--first] [--write] [--check]
 """
@@ -41,7 +41,7 @@ EVENTS_PER_S = CONCURRENCY / PACE.token_gap_s
 COLUMNS, ROWS = 120, 36
 PRESSES = 50
 KEYS = "jk"
-"""They move the selection: each changes what is drawn."""
+"""Keys that move the selection: each changes what is drawn."""
 GOAL_KEY_MS, GOAL_LAG_MS, GOAL_RATIO = 100.0, 5.0, 0.02
 BLOCK_MS, EVERY_S = 200, 1
 F9 = "\x1b[20~"
@@ -53,12 +53,12 @@ BEGIN, END = "<!-- sweeping.py: begin -->", "<!-- sweeping.py: end -->"
 
 
 class SweepFailedError(Exception):
-    """The sweep did not go as it should; the message says how."""
+    """The sweep failed; the message has the reason."""
 
 
 @dataclass(slots=True)
 class Measured:
-    """What one way of running sparktop gave, over all rounds."""
+    """The measurements of one way of running sparktop, over all rounds."""
 
     name: str
     keys_ms: list[float] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Measured:
     decode_off_percent: list[float] = field(default_factory=list)
 
     def row(self) -> str:
-        """Give its line of the table."""
+        """Return its row of the table."""
         keys, unasked = sorted(self.keys_ms), sorted(self.unasked_ms)
         waits = [(keys, 0.5), (keys, 0.95), (unasked, 0.5)]
         cells = [
@@ -87,7 +87,7 @@ class Measured:
 
 
 def configuration(truth: TruthProcess) -> str:
-    """Give a configuration that watches the server and sweeps it at a key."""
+    """Return a configuration that watches the server and sweeps it when F9 is pressed."""
     return (
         "[[backends]]\n"
         'name = "truth"\n'
@@ -105,10 +105,10 @@ def configuration(truth: TruthProcess) -> str:
 
 
 def one_sweep(truth: TruthProcess, command: Sequence[str], folder: Path, into: Measured) -> None:
-    """Start sparktop, have it sweep, press keys meanwhile, and take the figures from its result."""
+    """Start sparktop and a sweep, press keys meanwhile, and add the figures of the result to `into`."""
     truth.keep_to(PACE)
     places = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_STATE_HOME": str(folder)}
-    # Bytecode may be turned off where this runs.
+    # The environment may have turned bytecode off.
     compiled = {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
     with PtyProgram(command, columns=COLUMNS, rows=ROWS, env=places | compiled) as program:
         _expect(program, "truth", _START_S)
@@ -131,10 +131,10 @@ def one_sweep(truth: TruthProcess, command: Sequence[str], folder: Path, into: M
 
 
 def press_keys(program: PtyProgram, into: Measured) -> None:
-    """Press keys one by one, and wait as often without one."""
+    """Press keys one by one; after every fifth, also time a wait without a key."""
     dice = Random(1)  # noqa: S311 - moments of key presses, no secret
     for number in range(PRESSES):
-        # No multiple of the half second at which everything is drawn anyway.
+        # Not a multiple of the half second at which everything is drawn anyway.
         program.idle(dice.uniform(0.1, 0.3))
         waited_s = program.press(KEYS[number % len(KEYS)], _PATIENCE_S)
         if waited_s is None:
@@ -142,16 +142,16 @@ def press_keys(program: PtyProgram, into: Measured) -> None:
         into.keys_ms.append(1e3 * waited_s)
         if number % 5 == 0:
             program.idle(dice.uniform(0.1, 0.3))
-            # No key: how long would whatever comes anyway have taken?
+            # Without a key: the wait for the output that comes anyway.
             unasked_s = program.press("", _PATIENCE_S)
             into.unasked_ms.append(1e3 * (_PATIENCE_S if unasked_s is None else unasked_s))
 
 
 def finished(program: PtyProgram, folder: Path) -> dict[str, Any]:
-    """Wait for the end of the sweep and give its result, as it lies on disk.
+    """Wait for the end of the sweep; return its result, read from the file on disk.
 
     Raises:
-        SweepFailedError: it has no good end.
+        SweepFailedError: the sweep was not completed, or not in time.
     """
     for _ in range(int(_SWEEP_S)):
         for path in sorted(folder.glob("sparktop/sweeps/*.json")):
@@ -172,7 +172,7 @@ def _expect(program: PtyProgram, text: str, seconds: float) -> None:
 
 
 async def without_screen(truth: TruthProcess, into: Measured) -> None:
-    """Make the same burst with the generator alone."""
+    """Perform the same burst with the generator alone."""
     async with await SweepWorker.start() as worker:
         generator = Generator(worker, truth)
         await generator.calibrate()
@@ -189,7 +189,7 @@ async def without_screen(truth: TruthProcess, into: Measured) -> None:
 
 
 def measure(rounds: int) -> tuple[Measured, Measured, Measured]:
-    """Make all rounds, with no screen and both ways, in turns."""
+    """Run all rounds, in turns: without a screen, with sparktop as it is, and with a blocked loop."""
     alone = Measured("no screen: the generator alone")
     free = Measured("as it is")
     blocked = Measured(f"its loop stands still {BLOCK_MS} ms in every second")
@@ -210,7 +210,7 @@ def measure(rounds: int) -> tuple[Measured, Measured, Measured]:
 
 
 def missed(free: Measured, blocked: Measured) -> list[str]:
-    """Name the goals that are not met."""
+    """Return a message for each goal that is missed."""
     found = []
     key_ms = quantile(sorted(free.keys_ms), 0.95)
     if key_ms >= GOAL_KEY_MS:
@@ -226,7 +226,7 @@ def missed(free: Measured, blocked: Measured) -> list[str]:
 
 
 def ratios(free: Measured, blocked: Measured) -> dict[str, float]:
-    """Give what standing still changes in the generator's figures."""
+    """Return the ratios of the generator's figures with a blocked loop to those without."""
     return {
         "TTFT": statistics.fmean(blocked.ttft_ms) / statistics.fmean(free.ttft_ms),
         "decode": statistics.fmean(blocked.decode_tps) / statistics.fmean(free.decode_tps),
@@ -234,7 +234,7 @@ def ratios(free: Measured, blocked: Measured) -> dict[str, float]:
 
 
 def table(alone: Measured, free: Measured, blocked: Measured, cores: int, rounds: int) -> list[str]:
-    """Give everything that was measured."""
+    """Return the table of all measurements, as lines of Markdown."""
     changed = ", ".join(f"{name} x {ratio:.4f}" for name, ratio in ratios(free, blocked).items())
     machine = f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, {rounds} round(s)"
     load = f"c = {CONCURRENCY}, {EVENTS_PER_S:,.0f} tokens/s, {len(free.keys_ms)} keys each way"
@@ -263,14 +263,14 @@ def table(alone: Measured, free: Measured, blocked: Measured, cores: int, rounds
 
 
 def write(lines: Sequence[str]) -> None:
-    """Put the table between its marks in the README."""
+    """Write the table between its marks in the README."""
     before, _, rest = README.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     README.write_text("\n".join((f"{before}{BEGIN}", "", *lines, "", f"{END}{after}")))
 
 
 def main() -> int:
-    """Print the table; with --check, exit 1 when a goal is missed."""
+    """Print the table; return 1 with --check if a goal is missed, else 0."""
     parser = argparse.ArgumentParser(prog="sweeping.py", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=3, help="how often both ways are measured")
     parser.add_argument("--cores", type=int, nargs="+", help="which cores everything runs on (default: two)")
@@ -281,7 +281,7 @@ def main() -> int:
     cores = set(options.cores or sorted(os.sched_getaffinity(0))[:2])
     os.sched_setaffinity(0, cores)
     if options.first:
-        # All that is started inherits it: among each other they stay as they are.
+        # All processes started inherit it, so they stay equal among each other.
         os.setpriority(os.PRIO_PROCESS, 0, _FIRST)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))

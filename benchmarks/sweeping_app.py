@@ -1,4 +1,4 @@
-"""sparktop whose event loop stands still for a while again and again, on purpose: see `sweeping.py`.
+"""Run sparktop with an event loop that is blocked periodically, on purpose: see `sweeping.py`.
 
 usage: sweeping_app.py CONFIG BLOCK_MS EVERY_S
 """
@@ -15,17 +15,17 @@ from sparktop.ui import app, start
 
 
 def main() -> int:
-    """Show what the configuration names, and stand still as told."""
+    """Show the servers of CONFIG, and block the loop for BLOCK_MS milliseconds every EVERY_S seconds."""
     path, block_ms, every_s = Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
 
     class Blocked(app.SparktopApp):
-        """The application as it is, with a timer that holds up its loop."""
+        """The application, with a timer that blocks its event loop."""
 
         def on_ready(self) -> None:
-            """Begin to stand still."""
+            """Start the timer."""
             self.set_interval(every_s, lambda: time.sleep(block_ms / 1000))
 
-    app.SparktopApp = Blocked  # type: ignore[misc]  # what `run` makes: the one seam
+    app.SparktopApp = Blocked  # type: ignore[misc]  # the class that `run` instantiates
     return start.run(config.load(path).watch(os.environ))
 
 

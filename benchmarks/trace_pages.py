@@ -1,7 +1,7 @@
-"""Recorded loads as the /metrics pages of two vLLM servers: captured pages with the figures of a trace.
+"""Build /metrics pages of two vLLM servers from recorded loads: a captured page with a trace's figures.
 
-The recordings hold gauges and generated tokens only. Finished requests are therefore left off the page: made
-up from tokens, they would move while requests run and look like arrivals that never were.
+The recordings have gauges and generated tokens only. Finished requests are therefore left off the page:
+derived from tokens, their count would grow while requests run, and look like arrivals that never happened.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 ANSWER_TOKENS = 64
-"""Tokens of an answer, for the histograms of lives and lengths, whose counts nobody takes for arrivals."""
+"""Tokens of an answer, for the histograms of lives and lengths, whose counts are not used as arrivals."""
 ALARM, FINE, QUIET = ("oscillating",), ("balanced", "unknown"), ("idle", "unknown")
 RIGHT: Mapping[str, tuple[str, ...]] = {
     "leastbusy-c16": ALARM,
@@ -35,14 +35,14 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
     "shuffle-c16-busy-d": FINE,
     "shuffle-c64": FINE,
 }
-"""The right words of each recorded trace."""
+"""The right verdicts on each recorded trace."""
 _LIVES = (("cooldown", 19.0), ("c64", 13.0), ("busy", 4.9), ("c2", 1.5), ("", 3.5))
-"""How long a request lived, by a part of the trace's name; the first that fits."""
+"""Life of a request in seconds, by a part of the trace's name; the first match counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One recording of two servers, about four rows a second."""
+    """One recording of two servers, with about four rows per second."""
 
     name: str
     life_s: float
@@ -55,7 +55,7 @@ class Trace:
         return self.times_s[-1] - self.times_s[0]
 
     def page(self, side: str, at_s: float) -> bytes:
-        """Return the page of server `side` ("a" or "b") `at_s` after the beginning."""
+        """Return the page of server `side` ("a" or "b") `at_s` seconds after the start."""
         row = self.rows[max(0, bisect_right(self.times_s, self.times_s[0] + at_s) - 1)]
         running, waiting, made = (row[f"{name}_{side}"] for name in ("running", "waiting", "generated"))
         ended = math.floor(made / ANSWER_TOKENS)
@@ -75,7 +75,7 @@ class Trace:
         ).encode()
 
     def _value(self, key: str, values: Mapping[str, float], ended: int) -> float:
-        """Return the figure of one line; a key with an edge is a bucket of a histogram."""
+        """Return the figure of one line; a key with "<" and an edge is a histogram bucket."""
         name, _, edge = key.partition("<")
         if not edge:
             return values[key]
@@ -85,7 +85,7 @@ class Trace:
 
 @cache
 def template() -> tuple[tuple[str, str | None], ...]:
-    """Return the captured page as pieces: text, and the figure that follows it, if one does."""
+    """Return the captured page in pieces: (text, key of the figure that follows it or None)."""
     page = (DATA / "vllm-0.32" / "t009.prom").read_text(encoding="utf-8")
     figure = re.compile(
         r"^(vllm:(?:num_requests_running|num_requests_waiting|num_requests_waiting_by_reason"
@@ -108,7 +108,7 @@ def template() -> tuple[tuple[str, str | None], ...]:
 
 
 def _key(name: str, labels: str) -> str | None:
-    """Return what a line's figure is called; None for one that stays as captured."""
+    """Return the key of a line's figure; None if the line stays as captured."""
     if name.endswith("_bucket"):
         edge = re.search(r'le="([^"]+)"', labels)
         return None if edge is None else f"{name.removesuffix('_bucket')}<{edge[1].replace('+', '')}"

@@ -1,7 +1,7 @@
-"""How a server of known truth shows its tokens: what is in each chunk, and what no chunk ever shows.
+"""How a server of known truth delivers its tokens: what each chunk shows, and what no chunk ever shows.
 
-A token is made when its schedule says so; a chunk with it may come then, later together with others, or
-never. The truth knows when each token was made, a client knows the chunks alone.
+A token is made at its scheduled time; a chunk with it may be sent then, later together with others, or
+never. The truth has the time at which each token was made, a client has the chunks alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Delivery:
     """How the tokens of each answer reach the client."""
 
     sizes: tuple[int, ...] = (1,)
-    """Tokens of the chunks after the first token's own, over and over."""
+    """Tokens per chunk after the first token's own chunk, repeated."""
     together: bool = False
-    """The tokens of a chunk are made in one step, as by speculative decoding, not one after the other."""
+    """Whether the tokens of a chunk are made in one step, as by speculative decoding, not one by one."""
     hidden_head: int = 0
     """Tokens made before the first that is shown, for example hidden reasoning."""
     hidden_tail: int = 0
@@ -33,22 +33,22 @@ class Delivery:
     calls_from: int | None = None
     """Number of the first token that is a part of a tool call's arguments."""
     fail_every: int | None = None
-    """One request of so many loses its connection in mid-stream."""
+    """One request in this many loses its connection in mid-stream; None for no request."""
     role_at_once: bool = False
-    """The first event, which has the role alone, leaves as the request arrives, not with the first token."""
+    """Whether the first event, with the role alone, is sent as the request arrives, not with a token."""
     ids: bool = False
-    """Chunks carry token ids."""
+    """Whether chunks have token ids."""
     totals: bool = False
-    """Chunks carry the running total, if they are asked for it."""
+    """Whether chunks have the running total, if the request asks for it."""
 
 
 def delivery_fields(delivery: Delivery) -> dict[str, object]:
-    """Return a delivery as JSON fields."""
+    """Convert a delivery to JSON fields."""
     return asdict(delivery)
 
 
 def delivery_from(found: object) -> Delivery:
-    """Return the delivery with these JSON fields; one token a chunk with its id where there are none."""
+    """Return the delivery with these JSON fields; without fields, each token has a chunk with its id."""
     if not isinstance(found, Mapping):
         return Delivery(ids=True)
     values: dict[str, Any] = {one.name: found[one.name] for one in fields(Delivery)}
@@ -56,7 +56,7 @@ def delivery_from(found: object) -> Delivery:
 
 
 def chunk(data: bytes) -> bytes:
-    """Return data as a chunk of a body."""
+    """Return `data` as a chunk of an HTTP body."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
@@ -66,7 +66,7 @@ class Answer:
     def __init__(
         self, delivery: Delivery, asked_tokens: int, prompt_tokens: int, *, usage: bool, totals: bool
     ) -> None:
-        """Begin; `usage` and `totals` say whether the request asked for the total and for running totals."""
+        """Start; `usage` and `totals`: whether the request asks for the total, and for running totals."""
         self._delivery = delivery
         self._asked = asked_tokens
         self._prompt = prompt_tokens
@@ -82,7 +82,7 @@ class Answer:
         return HEAD + chunk(self._event(_ROLE, 0))
 
     def token(self, number: int) -> tuple[bytes, list[int]]:
-        """Return the chunk that is written as token `number` is made, if any, and which tokens it shows."""
+        """Return (the chunk to write as token `number` is made, or b"", the tokens that it shows)."""
         delivery, last = self._delivery, number == self._asked - 1
         hidden = number < delivery.hidden_head or number >= self._asked - delivery.hidden_tail
         if not hidden:
@@ -97,7 +97,7 @@ class Answer:
         return data, shown
 
     def _size(self) -> int:
-        """Tokens of the next chunk: one in the first, as a prefill makes it."""
+        """Return the tokens of the next chunk: one in the first, as after a prefill."""
         sizes = self._delivery.sizes
         return 1 if not self._chunks else sizes[(self._chunks - 1) % len(sizes)]
 
@@ -122,7 +122,7 @@ class Answer:
         )
 
     def ending(self) -> bytes:
-        """Return what ends the stream after its last token."""
+        """Return the bytes that end the stream after its last token."""
         events = b""
         if self._has_usage:
             usage = self._usage(self._asked)

@@ -1,4 +1,4 @@
-"""When the truth server's tokens are due: absolute times, so that what is late once is not late for ever."""
+"""Schedule the truth server's tokens at absolute times, so that a delay does not delay all later tokens."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ from typing import Protocol
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One request and its answer, as the server saw them; all times are of the machine's monotonic clock."""
+    """One request and its answer on the server; all times are of the machine's monotonic clock."""
 
     key: str
-    """What tells it from others: the request's `cache_salt`, "" without one."""
+    """Identifier of the request: its `cache_salt`, "" without one."""
     arrived_at: float
-    """Stamp of the read that completed its body, taken before the read was looked at."""
+    """Time of the read that completed its body, taken before the read was parsed."""
     asked_tokens: int
     made_tokens: int = 0
-    """Given out by the timetable."""
+    """Tokens that the timetable has made due."""
     stamps: array[float] = field(default_factory=lambda: array("d"))
-    """Of each token, after its write; of one that is written later or never, when it was made."""
+    """Time of each token: after its write, or when it was made if it is written later or never."""
     lost_at: float | None = None
-    """When its connection was closed, had it not ended by then."""
+    """Time at which its connection was closed; None if it had ended by then."""
     breaks_after: int | None = None
     """Number of the token after which the server drops the connection."""
 
 
 class Timetable(Protocol):
-    """Decides whose token is next and when."""
+    """Decides which stream gets the next token, and when."""
 
     def add(self, stream: Stream) -> None:
-        """Take in a request that has arrived."""
+        """Add a request that has arrived."""
 
     def due_at(self) -> float | None:
-        """Give the moment of the next token, None when nothing is to be made."""
+        """Return the time of the next token; None if there is none to make."""
 
     def take(self, now: float) -> list[Stream]:
-        """Give the streams that get a token now, in order; one that is late gets several."""
+        """Return the streams that get a token now, in order; a late one is in it several times."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedPace:
-    """Every request for itself: its first token so long after its arrival, each next one a gap later."""
+    """Independent requests: first token `first_token_s` after the arrival, then one per `token_gap_s`."""
 
     first_token_s: float
     token_gap_s: float
 
     def timetable(self) -> Timetable:
-        """Give an empty timetable."""
+        """Return an empty timetable."""
         return _FixedTimetable(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """An engine with continuous batching: a step gives each running request a token.
+    """An engine with continuous batching: each step makes one token per running request.
 
     A step that admits a request also computes its prompt and takes `prefill_s` longer: while some requests
-    still wait for their first token, the others get theirs slowly. Only with all of them running is the rate
-    `slots / step_s`.
+    still wait for their first token, the others are slower. The rate is `slots / step_s` only while all of
+    them run.
     """
 
     slots: int
@@ -73,7 +73,7 @@ class Batching:
         return self.slots / self.step_s
 
     def timetable(self) -> Timetable:
-        """Give an empty timetable."""
+        """Return an empty timetable."""
         return _BatchTimetable(self)
 
 
@@ -82,13 +82,13 @@ _PACES: Mapping[str, type[FixedPace | Batching]] = {"fixed": FixedPace, "batchin
 
 
 def pace_from(fields: Mapping[str, object]) -> Pace:
-    """Make a pace of the fields that `pace_fields` gave."""
+    """Convert the fields of `pace_fields` back to a pace."""
     numbers = {name: value for name, value in fields.items() if isinstance(value, float | int)}
     return _PACES[str(fields["pace"])](**numbers)  # type: ignore[arg-type]  # the names decide
 
 
 def pace_fields(pace: Pace) -> dict[str, object]:
-    """Give a pace as JSON fields."""
+    """Convert a pace to JSON fields."""
     name = next(name for name, kind in _PACES.items() if isinstance(pace, kind))
     return {"pace": name} | {one: getattr(pace, one) for one in type(pace).__slots__}
 

@@ -1,13 +1,13 @@
-"""A server of known truth: it streams tokens by an absolute schedule and knows when it wrote each of them.
+"""A server of known truth: streams tokens by an absolute schedule and records when it wrote each of them.
 
-Speaks as much of vLLM's chat interface as a load generator asks for, on uvloop with protocols of its own.
-Truth of a request's TTFT is the stamp after the write of its first token less the stamp in `data_received`;
-nothing stands between these stamps and the socket. A token that is shown later or never (see
-`truth_delivery`) is stamped when it is made. Reads are stamped first and looked at afterwards, so that
-the last of a burst is not stamped late for the sake of the others.
+Implements the part of vLLM's chat interface that a load generator uses, with its own protocols on uvloop. The
+true TTFT of a request is the time after the write of its first token minus the time in `data_received`;
+nothing stands between these times and the socket. A token that is shown later or never (see `truth_delivery`)
+has the time at which it is made. The times of all reads are taken before any of them is parsed, so that the
+last of a burst does not get a late time because of the others.
 
-    POST /truth       a pace (see `truth_schedule`), perhaps a delivery: forgets all requests, keeps to them
-    GET  /truth       all requests since then, with their stamps
+    POST /truth       set a pace (see `truth_schedule`) and perhaps a delivery; forgets all requests
+    GET  /truth       all requests since then, with their times
     GET  /book.txt    a text to cut prompts from
 
 usage: truth_server.py [--core N]; prints its port and serves until its standard input ends.
@@ -37,7 +37,7 @@ from truth_schedule import FixedPace, Stream, Timetable, pace_from
 _BACKLOG = 4096
 _BOOK_SENTENCES = 4000
 _PARSED_AT_ONCE = 4
-"""Requests, at 20 to 40 µs each."""
+"""Requests that are parsed between two reads of the sockets, at 20 to 40 µs each."""
 _WORDS = (
     *("the river", "a quiet harbour", "every lamp", "the old map", "some distant bell", "her garden"),
     *("remembers", "crosses", "follows", "turns towards", "keeps", "leaves behind"),
@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
     """One client's connection; one request at a time."""
 
     def __init__(self, server: TruthServer) -> None:
-        """Belong to a server."""
+        """Serve a connection of `server`."""
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
@@ -58,23 +58,23 @@ class Connection(asyncio.Protocol):
         self._stream_answer: Answer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open."""
+        """Store the transport and its socket."""
         self._transport = cast("asyncio.Transport", transport)
         self._descriptor = cast("socket.socket", transport.get_extra_info("socket")).fileno()
 
     def data_received(self, data: bytes) -> None:
-        """Stamp a read; it is looked at once all others have been stamped."""
+        """Record the time of a read; it is parsed after all others have theirs."""
         self._server.received(self, perf_counter(), data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stamp the end of what was on its way."""
+        """Record the time at which an unfinished stream was lost."""
         del exc
         if self._stream is not None:
             self._stream.lost_at = perf_counter()
         self._transport = None
 
     def look(self, at: float, data: bytes) -> None:
-        """Look at a read that came at `at`."""
+        """Parse a read that arrived at `at`, and answer complete requests."""
         self._buffer += data
         while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
             head = self._buffer[:end].split(b"\r\n")
@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
             self._answer(method, path, body, at)
 
     def token(self, stream: Stream) -> None:
-        """Make a stream's next token and stamp it; write the chunk that shows it, if there is one now."""
+        """Make a stream's next token and record its time; write the chunk that is due with it, if any."""
         answer = self._stream_answer
         if answer is None:
             return
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
     def _begin(self, asked: dict[str, Any], at: float) -> None:
         prompt_tokens = sum(len(str(one.get("content")).split()) for one in asked["messages"])
         options = asked.get("stream_options") or {}
-        if not asked.get("stream"):  # what a load generator asks before its load
+        if not asked.get("stream"):  # sent by a load generator before its load
             message = {"role": "assistant", "content": "word"}
             choice = {"index": 0, "message": message, "finish_reason": "length"}
             usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 1}
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
         self._write(head % (status, kind.encode(), len(body)) + body)
 
     def _write(self, data: bytes) -> None:
-        """Write to the socket here and now; uvloop's transports write at the end of the loop's turn."""
+        """Write to the socket immediately; uvloop's transports write at the end of the loop's iteration."""
         transport = self._transport
         if transport is None:
             return
@@ -160,18 +160,18 @@ class Connection(asyncio.Protocol):
             except BlockingIOError:
                 sent = 0
             except OSError:
-                return  # `connection_lost` tells
+                return  # `connection_lost` is called
         if sent < len(data):
             transport.write(data[sent:])
 
 
 class TruthServer:
-    """Gives each stream its tokens when they are due."""
+    """Makes the tokens of each stream when they are due."""
 
     def __init__(self) -> None:
-        """Begin with a quick pace."""
+        """Start with a fast pace."""
         self.streams: list[Stream] = []
-        """All since the pace was set."""
+        """All requests since the pace was set."""
         self.delivery = Delivery(ids=True)
         self._loop = asyncio.get_running_loop()
         self._timetable: Timetable = _FIRST_PACE.timetable()
@@ -181,7 +181,7 @@ class TruthServer:
         self._timer_at = float("inf")
 
     def keep_to(self, fields: dict[str, object]) -> None:
-        """Forget all requests and keep to a pace and a delivery."""
+        """Set the pace and the delivery, and forget all requests."""
         self._timetable = pace_from(fields).timetable()
         self.delivery = delivery_from(fields.get("delivery"))
         self.streams.clear()
@@ -190,13 +190,13 @@ class TruthServer:
         gc.freeze()
 
     def received(self, connection: Connection, at: float, data: bytes) -> None:
-        """Keep a read until all that are ready have been stamped."""
+        """Queue a read until the times of all that are ready have been taken."""
         if not self._inbox:
             self._loop.call_soon(self._look)
         self._inbox.append((connection, at, data))
 
     def begin(self, connection: Connection, stream: Stream) -> None:
-        """Take in a request."""
+        """Register a request and schedule its tokens."""
         every = self.delivery.fail_every
         if every is not None and len(self.streams) % every == every // 2:
             stream.breaks_after = stream.asked_tokens // 3
@@ -206,7 +206,7 @@ class TruthServer:
         self._set_timer()
 
     def _look(self) -> None:
-        """Parse some reads; the sockets are read and stamped again before the others are parsed."""
+        """Parse some reads; the sockets are read again before the others are parsed."""
         for _ in range(min(len(self._inbox), _PARSED_AT_ONCE)):
             connection, at, data = self._inbox.popleft()
             connection.look(at, data)
@@ -231,7 +231,7 @@ class TruthServer:
 
 
 def told(stream: Stream) -> dict[str, object]:
-    """Give a request as JSON."""
+    """Convert a request to JSON fields."""
     return {
         "key": stream.key,
         "arrived_at": stream.arrived_at,
@@ -242,7 +242,7 @@ def told(stream: Stream) -> dict[str, object]:
 
 
 def heard(fields: dict[str, Any]) -> Stream:
-    """Make a request of what `told` gave."""
+    """Convert the JSON fields of a request back to it."""
     stamps = array("d", fields["stamps"])
     return Stream(
         fields["key"], fields["arrived_at"], fields["asked_tokens"], len(stamps), stamps, fields["lost_at"]
@@ -250,7 +250,7 @@ def heard(fields: dict[str, Any]) -> Stream:
 
 
 def book() -> str:
-    """Give a text of some 20,000 words."""
+    """Return a text of about 20,000 words."""
     random = Random(7)  # noqa: S311 - text, no secret
     return " ".join(
         " ".join(random.choice(_WORDS) for _ in range(random.randrange(2, 5))) + "."
@@ -259,7 +259,7 @@ def book() -> str:
 
 
 async def serve(ended: Awaitable[object]) -> None:
-    """Serve on a free port, print it, and go on until `ended`."""
+    """Serve on a free port, print the port, and stop when `ended` completes."""
     loop = asyncio.get_running_loop()
     truth = TruthServer()
     server = await loop.create_server(lambda: Connection(truth), "127.0.0.1", 0, backlog=_BACKLOG)
@@ -269,7 +269,7 @@ async def serve(ended: Awaitable[object]) -> None:
 
 
 async def serve_until_input_ends() -> None:
-    """Serve for as long as somebody holds the other end of standard input."""
+    """Serve until standard input ends."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
@@ -285,7 +285,7 @@ def main() -> int:
         os.sched_setaffinity(0, {options.core})
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    gc.disable()  # a collection in mid-burst would make the stamps late
+    gc.disable()  # a collection in mid-burst would make times late
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_until_input_ends())
     return 0

@@ -1,11 +1,11 @@
-"""The truth table: what sparktop shows beside truths that share no code with it, with the error of each.
+"""Make the truth table: figures that sparktop shows, beside independent truths, with the error of each.
 
 Each module of `benchmarks/truths/` that defines `figures(*, short)` is one area. The short form takes seconds
-an area and is a test (`tests/benchmarks/test_truth_table.py`); the long form has more seeds and conditions.
+per area and is a test (`tests/benchmarks/test_truth_table.py`); the long form has more seeds and conditions.
 
 usage: truth_table.py [--short] [--only AREA …] [--write]
 
-With --write the table goes into benchmarks/README.md. Exit code 1 when a row misses its limit.
+With --write, the table is written to benchmarks/README.md. Exit code 1 if a row misses its limit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def table(rows: Sequence[Figure]) -> str:
 
 
 def write(text: str, readme: Path = HERE / "README.md") -> None:
-    """Replace what stands between the marks of the README."""
+    """Write the table between its marks in the README."""
     page = readme.read_text(encoding="utf-8")
     head, rest = page.split(MARKS[0])
     _, tail = rest.split(MARKS[1])
@@ -66,7 +66,7 @@ def write(text: str, readme: Path = HERE / "README.md") -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and, if asked, write the table."""
+    """Measure and print the table; return 1 if a row misses its limit, else 0."""
     parser = argparse.ArgumentParser(description="figure, truth, shown, error")
     parser.add_argument("--short", action="store_true", help="fewer seeds and conditions")
     parser.add_argument("--only", nargs="+", choices=areas(), default=areas(), metavar="AREA")

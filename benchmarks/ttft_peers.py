@@ -1,11 +1,11 @@
-"""Time to first token on one real vLLM server: sparktop, llama-benchy and `vllm bench serve`, interleaved.
+"""Compare the TTFT of one real vLLM server in sparktop, llama-benchy and `vllm bench serve`, interleaved.
 
 Each tool sends bursts of the same size, prompt and answer length, in rotating order, and reports its own mean
-TTFT. Beside each stands the mean of the server's own histogram (`vllm:time_to_first_token_seconds`) over the
-requests of exactly that call, the prompt tokens of a request and the share of them that the prefix cache
-held. What a client reports above the server's own figure is the client, the network and the HTTP server
-together. sparktop sends one request ahead of its bursts, to learn how long its prompts become: it is seen by
-itself on the server's page and taken out.
+TTFT. The table also has the mean of the server's own histogram (`vllm:time_to_first_token_seconds`) over the
+requests of exactly that call, the prompt tokens of a request and the share of them in the prefix cache. The
+excess of a client's figure over the server's is the time in client, network and HTTP server together.
+sparktop sends one request ahead of its bursts, to learn the length of its prompts: it is seen separately on
+the server's page and subtracted.
 
 usage: ttft_peers.py --server URL --tokenizer FOLDER [--vllm PYTHON] [--benchy PROGRAM]
                      [-c N] [--pp N] [--tg N] [--runs N] [--rounds N]
@@ -45,7 +45,7 @@ asyncio.run(main_async(parser.parse_args()))
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What every tool is asked to send."""
+    """The load that every tool sends."""
 
     server: str
     """Base address without a path."""
@@ -55,12 +55,12 @@ class Load:
     prompt_tokens: int
     generated_tokens: int
     runs: int
-    """Bursts of one call."""
+    """Bursts per call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Sums of the server's page that a difference is taken of."""
+    """Sums on the server's page, of which differences are taken."""
 
     requests: float
     ttft_s: float
@@ -68,7 +68,7 @@ class Counters:
     cached_tokens: float
 
     def less(self, other: Counters) -> Counters:
-        """Return the difference of every sum."""
+        """Return the difference of every sum from that of `other`."""
         return Counters(
             self.requests - other.requests,
             self.ttft_s - other.ttft_s,
@@ -79,7 +79,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One call of one tool."""
+    """The result of one call of a tool."""
 
     tool: str
     client_ms: float
@@ -88,14 +88,14 @@ class Row:
     """Mean of the server's histogram over the same requests."""
     requests: int
     prompt_tokens: float
-    """Mean of a request."""
+    """Mean per request."""
     cached_percent: float
-    """Of the prompt tokens."""
+    """Percent of the prompt tokens that were in the prefix cache."""
 
 
 def counters(server: str) -> Counters:
-    """Read the server's own sums."""
-    with urllib.request.urlopen(f"{server}/metrics", timeout=20) as answer:  # noqa: S310 - an address of ours
+    """Read the sums on the server's page."""
+    with urllib.request.urlopen(f"{server}/metrics", timeout=20) as answer:  # noqa: S310 - the user's server
         page = answer.read().decode()
 
     def total(pattern: str) -> float:
@@ -110,10 +110,10 @@ def counters(server: str) -> Counters:
 
 
 def call(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
-    """Run a program and return its standard output.
+    """Run a program; return its standard output.
 
     Raises:
-        RuntimeError: it failed; the message holds the end of its error stream.
+        RuntimeError: its exit code is neither 0 nor 1; the message has the end of its error stream.
     """
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=_CALL_S, check=False, env=environment
@@ -171,17 +171,17 @@ def vllm_bench_ms(load: Load, python: str) -> float:
 
 
 class Ahead(threading.Thread):
-    """Watches for the one request that comes ahead of the bursts, and keeps the server's sums after it."""
+    """Waits for the single request ahead of the bursts, and stores the server's sums after it."""
 
     def __init__(self, server: str, before: Counters) -> None:
-        """Watch a server whose sums were `before`."""
+        """Watch the page of a server whose sums were `before`."""
         super().__init__(daemon=True)
         self._server, self._before = server, before
         self._ended = threading.Event()
         self.after: Counters | None = None
 
     def run(self) -> None:
-        """Read the page ten times a second until its number of requests has grown by one."""
+        """Poll the page ten times per second until its number of requests has grown."""
         while not self._ended.wait(0.1):
             now = counters(self._server)
             if now.requests > self._before.requests:
@@ -189,14 +189,14 @@ class Ahead(threading.Thread):
                 return
 
     def end(self) -> Counters | None:
-        """Stop; return the sums, None if the request was not seen by itself."""
+        """Stop; return the sums, None if the request was not seen alone."""
         self._ended.set()
         self.join()
         return self.after
 
 
 def measure(tool: str, ask: Callable[[], float], load: Load) -> Row:
-    """Run one tool and return its figure beside the server's own of the same requests.
+    """Run one tool; return its figure and the server's for the same requests.
 
     Raises:
         RuntimeError: the server saw another number of requests than were sent.
@@ -221,7 +221,7 @@ def measure(tool: str, ask: Callable[[], float], load: Load) -> Row:
 
 
 def report(rows: Sequence[Row]) -> str:
-    """Return the Markdown table: one line a tool, means over its calls with their range."""
+    """Return the Markdown table: a row per tool with means over its calls and their ranges."""
     lines = [
         "| tool | calls | requests | prompt | cached | client's TTFT ms | server's TTFT ms | difference ms |",
         "|---|---|---|---|---|---|---|---|",

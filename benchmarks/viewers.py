@@ -1,7 +1,7 @@
-"""What viewers of `sparktop serve` cost: CPU and memory of its process, with and without them.
+"""Measure the cost of viewers to `sparktop serve`: CPU time and memory of its process, with and without.
 
-It watches two simulated servers and two simulated machines behind a router. Viewers read the live page like a
-browser, compressed, in this process; the simulation is another process, too.
+The process watches two simulated servers and two simulated machines behind a router. Viewers in this process
+read the live page like a browser, compressed; the simulation is a third process.
 
 usage: viewers.py [--seconds 20] [--viewers 50] [--check]
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GOAL_PERCENT = 10.0
-"""Most CPU of one core that all viewers may cost together."""
+"""Percent of a CPU core below which all viewers together must stay."""
 WARM_UP_S = 4.0
 START_S = 30.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -31,13 +31,13 @@ WIDTHS = (60, 154, 240)
 
 @dataclass(slots=True)
 class Viewing:
-    """What one set of viewers cost and received."""
+    """The cost of a set of viewers, and the data that they received."""
 
     name: str
     cpu_percent: float
     rss_mb: float
     kb_per_s: float
-    """Of each viewer, compressed."""
+    """kB per second to each viewer, compressed."""
 
 
 def cpu_s(pid: int) -> float:
@@ -54,16 +54,16 @@ def rss_mb(pid: int) -> float:
 
 
 class Viewer:
-    """One browser's connection, which reads all that comes."""
+    """The connection of one browser, which reads everything that is sent."""
 
     def __init__(self, port: int, path: str, width: int) -> None:
-        """Prepare to look at `path` in a window of `width` cells."""
+        """Prepare to view `path` in a window of `width` cells."""
         self._port = port
         self._path = f"/live{path}?columns={width}"
         self.bytes = 0
 
     async def look(self) -> None:
-        """Read until cancelled."""
+        """Connect and read until cancelled."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         head = f"GET {self._path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n"
         try:
@@ -81,7 +81,7 @@ class Viewer:
 async def measured(
     name: str, pid: int, port: int, looks: Sequence[tuple[str, int]], seconds: float
 ) -> Viewing:
-    """Measure the process `pid` while `looks` (path and width of each viewer) are looked at."""
+    """Measure the process `pid` while viewers read `looks`, the path and width of each."""
     viewers = [Viewer(port, path, width) for path, width in looks]
     tasks = [asyncio.create_task(viewer.look()) for viewer in viewers]
     try:
@@ -144,7 +144,7 @@ async def run(pid: int, port: int, viewers: int, seconds: float) -> list[Viewing
 
 
 def main() -> int:
-    """Measure and print; with --check, exit 1 when the goal is missed."""
+    """Measure and print the table; return 1 with --check if the goal is missed, else 0."""
     parser = argparse.ArgumentParser(prog="viewers.py", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=20.0, help="the window")
     parser.add_argument("--viewers", type=int, default=50, help="how many")

@@ -1,11 +1,11 @@
-"""What watching costs: sparktop on two simulated servers and this machine, beside other monitors.
+"""Measure the cost of watching two simulated servers and this machine with sparktop, beside other monitors.
 
-Each program runs in a 200x50 pseudo-terminal at one look a second. Counted are the CPU time and the memory
-of its whole process tree and the bytes that it sends to the terminal, over a window after a warm-up. The
-simulated servers are processes of their own and do not count. How long sparktop takes until its first
-complete paint is told as a ratio to an empty Textual app, started in turns with it: seconds depend on the
-machine. Both start as after an installation: their modules are compiled, and the configuration was checked
-by a start before; what a start costs that checks it is told beside it.
+Each program runs in a 200x50 pseudo-terminal with one update per second. Measured are the CPU time and the
+memory of its whole process tree and the bytes that it sends to the terminal, over a window after a warm-up.
+The simulated servers are separate processes and do not count. The time until sparktop's first complete paint
+is reported as a ratio to that of an empty Textual app, started in turns with it, since seconds depend on the
+machine. Both start as after an installation: their modules are compiled, and an earlier start has checked the
+configuration; the time of a start that has to check it is reported as well.
 
 usage: watching.py [--seconds 60] [--starts 5] [--peers FOLDER] [--only NAME…] [--check]
 """
@@ -48,7 +48,7 @@ Empty().run()
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A monitor, how to start it and what its first complete paint holds."""
+    """A monitor, the command that starts it, and the texts of its first complete paint."""
 
     name: str
     what: str
@@ -58,12 +58,12 @@ class Program:
 
 
 def empty_app() -> Program:
-    """Give the smallest Textual app: the floor for anything that is one."""
+    """Return the smallest Textual app: the least that any Textual app costs."""
     return Program("empty Textual app", "nothing", (sys.executable, "-c", EMPTY_APP), ("nothing to see",))
 
 
 def sparktop(config: Path, names: Sequence[str]) -> Program:
-    """Give ours, on what the configuration names."""
+    """Return sparktop with the configuration file `config`, whose servers have the `names`."""
     command = (str(Path(sys.executable).with_name("sparktop")), "--config", str(config))
     return Program("sparktop", f"{len(names)} servers, this machine", command, names)
 
@@ -78,13 +78,13 @@ def without_flight(ours: Program, folder: Path) -> Program:
 
 
 def recorded_mb_per_hour(folder: Path, seconds: float) -> float:
-    """Return how much the flight recorder wrote, in MB an hour, over the seconds that it ran."""
+    """Return the MB per hour that the flight recorder wrote over the `seconds` that it ran."""
     written = sum(path.stat().st_size for path in folder.rglob("*.rec.zst"))
     return written / 1e6 / seconds * 3600
 
 
 def peers(urls: Sequence[str], folder: Path, find: Callable[[str], str | None]) -> list[Program]:
-    """Give the other monitors that are installed, each at one look a second."""
+    """Return the other monitors that are installed, each with one update per second."""
     (folder / "btop").mkdir()
     (folder / "btop" / "btop.conf").write_text("update_ms = 1000\n")
     known: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...], dict[str, str]], ...] = (
@@ -101,20 +101,20 @@ def peers(urls: Sequence[str], folder: Path, find: Callable[[str], str | None]) 
 
 
 def first_paint(program: Program) -> float | None:
-    """Start a program and give the seconds until it has drawn all that its first screen holds."""
+    """Start a program; return the seconds until its first complete paint, None if that is not in time."""
     with PtyProgram(program.command, columns=COLUMNS, rows=ROWS, env=program.env) as running:
         return running.wait_for(program.painted, START_S)
 
 
 def cost(program: Program, seconds: float) -> Window:
-    """Start a program, let it settle and measure it."""
+    """Start a program, wait for the warm-up and measure it."""
     with PtyProgram(program.command, columns=COLUMNS, rows=ROWS, env=program.env) as running:
         running.idle(WARM_UP_S)
         return running.measure(seconds)
 
 
 def low_bandwidth_bytes_per_s(program: Program, seconds: float) -> float:
-    """Give what --low-bandwidth sends to a terminal of usual size."""
+    """Return the bytes per second that --low-bandwidth sends to a terminal of usual size."""
     columns, rows = LOW_BANDWIDTH_SIZE
     command = (*program.command, "--low-bandwidth")
     with PtyProgram(command, columns=columns, rows=rows, env=program.env) as running:
@@ -123,12 +123,12 @@ def low_bandwidth_bytes_per_s(program: Program, seconds: float) -> float:
 
 
 def key_latency_ms(program: Program) -> float | None:
-    """Give the median time from a key that moves the selection to the first byte drawn."""
+    """Return the median milliseconds from a key that moves the selection to the first byte drawn."""
     with PtyProgram(program.command, columns=COLUMNS, rows=ROWS, env=program.env) as running:
         running.wait_for(program.painted, START_S)
         took: list[float] = []
         for key in "jk" * PRESSES:
-            # No multiple of the second at which everything is drawn anyway.
+            # Not a multiple of the second at which everything is drawn anyway.
             running.idle(0.31)
             seconds = running.press(key)
             if seconds is not None:
@@ -137,7 +137,7 @@ def key_latency_ms(program: Program) -> float | None:
 
 
 def row(program: Program, window: Window) -> str:
-    """Give a line of the table."""
+    """Return a row of the table."""
     return (
         f"| {program.name} | {program.what} | {window.cpu_percent:.2f} | {window.bytes_per_s / 1e3:.1f} "
         f"| {window.writes_per_s:.1f} | {window.rss_start_mib:.1f} | {window.rss_end_mib:.1f} |"
@@ -145,7 +145,7 @@ def row(program: Program, window: Window) -> str:
 
 
 def compare_costs(programs: Sequence[Program], seconds: float) -> dict[str, Window]:
-    """Measure one program after the other and print the table."""
+    """Measure the programs one after another and print the table; return the windows by name."""
     print(f"{COLUMNS}x{ROWS} terminal, {seconds:.0f} s each after {WARM_UP_S:.0f} s of warm-up\n")
     print("| program | watches | CPU, % of a core | kB/s to the terminal | writes/s | RSS MiB, start | end |")
     print("|---|---|---|---|---|---|---|", flush=True)
@@ -164,16 +164,16 @@ def compare_costs(programs: Sequence[Program], seconds: float) -> dict[str, Wind
 
 
 def in_place(program: Program, folder: Path) -> Program:
-    """Give a program that keeps compiled modules and checked configurations in `folder`.
+    """Return the program, set to keep compiled modules and checked configurations in `folder`.
 
-    Bytecode may be turned off where this runs; then every start would compile the whole package again.
+    Where the environment has turned bytecode off, every start would compile the whole package again.
     """
     places = {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "XDG_CACHE_HOME": str(folder / "cache")}
     return replace(program, env={**program.env, **places, "PYTHONDONTWRITEBYTECODE": ""})
 
 
 def compare_starts(ours: Program, floor: Program, starts: int, folder: Path) -> float | None:
-    """Start both in turns, print the medians and give their ratio."""
+    """Start both in turns and print the medians; return their ratio, None if a start failed."""
     floor, program = in_place(floor, folder), in_place(ours, folder)
     nowhere = {**program.env, "XDG_CACHE_HOME": "/dev/null"}
     unchecked = replace(program, name=f"{ours.name} with a new configuration", env=nowhere)
@@ -189,7 +189,7 @@ def compare_starts(ours: Program, floor: Program, starts: int, folder: Path) -> 
             if painted is None:
                 print(f"\n{one.name}: no complete paint within {START_S:.0f} s")
                 return None
-            if turn:  # the first compiles and checks
+            if turn:  # the first turn compiles and checks
                 times[one.name].append(painted)
     medians = {name: statistics.median(values) for name, values in times.items()}
     ratio = medians[program.name] / medians[floor.name]
@@ -200,7 +200,7 @@ def compare_starts(ours: Program, floor: Program, starts: int, folder: Path) -> 
 
 
 def goals_missed(window: Window | None, ratio: float | None, low_bytes_per_s: float) -> list[str]:
-    """Name the goals that sparktop does not meet."""
+    """Return a message for each goal that sparktop misses."""
     if window is None:
         return ["sparktop was not measured"]
     missed = []
@@ -216,7 +216,7 @@ def goals_missed(window: Window | None, ratio: float | None, low_bytes_per_s: fl
 
 
 def main() -> int:
-    """Measure and print; with --check, exit 1 when a goal is missed."""
+    """Measure and print everything; return 1 with --check if a goal is missed, else 0."""
     parser = argparse.ArgumentParser(prog="watching.py", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="the window of each program")
     parser.add_argument("--starts", type=int, default=5, help="starts of sparktop and of the empty app")

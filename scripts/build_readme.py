@@ -38,7 +38,7 @@ METRICS_PAGE = ROOT / "docs" / "prometheus.md"
 
 
 def help_block() -> str:
-    """Return the help of the command line as a code block, as it is in 80 columns."""
+    """Return the output of `sparktop --help`, 80 columns wide, as a code block."""
     os.environ["COLUMNS"] = "80"
     with redirect_stdout(io.StringIO()) as out:
         sparktop(["--help"])
@@ -46,7 +46,7 @@ def help_block() -> str:
 
 
 def keys_block() -> str:
-    """Return the keys as a table."""
+    """Return a table of the key bindings."""
     rows = [f"| `{key.shown}` | {key.help} |" for key in KEYS]
     return "\n".join(["| key | does |", "|---|---|", *rows])
 
@@ -57,7 +57,7 @@ def metrics_block() -> str:
 
 
 def _table(title: str, shared: Sequence[str], metrics: Sequence[Metric[Any]]) -> str:
-    """Return the metrics of one kind of part, all of which have the labels `shared`."""
+    """Return a section with the metrics of one kind of object; all of them have the labels `shared`."""
     labels = [", ".join(f"`{label}`" for label in (*shared, *one.labels)) or "–" for one in metrics]
     rows = [f"| `{one.full_name}` | {own} | {one.text} |" for one, own in zip(metrics, labels, strict=True)]
     return "\n".join([f"### {title}", "", "| metric | labels | meaning |", "|---|---|---|", *rows])
@@ -134,7 +134,7 @@ _MEANINGS = {
         "webhook_token_env",
     ): "The environment variable that holds the webhook's bearer token.",
 }
-"""What keys mean, where neither the options menu nor the example file has it."""
+"""Meanings of the settings that neither the options menu nor the example file explains, by (table, key)."""
 _TYPES = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false"}
 
 
@@ -145,7 +145,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def words_block() -> str:
-    """Return all words of the screen with what they mean and what to do."""
+    """Return tables of all words on the screen, with their meanings and remedies."""
     parts: list[tuple[str, Mapping[Any, Explained]]] = [
         ("State of a server", STATES),
         ("Limited by", LIMITS),
@@ -166,7 +166,7 @@ def _explained(head: str, words: Mapping[Any, Explained]) -> str:
 
 
 def watched_block() -> str:
-    """Return the figures of the board with their meaning."""
+    """Return a table of the figures on the board, with their meanings."""
     return table(("on the screen", "meaning"), ((f"`{name}`", text) for name, text in FIGURES))
 
 
@@ -298,7 +298,7 @@ def _comments(text: str) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
 
 
 def _values(field: FieldInfo) -> str:
-    """Return which values a key has: its type with its bounds, or its words."""
+    """Return the allowed values of a key: its type with its bounds, or its words."""
     words = _words(field.annotation)
     if words:
         listed = ", ".join(f"`{word}`" for word in words)
@@ -362,7 +362,7 @@ REFERENCES = {
 
 
 def filled(text: str, name: str, block: str) -> str:
-    """Return `text` with what stands between the two markers of `name` replaced."""
+    """Return `text` with the content between the two markers of `name` replaced by `block`."""
     begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     head, _, rest = text.partition(begin)
     _, _, tail = rest.partition(end)
@@ -370,7 +370,7 @@ def filled(text: str, name: str, block: str) -> str:
 
 
 def main() -> int:
-    """Write or check."""
+    """Write the pages, or only check them with --check; return the exit code."""
     metrics = METRICS_PAGE.read_text(encoding="utf-8")
     pages = {METRICS_PAGE: (metrics, filled(metrics, "metrics", metrics_block()))}
     for file, blocks in REFERENCES.items():
@@ -379,7 +379,7 @@ def main() -> int:
         pages[path] = (text, reduce(lambda page, one: filled(page, one[0], one[1]()), blocks.items(), text))
     old = COMMANDS.read_text(encoding="utf-8")
     new = filled(old, "keys", keys_block())
-    # argparse words its help differently from Python 3.13 on; the page shows what 3.11 and 3.12 say.
+    # argparse formats its help differently from Python 3.13 on; the page shows the form of 3.11 and 3.12.
     if sys.version_info < (3, 13):
         new = filled(new, "help", help_block())
     pages[COMMANDS] = (old, new)

@@ -1,9 +1,9 @@
-"""Write the JSON Schemas in docs/schemas/: of results from their models, of the others from what is written.
+"""Write the JSON Schemas in docs/schemas/, from models where there are any, else from example documents.
 
 usage: build_schemas.py [--check]    with --check nothing is written and a stale file exits 1
 
-A schema of what is written has the keys and types of documents of simulated scenarios. The description of a
-key, and its types if it was null in all of them, are those of the field of that name in the model's class.
+A schema made from documents has the keys and types that occur in simulated scenarios. A key's description is
+that of the field of the same name in the model's class; so are its types if it is null in all documents.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MAPS = frozenset(
         *("starved_percent", "mean_load", "requests_share"),
     }
 )
-"""Keys whose objects have names as keys: any key is allowed."""
+"""Keys whose objects map names to values: any key is allowed in them."""
 NEVER_NULL = frozenset(
     {"", "schema", "sparktop", "taken_at", "interval_s", "simulated", "name", "url", "ok", "message", "words"}
 )
@@ -73,7 +73,7 @@ OWNERS = {
     "events": "Event",
     "balance": "Balance",
 }
-"""The class of the model whose fields an object has, by the key under which it stands."""
+"""Model class that has the fields of an object, by the key that holds the object."""
 TEXTS = {
     ("", "groups"): "Servers by group, the worst first.",
     (
@@ -86,19 +86,19 @@ TEXTS = {
         "bound",
     ): "Where the quantile is only known to be above or below the figure: the sign of that.",
 }
-"""Descriptions of keys that are no fields of the model, by place and key."""
+"""Descriptions of keys that are not fields of a model class, by place and key."""
 _NAMES = {"str": "string", "float": "number", "int": "integer", "bool": "boolean"}
 Schema = dict[str, Any]
 
 
 Field = tuple[list[str], str]
-"""JSON types of a field of a model, and its docstring or ""."""
+"""(JSON types of a model's field, its docstring or "")."""
 
 
 def schema_of(documents: Iterable[object], place: str = "", key: str = "") -> Schema:
-    """Return a schema that all `documents` fulfil, which are the values of `key` in objects of `place`.
+    """Return a schema that fits all `documents`, the values of `key` in objects of `place`.
 
-    A value that is no list and none of `NEVER_NULL` may be null: it is then not known.
+    Values may be null (unknown), except lists and the values of keys in `NEVER_NULL`.
     """
     found = list(documents)
     types = {_type(one) for one in found}
@@ -143,7 +143,7 @@ def _type(value: object) -> str:
 
 @cache
 def fields_of(owner: str) -> Mapping[str, Field]:
-    """Return the fields of the class `owner` of a module of the model by name; {} for ""."""
+    """Return the fields of the class `owner` of `sparktop.model` by name; {} for "" or an unknown class."""
     for module in MODELS if owner else ():
         path = Path(str(importlib.import_module(f"sparktop.model.{module}").__file__))
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -161,13 +161,13 @@ def _fields(body: Sequence[ast.stmt]) -> Iterator[tuple[str, Field]]:
 
 
 def _text(node: ast.stmt | None) -> str:
-    """Return the docstring `node`; "" if it is none."""
+    """Return the text of `node` if it is a docstring, else ""."""
     value = node.value if isinstance(node, ast.Expr) else None
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
 
 
 def snapshots() -> Iterator[dict[str, Any]]:
-    """Yield the documents of snapshots of scenarios, at the start and in their course."""
+    """Yield snapshot documents of the scenarios in `PLAYED`, after 1 s and `PLAYED_S` seconds later."""
     for number, name in enumerate(PLAYED):
         more: dict[str, Any] = {"lanes": 1 + number % 2, "speculative": number % 3 == 0}
         rehearsal = Rehearsal(scenario=SCENARIOS[name], nodes=2, **more)
@@ -179,7 +179,7 @@ def snapshots() -> Iterator[dict[str, Any]]:
 
 
 def documents() -> dict[str, Schema]:
-    """Return every schema by the name of its file."""
+    """Return all schemas by file name."""
     shown = list(snapshots())
     rehearsal = Rehearsal(scenario=SCENARIOS["faulty"], nodes=2)
     events = rehearsal.play(200).snapshot().events
@@ -205,7 +205,7 @@ def _titled(title: str, schema: Schema) -> Schema:
 
 
 def main() -> int:
-    """Write or check."""
+    """Write the schemas, or only check them with --check; return the exit code."""
     stale = []
     for name, schema in documents().items():
         path = FOLDER / name

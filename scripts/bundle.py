@@ -1,12 +1,12 @@
-"""Build sparktop and all that it needs as one executable file, from wheels alone, for this machine or others.
+"""Build sparktop and its dependencies as one executable file, from wheels only, for this machine or others.
 
-The file needs Python of the version that it was built for, and nothing else: it is copied to a machine
-without a network and run there. `--check` only resolves, and shows that every dependency has a wheel.
+The file needs only Python, in the version that it was built for, so it also runs on a machine without a
+network. `--check` only resolves the dependencies, which shows that each of them has a wheel.
 
-manylinux2014 wheels run on every Linux with glibc 2.17 or newer, which all of a Spark's systems have; a
-dependency that needs newer tags would have to be listed here. pip judges environment markers by the machine
-it runs on, whatever platform it is asked for, so the script reads each package's requirements again with the
-markers of the target and resolves once more with whatever pip passed over.
+manylinux2014 wheels run on every Linux with glibc 2.17 or newer, which all systems of a Spark have; a
+dependency with newer tags only would need a further platform here. pip evaluates environment markers for the
+machine it runs on, not for the requested platform. So the script evaluates each package's requirements again
+with the markers of the target, and resolves once more with the requirements that pip left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ARCHITECTURES = ("x86_64", "aarch64")
 CHECKED = ("3.11", "3.12", "3.13", "3.14")
 TIMEOUT_S = 240
 UNPACKED = "~/.cache/sparktop"
-"""Where the file unpacks itself when it runs for the first time."""
+"""Folder into which the file unpacks itself when it first runs."""
 PREAMBLE = """\
 import os, shutil, sys
 wanted = ({major}, {minor})
@@ -62,10 +62,10 @@ def markers(arch: str, version: str) -> dict[str, str]:
 
 
 def pip(arch: str, version: str, *words: str | Path) -> str:
-    """Run `pip install` for a target and return what it prints.
+    """Run `pip install` for a target; return its standard output.
 
     Raises:
-        SystemExit: it failed, mostly because something has no wheel.
+        SystemExit: pip failed, mostly because a package has no wheel.
     """
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", version]
@@ -77,7 +77,7 @@ def pip(arch: str, version: str, *words: str | Path) -> str:
 
 
 def resolve(arch: str, version: str) -> list[dict[str, Any]]:
-    """Return what has to be installed on the target, as pip's report describes it."""
+    """Return the packages to install on the target, as entries of pip's report."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needs = [Requirement(line) for line in project["dependencies"]]
     requirements = [
@@ -96,7 +96,7 @@ def resolve(arch: str, version: str) -> list[dict[str, Any]]:
 
 
 def passed_over(installs: list[dict[str, Any]], arch: str, version: str) -> set[str]:
-    """Return the requirements that hold on the target and that pip, judging by this machine, left out."""
+    """Return the requirements that apply on the target, but that pip left out as not needed here."""
     present = {canonicalize_name(install["metadata"]["name"]) for install in installs}
     missing = set()
     for install in installs:
@@ -113,7 +113,7 @@ def passed_over(installs: list[dict[str, Any]], arch: str, version: str) -> set[
 
 
 def run(*command: str | Path) -> None:
-    """Run a build step; end with its output if it fails."""
+    """Run a build step; exit with its output if it fails."""
     words = [str(word) for word in command]
     done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode:
@@ -121,7 +121,7 @@ def run(*command: str | Path) -> None:
 
 
 def build(arch: str, version: str, output: Path) -> None:
-    """Write the executable file."""
+    """Build the executable file for a target, write it to `output` and print its size."""
     pinned = [f"{one['metadata']['name']}=={one['metadata']['version']}" for one in resolve(arch, version)]
     major, minor = version.split(".")
     with tempfile.TemporaryDirectory(prefix="sparktop-bundle-") as folder:

@@ -1,11 +1,10 @@
-"""The wheel, built from this tree and installed where nothing else is, works from any directory.
+"""Check that the wheel, built from this tree and installed in an empty environment, works from any directory.
 
-usage: check_wheel.py [--sbom FILE]    with --sbom, only FILE is written: what the wheel brings, as CycloneDX
+usage: check_wheel.py [--sbom FILE]    with --sbom, only write the installed packages to FILE, as CycloneDX
 
-The licence of each package that it needs is one that may be passed on with it.
-`--version`, `--help` of each command, every shipped theme, the example configuration, the reader sent
-over ssh. Then `make install` into an empty home and `make uninstall`, and the executable file that
-`make bundle` builds, without any site-packages.
+Checks that the licence of each dependency permits redistribution. Then tries `--version`, `--help` of each
+command, every shipped theme, the example configuration and the reader sent over ssh; `make install` into an
+empty home and `make uninstall`; and the executable file of `make bundle`, without any site-packages.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ FREE = (
     "Mozilla Public License 2.0",
     "MPL-2.0",
 )
-"""Licences of packages that sparktop may need: a word that each has."""
+"""Accepted licences of dependencies: each part of a licence's name must contain one of these."""
 
 
 def run(*command: str | Path, cwd: Path, timeout_s: float = COMMAND_S, home: Path | None = None) -> str:
-    """Run a command in the folder `cwd`, for the user whose home is `home`, and return what it prints.
+    """Run a command in the folder `cwd`, with `home` as the user's home; return its standard output.
 
     Raises:
-        SystemExit: it failed.
+        SystemExit: the command failed.
     """
-    # A PYTHONPATH would let the tree stand in for what the wheel lacks.
+    # With PYTHONPATH, files of this tree would hide that the wheel lacks them.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if home is not None:
         env = {name: value for name, value in env.items() if not name.startswith("XDG_")} | {
@@ -65,13 +64,13 @@ def run(*command: str | Path, cwd: Path, timeout_s: float = COMMAND_S, home: Pat
 
 
 def expect(what: str, *, holds: bool) -> None:
-    """End with one line unless something holds."""
+    """Exit with the message `what` unless `holds`."""
     if not holds:
         sys.exit(f"wheel: {what}")
 
 
 def main() -> None:
-    """Build, install, try."""
+    """Build the wheel, install it in a clean environment and check it; with --sbom, only list packages."""
     with tempfile.TemporaryDirectory(prefix="sparktop-wheel-") as folder:
         away = Path(folder)
         run(sys.executable, "-m", "build", "--wheel", "--outdir", away, ROOT, cwd=away, timeout_s=INSTALL_S)
@@ -91,7 +90,7 @@ def main() -> None:
 
 
 def write_sbom(python: Path, path: Path, away: Path) -> None:
-    """Write the packages of an environment as a bill of materials in CycloneDX."""
+    """Write the bill of materials (CycloneDX) of an environment's packages to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tool = Path(sys.executable).parent / "cyclonedx-py"
     run(tool, "environment", "--output-reproducible", "-o", path, python, cwd=away, timeout_s=INSTALL_S)
@@ -99,7 +98,7 @@ def write_sbom(python: Path, path: Path, away: Path) -> None:
 
 
 def check_licences(python: Path, away: Path) -> None:
-    """Hold that every package of an environment has a licence of `FREE`."""
+    """Check that every package of an environment has a licence of `FREE`."""
     tool = Path(sys.executable).parent / "pip-licenses"
     listed = json.loads(run(tool, f"--python={python}", "--from=mixed", "--format=json", cwd=away))
     names = {one["Name"] for one in listed}
@@ -111,7 +110,7 @@ def check_licences(python: Path, away: Path) -> None:
 
 
 def check_contents(wheel: Path) -> None:
-    """Hold that the wheel has the themes and the licence, and no tests."""
+    """Check that the wheel has themes, licence, manual pages and completions, and no package but sparktop."""
     names = zipfile.ZipFile(wheel).namelist()
     for theme in (ROOT / "themes").glob("*.toml"):
         expect(f"theme {theme.name} is missing", holds=f"sparktop/themes/{theme.name}" in names)
@@ -133,7 +132,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def check_program(bin_folder: Path, away: Path) -> None:
-    """Try the installed program as a user would."""
+    """Run the commands of the installed program and check what they print."""
     sparktop = bin_folder / "sparktop"
     listing = "from sparktop.cli import COMMANDS; print(*COMMANDS)"
     version = run(sparktop, "--version", cwd=away).split()
@@ -142,7 +141,7 @@ def check_program(bin_folder: Path, away: Path) -> None:
     for command in run(bin_folder / "python", "-c", listing, cwd=away).split():
         shown = run(sparktop, command, "--help", cwd=away)
         expect(f"{command} --help says no usage", holds=f"usage: sparktop {command}" in shown)
-    # Listing the themes reads each of them.
+    # `themes` reads each theme that it lists.
     listed = {line.split()[0] for line in run(sparktop, "themes", cwd=away).splitlines()}
     shipped = {theme.stem for theme in (ROOT / "themes").glob("*.toml")}
     expect(f"themes lists {sorted(listed)}, not {sorted(shipped)}", holds=listed == shipped != set())
@@ -153,7 +152,7 @@ def check_program(bin_folder: Path, away: Path) -> None:
 
 
 def check_install(away: Path) -> None:
-    """Install for a user with an empty home, and remove it again."""
+    """Check `make install` for a user with an empty home, and that `make uninstall` leaves nothing."""
     home = away / "home"
     home.mkdir()
     run(ROOT / "scripts" / "install", cwd=away, timeout_s=INSTALL_S, home=home)
@@ -173,7 +172,7 @@ def check_install(away: Path) -> None:
 
 
 def check_bundle(away: Path) -> None:
-    """Run the executable file without the packages of any Python."""
+    """Build the executable file and run it without any site-packages."""
     bundle, home = away / "sparktop.pyz", away / "bundle home"
     home.mkdir()
     print(
@@ -189,7 +188,7 @@ def check_bundle(away: Path) -> None:
 
 
 def check_reader(digest: str) -> None:
-    """Hold that the reader that is sent over ssh could be put together."""
+    """Check that the reader sent over ssh was assembled: `digest` must be a SHA-256 in hexadecimal."""
     expect(f"the reader sent over ssh has the digest {digest!r}", holds=len(digest.strip()) == SHA256_DIGITS)
 
 

@@ -25,7 +25,6 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 class Words:
     """The content of plain_words.toml, compiled."""
 
-    unread: tuple[str, ...]
     in_docstrings: tuple[tuple[re.Pattern[str], str], ...]
     everywhere: tuple[tuple[re.Pattern[str], str], ...]
 
@@ -34,7 +33,6 @@ class Words:
         """Read the list beside this file."""
         table = tomllib.loads((Path(__file__).parent / "plain_words.toml").read_text(encoding="utf-8"))
         return cls(
-            tuple(table["unread"]),
             tuple(
                 (re.compile(rf"(?:^|(?<=[.!?:] )){word}\b"), instead)
                 for word, instead in table["first_words"].items()
@@ -106,23 +104,17 @@ def faults(source: str, words: Words) -> list[tuple[int, str, str]]:
     return sorted(found)
 
 
-def to_check(paths: list[str], words: Words) -> Iterator[Path]:
-    """Yield the named Python files, or all of the repository that are not `unread`."""
-    if paths:
-        for path in map(Path, paths):
-            yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        return
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if not path.relative_to(ROOT).as_posix().startswith(words.unread):
-                yield path
+def to_check(paths: list[str]) -> Iterator[Path]:
+    """Yield the named Python files and those in the named folders; without any, all of the repository."""
+    for path in map(Path, paths) if paths else (ROOT / folder for folder in FOLDERS):
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
 def main() -> int:
     """Print each fault as `path:line: "words" → instead`; return 1 where there is any, else 0."""
     words = Words.read()
     count = 0
-    for path in to_check(sys.argv[1:], words):
+    for path in to_check(sys.argv[1:]):
         name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
         for line, found, instead in faults(path.read_text(encoding="utf-8"), words):
             print(f'{name}:{line}: "{found}" → {instead}')

@@ -1,10 +1,10 @@
-"""Compares what sparktop reads of this machine's GPUs with `nvidia-smi -q -x`, field by field.
+"""Compare sparktop's readings of this machine's GPUs with `nvidia-smi -q -x`, field by field.
 
     python scripts/compare_nvidia_smi.py [--seconds 2] [--xml FILE]
 
-Both look twice, `--seconds` apart and beside each other: a figure of nvidia-smi must lie within its tolerance
-of what sparktop read just before and just after, and throttled shares are taken between the two looks. Exit
-code: 0 all agree, 1 a field does not, 3 there is no GPU or no nvidia-smi. `--xml` keeps the last page.
+Both read twice, `--seconds` apart: a figure of nvidia-smi must lie within its tolerance of sparktop's reads
+just before and just after it, and throttled shares are those between the two reads. Exit code: 0 all fields
+agree, 1 a field differs, 3 no GPU or no nvidia-smi. `--xml` keeps nvidia-smi's last page.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REASONS = {
     "display_clocks_setting": "display clock",
     "display_clock_setting": "display clock",
 }
-"""nvidia-smi's words after "clocks_event_reason_", and ours."""
+"""Sparktop's words for throttle reasons, by the end of nvidia-smi's tag after "clocks_event_reason_"."""
 _SHARES = {
     "sw_power_cap": "software power cap",
     "sync_boost": "sync boost",
@@ -46,28 +46,28 @@ _SHARES = {
     "hw_power_braking": "hardware power brake",
     "hw_power_brake": "hardware power brake",
 }
-"""The same after "clocks_event_reasons_counters_"."""
+"""The same by the end of the tag after "clocks_event_reasons_counters_"."""
 _KINDS = {"C": "compute", "G": "graphics", "C+G": "both"}
 Value = float | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class SmiGpu:
-    """One GPU as nvidia-smi tells of it, in our names and units."""
+    """One GPU as nvidia-smi reports it, in sparktop's names and units."""
 
     fields: Mapping[str, Value]
     reasons: frozenset[str] | None = None
     throttled_s: Mapping[str, float] = field(default_factory=dict)
-    """Seconds throttled by reason, since the driver was loaded."""
+    """Seconds throttled since the driver was loaded, by reason."""
     processes: Mapping[int, tuple[float | None, str | None]] = field(default_factory=dict)
-    """Memory in bytes and kind, by process."""
+    """(memory in bytes, kind) by process id."""
     mig_totals: tuple[float | None, ...] = ()
     """Memory of each MIG instance in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One field in the table."""
+    """A row of the table: one field."""
 
     name: str
     ours: str
@@ -78,11 +78,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How far a figure may be from nvidia-smi's."""
+    """Tolerance for a figure's deviation from nvidia-smi's: the sum of an absolute and a relative part."""
 
     absolute: float = 0.0
     share: float = 0.0
-    """Of nvidia-smi's figure."""
+    """Relative part, as a fraction of nvidia-smi's figure."""
 
 
 RULES = {
@@ -96,12 +96,12 @@ RULES = {
     "memory_total_bytes": Rule(MIB),
     "memory_used_bytes": Rule(64.0 * MIB, 0.01),
 }
-"""What changes from one moment to the next may be further away."""
+"""Tolerances by field, wider for figures that change from one moment to the next."""
 _SHARE_RULE, _PROCESS_RULE, _MIG_RULE = Rule(10.0), Rule(64.0 * MIB, 0.01), Rule(MIB)
 
 
 def quantity(text: str | None) -> float | None:
-    """Read "612.34 W" or "143771 MiB" in our units; None for N/A and the like."""
+    """Parse a quantity such as "612.34 W" or "143771 MiB" into sparktop's unit; None for N/A and the like."""
     found = _QUANTITY.fullmatch((text or "").strip())
     if found is None or found[2] not in _UNITS:
         return None
@@ -109,8 +109,8 @@ def quantity(text: str | None) -> float | None:
 
 
 def parse(page: str) -> dict[str, SmiGpu]:
-    """Read nvidia-smi's page; by uuid."""
-    # From nvidia-smi on this machine; ElementTree resolves no outside entities.
+    """Parse nvidia-smi's XML page; return its GPUs by UUID."""
+    # The page is from nvidia-smi on this machine; ElementTree resolves no external entities.
     gpus = ET.fromstring(page).findall("gpu")  # noqa: S314 - the page is the driver's own
     return {gpu.findtext("uuid", "").strip(): _gpu(gpu) for gpu in gpus}
 
@@ -146,7 +146,7 @@ def _first(parent: ET.Element, *names: str) -> ET.Element | None:
 
 
 def _text(parent: ET.Element | None, *names: str) -> str | None:
-    """The first of some elements that holds a figure: their names changed between drivers."""
+    """Return the text of the first named element that has a figure; names differ between drivers."""
     texts = [parent.findtext(name) for name in names] if parent is not None else []
     return next((text for text in texts if quantity(text) is not None), None)
 
@@ -189,7 +189,10 @@ def compare(
     smi: SmiGpu,
     shares: Mapping[str, tuple[float | None, float]] | None = None,
 ) -> list[Line]:
-    """Hold two readings against nvidia-smi's between them; `shares`: throttled percent, ours and its."""
+    """Compare two readings of sparktop with nvidia-smi's, made between them; return a line per field.
+
+    `shares` has the throttled percent by reason: (sparktop's, nvidia-smi's).
+    """
     lines = [_same("name", before.name, smi.fields["name"])]
     mig = None if before.mig is None else "yes" if before.mig else "no"
     lines.append(_same("mig", mig, smi.fields["mig"]))
@@ -209,7 +212,11 @@ def compare(
 
 
 def _reason_line(before: GpuReading, after: GpuReading, smi: SmiGpu) -> Line:
-    """Reasons come and go: each of nvidia-smi's must stand in one of our looks, each of both looks in its."""
+    """Compare throttle reasons, which come and go.
+
+    Each of nvidia-smi's must be in one of sparktop's two readings; each that is in both readings must be
+    among nvidia-smi's.
+    """
     looks = (before.throttle_reasons, after.throttle_reasons)
     ours = [None if one is None else frozenset(one) for one in looks]
     here, there = ("–" if one is None else ", ".join(sorted(one)) or "none" for one in (ours[0], smi.reasons))
@@ -221,7 +228,7 @@ def _reason_line(before: GpuReading, after: GpuReading, smi: SmiGpu) -> Line:
 
 
 def _process_lines(before: GpuReading, after: GpuReading, smi: SmiGpu) -> list[Line]:
-    """Each process that is in both of our looks, and each of nvidia-smi's."""
+    """Return a line per process that is in both readings of sparktop, or in nvidia-smi's."""
     looks = [{one.pid: one for one in look.processes or ()} for look in (before, after)]
     lines = []
     for pid in sorted(smi.processes.keys() | (looks[0].keys() & looks[1].keys())):
@@ -251,12 +258,12 @@ def _near(
     scale: int,
     unit: str,
 ) -> Line:
-    """One figure: nvidia-smi's may lie between our two looks, or its tolerance beside them."""
+    """Compare one figure: nvidia-smi's may be outside sparktop's two readings by at most its tolerance."""
     here = _with_unit(" … ".join(dict.fromkeys(_shown(one, scale) for one in ours)), unit)
     there = _with_unit(_shown(theirs, scale), unit)
     known = [one for one in ours if one is not None]
     if theirs is None or not known:
-        # What nvidia-smi does not tell is no mismatch; what it tells and we do not is one.
+        # A figure that nvidia-smi lacks is not a mismatch; one that only sparktop lacks is.
         return Line(name, here, there, "" if theirs is None else "unknown here", ok=theirs is None)
     off = max(0.0, min(known) - theirs, theirs - max(known))
     allowed = rule.absolute + rule.share * abs(theirs)
@@ -274,7 +281,7 @@ def _shown(value: Value, scale: int = 1) -> str:
 
 
 def between(first: SmiGpu, second: SmiGpu, seconds: float) -> dict[str, float]:
-    """Give nvidia-smi's throttled shares between two of its pages, in percent."""
+    """Return nvidia-smi's throttled percent by reason between two pages that are `seconds` apart."""
     both = first.throttled_s.keys() & second.throttled_s.keys()
     return {
         word: 100 * (second.throttled_s[word] - first.throttled_s[word]) / seconds for word in sorted(both)
@@ -282,14 +289,14 @@ def between(first: SmiGpu, second: SmiGpu, seconds: float) -> dict[str, float]:
 
 
 def table(name: str, lines: Sequence[Line]) -> str:
-    """Write one GPU's lines as a table in Markdown."""
+    """Return one GPU's lines as a Markdown table."""
     rows = [("field", "sparktop", "nvidia-smi", "off by", ""), ("---",) * 5]
     rows += [(line.name, line.ours, line.theirs, line.deviation, "ok" if line.ok else "NO") for line in lines]
     return "\n".join([f"{name}:", "", *(f"| {' | '.join(row)} |" for row in rows), ""])
 
 
 def ask_smi() -> tuple[float, str]:
-    """Run nvidia-smi; the time in the middle of its run, and its page."""
+    """Run nvidia-smi; return (monotonic time in the middle of its run, its XML page)."""
     began = time.monotonic()
     done = subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, text=True, timeout=30, check=True)
     return (began + time.monotonic()) / 2, done.stdout
@@ -298,7 +305,10 @@ def ask_smi() -> tuple[float, str]:
 def look(
     reader: GpuReader, seconds: float, ask: Callable[[], tuple[float, str]] = ask_smi
 ) -> tuple[list[dict[str, GpuReading]], list[tuple[float, str]]]:
-    """Read and ask in turn: ours, theirs, a pause, ours, theirs, ours."""
+    """Read sparktop, then nvidia-smi; pause for `seconds`; read sparktop, nvidia-smi and sparktop again.
+
+    Return (sparktop's three readings by UUID, nvidia-smi's two pages with their times).
+    """
     total = read_meminfo(Path("/")).get("MemTotal")
 
     def ours() -> dict[str, GpuReading]:
@@ -314,7 +324,7 @@ def look(
 
 
 def main() -> int:
-    """Compare, print, and tell by the exit code whether all agree."""
+    """Print the comparison; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=2.0, help="between the two looks (default 2)")
     parser.add_argument("--xml", type=Path, help="keep nvidia-smi's last page here")
@@ -341,7 +351,7 @@ def main() -> int:
             wrong += 1
             continue
         shares = between(first[uuid], smi, pages[1][0] - pages[0][0]) if uuid in first else {}
-        # The middle look's shares are of the pause, as those between the pages; the last one's are not.
+        # The middle reading's shares cover the pause, as those between the pages do; the last one's do not.
         ours = looks[1][uuid].throttled_percent
         pairs = {word: (ours.get(word), percent) for word, percent in shares.items()}
         lines = compare(looks[1][uuid], looks[2][uuid], smi, pairs)

@@ -1,6 +1,7 @@
-"""make_model.py tiny|mid DIR: a small Llama and a tokenizer trained on the spot, for vLLM's dummy weights.
+"""make_model.py tiny|mid DIR: write a small Llama's configuration and train a tokenizer for it.
 
-Runs in the stack's own environment (scripts/real_stack.sh), which has transformers and tokenizers.
+The weights are vLLM's dummy ones. Runs in the stack's own environment (scripts/real_stack.sh), which has
+transformers and tokenizers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TEXTS = Path("/usr/share/common-licenses")
 
 
 def make_tokenizer(directory: str) -> None:
-    """Train a byte-pair tokenizer on texts that every Debian has."""
+    """Train a byte-pair tokenizer on the licence texts that every Debian has; save it in `directory`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -51,7 +52,7 @@ def make_tokenizer(directory: str) -> None:
 
 
 def make_config(size: str, directory: str) -> None:
-    """Write the shape of the model; its weights are vLLM's dummy ones."""
+    """Write the model's configuration to `directory`; its weights are vLLM's dummy ones."""
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         head_dim=64,

@@ -1,7 +1,7 @@
-"""Shell completions and manual pages, written from the parsers of the commands when the wheel is built.
+"""Write shell completions and manual pages from the commands' parsers when the wheel is built.
 
-`manuals.py FOLDER` writes them there to look at. As a build hook of the wheel it adds them to its data, so
-that an installation has them below `share/`.
+`manuals.py FOLDER` writes them below FOLDER for inspection. As a build hook, the script adds them to the
+wheel's data, so that an installation has them below `share/`.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def _viewer() -> Parser:
 
 
 def _name_files(parser: argparse.ArgumentParser) -> None:
-    """Complete the names of files where an argument names one."""
+    """Mark the arguments whose placeholder contains FILE for completion with file names."""
     for action in parser._actions:  # noqa: SLF001  # argparse has no public list of them
         if action.metavar is not None and "FILE" in str(action.metavar):
             action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab reads it there
 
 
 def completions() -> dict[str, str]:
-    """Return the text of each shell's completion by its place below the prefix of an installation."""
+    """Return the text of each shell's completion, by its path below the installation prefix."""
     parser = _viewer()
-    # A first word that is no option is completed as a command: hosts cannot be listed.
+    # A first word that is not an option is completed as a command, since hosts cannot be listed.
     actions = parser._actions  # noqa: SLF001  # argparse has no public list of them
     actions[:] = [action for action in actions if action.dest != "targets"]
     _name_files(parser)
@@ -60,7 +60,7 @@ def completions() -> dict[str, str]:
 
 
 def _page(parser: Parser, summary: str, others: str, more: str = "") -> str:
-    # A date would make each build another one.
+    # With a date, builds would not be reproducible.
     data = {"description": summary, "version": __version__, "manual_title": "sparktop", "date": ""}
     page = str(Manpage(parser, _data=data))
     page = re.sub(
@@ -68,18 +68,18 @@ def _page(parser: Parser, summary: str, others: str, more: str = "") -> str:
         f'.TH "{parser.prog.upper().replace(" ", "-")}" "1" "" "sparktop {__version__}"',
         page,
     )
-    # The second line of the usage is a form of its own.
+    # The usage has two forms: put the second on a line of its own.
     page = page.replace("[options] sparktop COMMAND", "[options]\n.br\n.B sparktop\nCOMMAND")
     codes = EXIT_CODES.removeprefix("exit codes: ").replace("-", r"\-")
     return f"{page.rstrip()}\n{more}.SH EXIT STATUS\n{codes}\n.SH SEE ALSO\n{others}\n"
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each manual page by its place below the prefix of an installation."""
+    """Return the text of each manual page, by its path below the installation prefix."""
     names = ", ".join(f"\\fBsparktop\\-{name}\\fR(1)" for name in COMMANDS)
     summary = "watch LLM servers and the machines they run on, live in a terminal"
     viewer = _viewer()
-    viewer.epilog = None  # the same list, without a form
+    viewer.epilog = None  # the same list of commands, unformatted
     listed = "".join(f".TP\n\\fB{name}\\fR\n{what}\n" for name, what in COMMANDS.items())
     found = {f"{PAGES}/sparktop.1": _page(viewer, summary, names, f".SH COMMANDS\n{listed}")}
     for name, what in COMMANDS.items():
@@ -90,7 +90,7 @@ def pages() -> dict[str, str]:
 
 
 def write(folder: Path) -> dict[str, str]:
-    """Write all files below `folder`; return each one's path and its place below the prefix."""
+    """Write all files below `folder`; return the path below the installation prefix by the path written."""
     written = {}
     for place, text in (completions() | pages()).items():
         path = folder / place
@@ -101,17 +101,17 @@ def write(folder: Path) -> dict[str, str]:
 
 
 class ManualsHook(BuildHookInterface[Any]):
-    """Adds the files to the data of a wheel."""
+    """Build hook that adds the completions and manual pages to a wheel's data."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the files; an editable installation has none."""
+        """Write the files and register them as data; do nothing for an editable installation."""
         if version == "editable":
             return
         self.folder = tempfile.TemporaryDirectory(prefix="sparktop-manuals-")
         build_data["shared_data"].update(write(Path(self.folder.name)))
 
     def finalize(self, version: str, *_: object) -> None:
-        """Remove the files again."""
+        """Remove the temporary files."""
         if version != "editable":
             self.folder.cleanup()
 

@@ -48,32 +48,32 @@ FOLDER = Path(__file__).parent.parent / "screenshots"
 SIZES = ((80, 24), (120, 36), (200, 50))
 VIEWS = {"compact": ("v", "down", "down"), "wall": ("v", "v", "v")}
 MANY = 12
-"""Backends on the pictures of the views for many."""
+"""Number of backends in the pictures of the compact view and the wall."""
 FLEET_S = 100
-"""Seconds of the fleet of 500 servers: by then its largest groups are judged."""
+"""Virtual seconds that the fleet of 500 servers runs: by then its largest groups have a verdict."""
 HERO_S = 206.0
-"""Virtual second at which the README's moving picture begins: what the router costs is known."""
+"""Virtual second at which the README's moving picture begins: by then the router's cost is known."""
 HERO_MOMENTS, HERO_MOMENT_S = 28, 0.5
-"""Its moments, a virtual second apart, and how long each is shown; the swing has a period of 28 s."""
+"""Number of its frames, a virtual second apart, and seconds that each is shown; the swing takes 28 s."""
 RIVAL = "simple-shuffle"
 NAMES = ("proxy", RIVAL, "spark-a")
 PP, TG, RUNS = 512, 64, 5
 LEVELS = (1, 4, 16, 48)
 HALT = Halt(RIVAL, Load(PP, 16), run=2, after_s=2.0)
-"""The moment of a running sweep that is drawn."""
+"""Moment at which the running sweep is drawn."""
 SEARCH_S, SEARCHED = 60.0, 6.0
-"""Seconds of a level of the search for how many agents, and the number that is tried on its picture."""
+"""Seconds per level in the search for the number of agents, and the number being tried in its picture."""
 AGENTS, AGENTS_S = 8, 120.0
-"""Agents of the level that is drawn, and its seconds."""
+"""Number of agents of the level that is drawn, and its length in seconds."""
 WHEN = START + timedelta(days=4)
-"""When somebody looks at the history."""
+"""Time at which the history is shown."""
 
 
 @cache
 def played(outage: Outage | None, backends: int, scenario: str | None, play_s: float = 170) -> Store:
-    """Return what is known after the demo has run `play_s` seconds; drawing changes nothing in it.
+    """Return the store after `play_s` virtual seconds of the demo; drawing does not change it.
 
-    `scenario` is what `sparktop demo` shows under that name; None a load that shows every kind of graph.
+    `scenario` names a scenario of `sparktop demo`; None is a load that shows every kind of graph.
     """
     told = None if scenario is None else SCENARIOS[scenario]
     return Rehearsal(outage=outage, backends=backends, nodes=backends if told else 1, scenario=told).play(
@@ -92,7 +92,7 @@ async def picture(
     play_s: float = 170,
     store: Store | None = None,
 ) -> str:
-    """Return the screen of `store`, or of the demo after `play_s` virtual seconds, and the keys, as SVG."""
+    """Press `keys`; return as SVG the screen of `store`, or of the demo after `play_s` virtual seconds."""
     app = SparktopApp((store or played(outage, backends, scenario, play_s)).snapshot, theme=theme)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
@@ -118,10 +118,10 @@ async def hero() -> str:
 
 
 class Staying:
-    """A rehearsed sweep for the board: it goes on, and stays as it is."""
+    """A sweep for the board that keeps running and never changes."""
 
     def __init__(self, sweep: RehearsedSweep) -> None:
-        """Show a sweep that was played up to some moment."""
+        """Show `sweep` as it is at the moment up to which it was played."""
         self._sweep = sweep
         self._over = asyncio.Event()
 
@@ -131,53 +131,53 @@ class Staying:
         return self._sweep.result
 
     def view(self) -> SweepView:
-        """Give the picture of the moment."""
+        """Return the current view of the sweep."""
         return self._sweep.view()
 
     def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Give why a level is as it is."""
+        """Return the details of the level `key`; None if there are none."""
         return self._sweep.evidence(key)
 
     def refer(self, references: Sequence[Reference]) -> None:
-        """Lay references over the curves."""
+        """Draw the published results `references` beside the curves."""
         self._sweep.refer(references)
 
     def look(self, snapshot: Snapshot) -> None:
-        """Learn nothing: time stands still."""
+        """Ignore the snapshot: the sweep does not change."""
 
     def cancel(self, reason: str = "called off") -> None:
-        """End."""
+        """End `run`."""
         del reason
         self._over.set()
 
     async def run(self) -> None:
-        """Go on until it is called off."""
+        """Wait until `cancel` is called."""
         await self._over.wait()
 
 
 @dataclass(slots=True)
 class Played:
-    """Every sweep that the pictures show."""
+    """All sweeps that the pictures show."""
 
     running: RehearsedSweep
     done: RehearsedSweep
     searching: RehearsedSweep
-    """A search for how many agents one server can take, and its answer."""
+    """A running search for the number of agents that one server can serve; `found` is a finished one."""
     found: RehearsedSweep
     agents: RehearsedSweep
-    """Agents at work on one server."""
+    """A running level of agents on one server."""
     history: Mapping[datetime, SweepResult]
-    """Results by when they began; the newest two are before and after a change of the router."""
+    """Results by start time; the newest two are from before and after a change of the router's strategy."""
 
 
 def plan_of(sweep: RehearsedSweep, names: Sequence[str], preset: str, levels: Sequence[int] = LEVELS) -> Plan:
-    """Give a plan over targets by their names."""
+    """Return a plan that measures the targets with these names."""
     targets = tuple(sweep.targets[name] for name in names)
     return Plan(targets, tuple(levels), pp=PP, tg=TG, runs=RUNS, more_runs=True, preset=preset)
 
 
 async def play() -> Played:
-    """Play all of them."""
+    """Play all sweeps that the pictures show."""
     running, done = (RehearsedSweep(rivals=(RIVAL,)) for _ in range(2))
     await running.play(plan_of(running, NAMES, "topology"), halt=HALT)
     await done.play(plan_of(done, NAMES, "topology"))
@@ -200,7 +200,7 @@ async def play() -> Played:
 
 
 async def at_work() -> RehearsedSweep:
-    """Measure two and eight agents on one server; return the sweep in the run of the second level."""
+    """Measure 2 and then 8 agents on one server; return the sweep, halted in the run of the second level."""
     sweep = RehearsedSweep(scenario=SCENARIOS["agents"])
     preset = SweepSettings("agents", agents=(2, AGENTS), duration_s=AGENTS_S)
     plan = make_plan(preset, [sweep.targets["spark-a"]], Wishes(seed=7))
@@ -210,7 +210,7 @@ async def at_work() -> RehearsedSweep:
 
 
 async def searches() -> tuple[RehearsedSweep, RehearsedSweep]:
-    """Search for how many agents one server can take; return it in the run of a level, and at its end."""
+    """Search for the number of agents that one server can serve; return (a halted search, a finished one)."""
     profile = replace(SOLO, max_model_len=49_152, max_num_seqs=16)
     scenario = replace(SCENARIOS[DEFAULT_SCENARIO], profile=profile)
     running, done = (RehearsedSweep(scenario=scenario) for _ in range(2))
@@ -223,7 +223,7 @@ async def searches() -> tuple[RehearsedSweep, RehearsedSweep]:
 
 
 def keep(folder: Path, results: Mapping[datetime, SweepResult]) -> History:
-    """Write results as sparktop keeps them, with remarks; give the history of it."""
+    """Store results as sparktop does, with tags and notes; return the history of the folder."""
     paths = []
     for at, result in sorted(results.items()):
         took = (result.finished_at or result.started_at) - result.started_at
@@ -237,14 +237,14 @@ def keep(folder: Path, results: Mapping[datetime, SweepResult]) -> History:
 
 
 class Pictures:
-    """Draws them."""
+    """Draws the pictures of sweeps."""
 
     def __init__(self, played: Played) -> None:
-        """Draw what was played."""
+        """Draw the sweeps of `played`."""
         self._played = played
 
     async def all(self, size: Size) -> dict[str, str]:
-        """Give every picture at a size, by name."""
+        """Return all pictures of sweeps in one size, by name."""
         running, done = self._played.running, self._played.done
         name = f"{size[0]}x{size[1]}"
         return {
@@ -279,7 +279,7 @@ class Pictures:
             return svg
 
     async def _screen(self, size: Size, sweep: RehearsedSweep, *keys: str) -> str:
-        """Draw a sweep on the whole screen."""
+        """Draw the screen of a sweep once `keys` are pressed."""
         app = self._app(sweep)
         async with app.run_test(size=size) as pilot:
             await app.push_screen(SweepScreen(app.role_styles, sweep))
@@ -296,13 +296,13 @@ class Pictures:
             return await _pressed(app, pilot, ("enter", "pagedown"))
 
     async def _editor(self, size: Size) -> str:
-        """Draw the editor on the usual sweep."""
+        """Draw the editor of sweeps as it opens."""
         app = self._app(self._played.done)
         async with app.run_test(size=size) as pilot:
             return await _pressed(app, pilot, ("S",))
 
     async def _history(self, size: Size, *keys: str) -> str:
-        """Draw the history, or what keys on it show."""
+        """Draw the history of sweeps once `keys` are pressed."""
         app = self._app(self._played.done)
         with tempfile.TemporaryDirectory() as folder:
             history = keep(Path(folder), self._played.history)
@@ -320,14 +320,14 @@ async def _pressed(app: SparktopApp, pilot: Pilot[None], keys: Sequence[str]) ->
 
 
 async def _still(app: SparktopApp, pilot: Pilot[None]) -> None:
-    """Wait until nothing is read in the background any more and all is drawn."""
+    """Wait until all background workers have finished and the screen is drawn."""
     await pilot.pause()
     await app.workers.wait_for_complete()
     await pilot.pause()
 
 
 async def draw() -> dict[str, str]:
-    """Give every picture by name."""
+    """Return all pictures as SVG, by name."""
     dead = Outage(1, 140)
     jobs: dict[str, str] = {}
     sweeps, fleet = Pictures(await play()), RehearsedFleet().play(FLEET_S)
@@ -336,7 +336,7 @@ async def draw() -> dict[str, str]:
         name = f"{size[0]}x{size[1]}"
         jobs[f"overview-{name}"] = await picture(size)
         jobs[f"dead-backend-{name}"] = await picture(size, outage=dead, keys=("3",))
-        # Down to the first backend, below the node and the balance.
+        # Moves down to the first backend, below the node and the balance.
         jobs[f"detail-{name}"] = await picture(size, keys=("down", "down", "down", "enter"))
         jobs[f"node-{name}"] = await picture(size, keys=("down", "enter"))
         jobs[f"swing-{name}"] = await picture(size, scenario=DEFAULT_SCENARIO)
@@ -356,19 +356,19 @@ async def draw() -> dict[str, str]:
 
 
 def words(svg: str) -> list[str]:
-    """Give the text of a picture without how it is drawn: another Textual may draw the same otherwise."""
+    """Return the texts of a picture without styles and positions, which vary with the version of Textual."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
 
 
 def stale(folder: Path, pictures: dict[str, str]) -> list[str]:
-    """Name the pictures in `folder` that show something else than the program does, or that it has not."""
+    """Return the names of pictures whose texts in `folder` and in `pictures` differ."""
     files = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.svg")}
     names = sorted({*files, *pictures})
     return [name for name in names if words(files.get(name, "")) != words(pictures.get(name, ""))]
 
 
 def main() -> int:
-    """Write or check every picture."""
+    """Write all pictures, or only check them with --check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a picture differs")
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)

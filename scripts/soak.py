@@ -1,8 +1,8 @@
-"""Asks the node agent again and again and holds that it stays as it was: memory, descriptors, threads.
+"""Poll the node agent for minutes and check that its memory, descriptors and threads do not grow.
 
-Starts an agent as a process of its own and polls it: samples since the last one, now and then with the
-process table, and the page for Prometheus in turns; every tenth poll on a fresh connection. Exit 1 when a
-request failed, or when the process grew.
+Starts an agent as a separate process and polls in turns: samples since the last one, the page for Prometheus,
+and samples with the process table; every tenth poll uses a new connection. Exits 1 if a request failed or the
+process grew.
 
 usage: soak.py [--seconds 600] [--hz 10]
 """
@@ -23,10 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MOST_GROWTH_BYTES = 1 << 20
-"""Between the first and the last fifth of the readings after the warm-up. A leak of 200 bytes a poll shows
-in ten minutes."""
+"""Largest allowed growth of memory between the first and the last fifth of the readings after the warm-up. A
+leak of 200 bytes per poll shows in ten minutes."""
 WARM_UP_SHARE, LONGEST_WARM_UP_S = 0.25, 90.0
-"""The first minute fills what the agent keeps for those that missed samples."""
+"""Length of the warm-up, as a fraction of the run and at most in seconds: the first minute fills the samples
+that the agent keeps for clients that missed some."""
 SHARES = 5
 FRESH_EVERY = 10
 PATHS = ("/v1/sample?interval_s=0.25&since={since}", "/metrics", "/v1/sample?processes=1&since={since}")
@@ -35,7 +36,7 @@ END_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the process held at one time."""
+    """Resources that the process held `at` seconds after the start of the run."""
 
     at: float
     rss_bytes: int
@@ -45,7 +46,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Run:
-    """What happened."""
+    """The polls of a run and the readings of the process."""
 
     readings: list[Reading] = field(default_factory=list)
     polls: int = 0
@@ -56,7 +57,10 @@ class Run:
 
 @contextlib.contextmanager
 def agent() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Start an agent on a free port; it is ended with the block, and must end well."""
+    """Start an agent on a free port; yield (process, port).
+
+    The agent is terminated at the end of the block, and must have ended within `END_S` seconds.
+    """
     command = [sys.executable, "-m", "sparktop", "agent", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
@@ -74,7 +78,7 @@ def agent() -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 
 def read(pid: int, at: float) -> Reading:
-    """Look at the process."""
+    """Read the resources of the process `pid` from /proc."""
     folder = Path(f"/proc/{pid}")
     status = dict(line.split(":", 1) for line in (folder / "status").read_text(encoding="utf-8").splitlines())
     rss_bytes = int(status["VmRSS"].split()[0]) * 1024
@@ -82,14 +86,14 @@ def read(pid: int, at: float) -> Reading:
 
 
 def poll(client: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
-    """Ask once."""
+    """Send one GET request; return (status, body)."""
     client.request("GET", path)
     response = client.getresponse()
     return response.status, response.read()
 
 
 def soak(pid: int, port: int, seconds: float, hz: float, clock: Callable[[], float] = time.monotonic) -> Run:
-    """Poll for so long; nothing is given up because one request fails."""
+    """Poll the agent `hz` times per second for `seconds`; record failed requests and go on."""
     run = Run()
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     began, since = clock(), 0.0
@@ -121,7 +125,7 @@ def soak(pid: int, port: int, seconds: float, hz: float, clock: Callable[[], flo
 
 
 def judge(run: Run, seconds: float) -> tuple[list[str], list[str]]:
-    """Give the figures, and what is wrong with them."""
+    """Return (lines with the figures, faults found in them)."""
     warm = min(seconds * WARM_UP_SHARE, LONGEST_WARM_UP_S)
     kept = [one for one in run.readings if one.at >= warm]
     share = max(1, len(kept) // SHARES)
@@ -155,7 +159,7 @@ def judge(run: Run, seconds: float) -> tuple[list[str], list[str]]:
 
 
 def main() -> int:
-    """Soak the agent, print the figures, exit 1 when something is wrong with them."""
+    """Soak the agent and print the figures; return 1 if a fault was found, else 0."""
     parser = argparse.ArgumentParser(prog="soak.py", description=(__doc__ or "").split("\n\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--hz", type=float, default=10.0)

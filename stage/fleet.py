@@ -29,7 +29,7 @@ _BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A group of servers that serve one model, and how they are loaded."""
+    """A group of servers that serve one model, and its load."""
 
     model: str
     share: float
@@ -41,7 +41,7 @@ class Pattern:
     spread: float = 0.15
     """Part of the load by which single servers differ."""
     fault: str = ""
-    """What befalls its first servers: "down", "full" (KV cache) or "mute" (no figures)."""
+    """Fault of its first servers: "down", "full" (KV cache) or "mute" (no figures)."""
     router: str = ""
     """Name of its router; "" where none is known."""
 
@@ -62,7 +62,7 @@ PATTERNS = (
     Pattern("openai/gpt-oss-20b", 0.05, 12.0, router="gpt-oss-small"),
 )
 NODE_FAULTS = {6: "slow", 22: "memory", 41: "down", 54: "hot", 71: "slow"}
-"""What befalls single machines, by index."""
+"""Faults of single machines, by index."""
 
 
 class RehearsedFleet:
@@ -125,7 +125,7 @@ class RehearsedFleet:
 
     def _poll(self, index: int, name: str, pattern: Pattern, place: int) -> None:
         key = SourceKey.backend(name)
-        if pattern.fault == "down" and place < 2 and self._second > 2:  # noqa: PLR2004 - it was seen before
+        if pattern.fault == "down" and place < 2 and self._second > 2:  # noqa: PLR2004 - it answered before
             words = f"nothing listens on 10.1.0.{index + 1}:8000 (connection refused)"
             self.store.accept(key, Failure(FailureKind.REFUSED, words, self._now_s), 0.8)
             return
@@ -155,7 +155,7 @@ class RehearsedFleet:
 
     def _poll_node(self, index: int, name: str) -> None:
         key, fault = SourceKey.node(name), NODE_FAULTS.get(index, "")
-        if fault == "down" and self._second > 2:  # noqa: PLR2004 - it was seen before
+        if fault == "down" and self._second > 2:  # noqa: PLR2004 - it answered before
             self.store.accept(key, Failure(FailureKind.TIMEOUT, "no answer within 5 s", self._now_s), 5000.0)
             return
         use = 95.0 if fault else 40.0 + 50.0 * _noise(index, self._second // 7)
@@ -202,7 +202,7 @@ class RehearsedFleet:
 
 
 def _places(servers: int) -> list[tuple[str, Pattern, int]]:
-    """Return (name, pattern, index in its group) of each server; the last group takes what is left."""
+    """Return (name, pattern, index in its group) of each server; the last group gets the remainder."""
     places: list[tuple[str, Pattern, int]] = []
     for pattern in PATTERNS:
         last = pattern is PATTERNS[-1]

@@ -1,4 +1,4 @@
-"""Simulated servers that are each held back by one known thing, watched by the real store in virtual time.
+"""Simulated servers that each have one known bottleneck, watched by the real store in virtual time.
 
 The verdicts of `sparktop.analysis.limited_by` are measured on them: `benchmarks/limits.py` prints the table.
 """
@@ -72,7 +72,7 @@ class Users:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Servers with one known limit, and how much of them can be seen."""
+    """Servers with one known limit, and which of their figures are visible."""
 
     profile: EngineProfile
     users: Users
@@ -233,5 +233,5 @@ class _Crowd:
 
 
 def kinds(limits: Iterable[Limit | None]) -> list[str]:
-    """Return the words of verdicts; "–" for one that is not there yet."""
+    """Return the words of verdicts; "–" for a missing one."""
     return ["–" if limit is None else limit.kind.value for limit in limits]

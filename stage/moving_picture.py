@@ -1,4 +1,4 @@
-"""One SVG that moves, from pictures of the same screen at several moments: styles only, no script."""
+"""Make an animated SVG from pictures of a screen at several moments, with styles only and no script."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _GROUP = '<g transform="translate(9, 41)" clip-path="url(#terminal-clip-terminal
 
 
 def moving(pictures: Sequence[str], seconds: float) -> str:
-    """Return an SVG of `pictures`, screens of one size by `screen_svg`, each for `seconds`, in a circle.
+    """Return an SVG that shows `pictures` for `seconds` each, in a loop.
 
-    Each part of the screen is in it once, with the pictures in which it is seen. Where motion is not wanted,
-    the last picture is shown.
+    The pictures are screens of one size, drawn by `screen_svg`. Each part of the screen is stored once, with
+    the pictures that have it. Viewers that prefer reduced motion show the last picture.
     """
     styles: dict[str, str] = {}
     seen: dict[str, set[int]] = {}
@@ -55,7 +55,10 @@ def _background(picture: str) -> str:
 
 
 def _parts(picture: str, styles: dict[str, str]) -> Iterable[str]:
-    """Yield the parts of a screen: texts with classes of `styles`, which grows, and other backgrounds."""
+    """Yield the parts of a screen: texts, and backgrounds other than the most frequent.
+
+    Their classes are those of `styles`, to which new styles are added.
+    """
     own = dict(_RULE.findall(picture.partition("</style>")[0]))
     plain = f'fill="{_background(picture)}"'
     for part in _PART.findall(picture[picture.index(_GROUP) :]):
@@ -69,7 +72,7 @@ def _name(styles: dict[str, str], style: str) -> str:
 
 
 def _keyframes(name: str, moments: Sequence[int], count: int, seconds: float) -> str:
-    """Return the rules by which a group is seen at `moments` only; without motion, at the last."""
+    """Return the CSS that shows a group at `moments` only, or without motion if it is in the last picture."""
     steps = []
     for number in range(count):
         is_seen = number in moments

@@ -203,7 +203,7 @@ class Rehearsal:
         return reader
 
     def _fail(self, times: FaultTimes | None) -> None:
-        """Let a fault befall one engine at these times; None for no fault."""
+        """Schedule the fault of one engine at `times`; None for no fault."""
         if times is None:
             return
         time, place, span = self._time, times.backend, self._scenario.profile.nodes

@@ -1,4 +1,4 @@
-"""Wall clocks that are set forward or back while a recording is made, and machines that restart."""
+"""Experiments with wall clocks that are set during a recording, and with machines that restart."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ HOUR_S = 3_600.0
 
 
 def figures(player: Player) -> Any:  # noqa: ANN401 - any JSON
-    """Return all figures of the backends at the moment that a player has reached."""
+    """Return all figures of the backends at the player's current moment."""
     return without_uptime(to_json(player.snapshot())["backends"])
 
 
 def without_uptime(backends: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any JSON
-    """Return figures of backends without those that come from the wall clock."""
+    """Return figures of backends without those that depend on the wall clock."""
     return [{name: value for name, value in one.items() if name != "uptime_s"} for one in backends]
 
 
 def steps(folder: Path, *, short: bool) -> Iterator[Row]:
-    """Set the wall clock forward and back in the middle, and begin another boot; play, and go to the end."""
+    """Record with a wall clock that is set forward or back, and with a second boot; play and seek the end."""
     seconds = 130.0 if short else 300.0
     for name, step_s in (("forward", HOUR_S), ("back", -HOUR_S)):
         path = folder / f"{name}.rec.zst"

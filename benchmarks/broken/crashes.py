@@ -1,4 +1,4 @@
-"""Killed recorders, power cuts and torn ends: what is left of a recording, and what is lost."""
+"""Experiments with killed recorders, power cuts and torn ends: what a recording loses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ sys.exit(main(sys.argv[2:]))
 
 
 def kills(folder: Path, *, short: bool) -> Iterator[Row]:
-    """Kill recorders at random moments, five at a time; each continues the file of the one before."""
+    """Kill recorders at random moments, five at a time; each continues the file of the previous one."""
     dice, lost = random.Random(1), list[float]()  # noqa: S311 - dice, no secret
     rounds, files = (1 if short else 10), [folder / f"kill{index}.rec.zst" for index in range(5)]
     with cluster(folder) as config:
@@ -53,7 +53,7 @@ def kills(folder: Path, *, short: bool) -> Iterator[Row]:
 
 
 def power(folder: Path, *, short: bool) -> Iterator[Row]:
-    """Cut a recording at what was synced at random moments; what follows is missing, NUL or other bytes."""
+    """Keep what was synced of a recording at random moments; the rest is missing, NUL or random bytes."""
     path, log = folder / "power.rec.zst", folder / "synced.log"
     with cluster(folder) as config:
         child = started(config, path, wrapper=("-c", SYNCED, str(log)))

@@ -1,4 +1,4 @@
-"""Full, small, read-only and vanished disks, and several programs that write and delete at once."""
+"""Experiments with full, small and read-only disks, deleted folders, and several programs at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from stage.rehearsal import Rehearsal
 
 MIB = 1 << 20
 SMALL = "size=700k"
-"""Of the tmpfs that is filled."""
+"""Size of the tmpfs that is filled."""
 WRITER = """
 import sys, time
 from pathlib import Path
@@ -78,7 +78,7 @@ while time.monotonic() < end:
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """Mount a small tmpfs; yield where."""
+    """Mount a small tmpfs; yield its path; unmount it at the end of the block."""
     disk = folder / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", SMALL, "tmpfs", str(disk)], check=True)
@@ -89,7 +89,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Write to a file until its disk has no room."""
+    """Write to a file until its disk is full."""
     with path.open("wb") as file, contextlib.suppress(OSError):
         while True:
             os.write(file.fileno(), bytes(4_096))
@@ -98,7 +98,7 @@ def fill(path: Path) -> None:
 def full(folder: Path, *, short: bool) -> Iterator[Row]:
     """Fill the disk while a rehearsal is recorded, free it again, and read what was written."""
     limits = recording_file.MIN_FREE_BYTES, recording_file.MIN_FREE_SHARE
-    recording_file.MIN_FREE_BYTES, recording_file.MIN_FREE_SHARE = 0, 0.0  # not before it is really full
+    recording_file.MIN_FREE_BYTES, recording_file.MIN_FREE_SHARE = 0, 0.0  # pause only on a full disk
     with small_disk(folder) as disk:
         runs = [filled(disk, 5.0 + run) for run in range(2 if short else 10)]
     recording_file.MIN_FREE_BYTES, recording_file.MIN_FREE_SHARE = limits
@@ -112,7 +112,7 @@ def full(folder: Path, *, short: bool) -> Iterator[Row]:
 
 
 def filled(disk: Path, seconds: float) -> bool:
-    """Fill the disk after `seconds` of a rehearsal, free it; return whether all went as it should."""
+    """Fill the disk after `seconds` of a rehearsal and free it; return whether the file is as expected."""
     path, problems = disk / "full.rec.zst", list[str]()
     watch = Rehearsal(nodes=2).watch
     recorder = Recorder(watch, next_path=lambda _: path, on_problem=problems.append)
@@ -133,7 +133,7 @@ def filled(disk: Path, seconds: float) -> bool:
 
 
 def refused(folder: Path, *, short: bool) -> Iterator[Row]:
-    """Record to disks with less room than the limit, without the right to write, and of another kind."""
+    """Record to a disk with less free space than the limit and to a read-only one; run the screen as well."""
     del short
     with cluster(folder) as config, small_disk(folder) as disk:
         child = started(config, disk / "a.rec.zst", "--seconds", "3")
@@ -162,7 +162,7 @@ def refused(folder: Path, *, short: bool) -> Iterator[Row]:
 
 
 def screens(config: Path, disk: Path) -> Iterator[Row]:
-    """Let the terminal's flight recorder find a full disk, and no folder any more."""
+    """Run the screen's flight recorder on a full disk, and delete its folder while it records."""
     command = (sys.executable, "-m", "sparktop", "--config", str(config))
     with PtyProgram(command, env=environment(disk)) as program:
         program.wait_for(("spark-b",), 60.0)
@@ -195,7 +195,7 @@ def screens(config: Path, disk: Path) -> Iterator[Row]:
 
 
 def together(folder: Path, *, short: bool) -> Iterator[Row]:
-    """Write from two programs to one file, and to one folder where a third deletes; write up to a limit."""
+    """Record with two programs to one file, to one folder from which a third deletes, and up to a limit."""
     with cluster(folder) as config:
         yield two_writers(config, folder / "one.rec.zst")
         yield limited(config, folder / "limit.rec.zst", folder / "one.rec.zst")
@@ -221,7 +221,7 @@ def together(folder: Path, *, short: bool) -> Iterator[Row]:
 
 
 def two_writers(config: Path, path: Path) -> Row:
-    """Start a second program on the file of a first."""
+    """Start a second recorder on the file of a running one."""
     one = started(config, path)
     wait_for_bytes(path, 1_000)
     two = started(config, path)
@@ -238,7 +238,7 @@ def two_writers(config: Path, path: Path) -> Row:
 
 
 def limited(config: Path, path: Path, more: Path) -> Row:
-    """Continue a recording that nearly has its limit of a MiB; `more` is a recording to begin it with."""
+    """Continue a recording that is nearly at its limit of 1 MiB, filled up with copies of the file `more`."""
     rehearsed(path, 8.0)
     while size(path) < MIB - 30_000:
         path.write_bytes(path.read_bytes() + more.read_bytes())
@@ -255,7 +255,7 @@ def limited(config: Path, path: Path, more: Path) -> Row:
 
 
 def mounts(folder: Path, *, short: bool) -> Iterator[Row]:
-    """Recognize network file systems; a real one cannot be mounted here."""
+    """Check that network file systems are recognized in mountinfo; a real one cannot be mounted here."""
     del short
     kinds = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "9p", "ceph", "fuse.glusterfs")
     table, seen = folder / "mountinfo", 0

@@ -1,4 +1,4 @@
-"""Damaged, poisoned and hostile files, read by every reader of recordings."""
+"""Experiments with damaged, poisoned and hostile files, read by every reader of recordings."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from sparktop.recording.replay import Replay
 from sparktop.report.json_snapshot import to_json
 
 MOST_S, MOST_MIB = 20.0, 200.0
-"""Most seconds of CPU that a reader may take for a file, and most memory that all may add."""
+"""CPU seconds that a reader may use for one file, and MiB of memory that all of them may add."""
 Json = object
 HOSTILE: tuple[Json, ...] = (None, True, -1, 1e308, 10**30, "", "\x1b[31m[red]x[/]\u202e", "a" * 5000, [], {})
 
 
 def mutated(value: Json, dice: random.Random, depth: int = 0) -> Json:
-    """Return JSON with one part removed, nested deeply or replaced."""
+    """Return `value` with one part removed, replaced or nested deeply."""
     if isinstance(value, dict) and value and dice.random() < 0.8:
         key = dice.choice(list(value))
         if dice.random() < 0.2:
@@ -83,7 +83,7 @@ def broken(made: list[Record], dice: random.Random) -> bytes:
 
 
 def replayed(path: Path) -> None:
-    """Open a recording on the screen's terms: jump to the end, play from the beginning, and draw."""
+    """Replay a recording as the screen does: seek the end, then the start, and make a snapshot of each."""
     recording = Recording([path])
     replay = Replay(recording)
     for moment in (recording.end, recording.frames[0].instant.wall):
@@ -97,7 +97,7 @@ def replayed(path: Path) -> None:
 
 
 def commanded(*words: str) -> None:
-    """Run a command of sparktop in this process, without its output."""
+    """Run a command of sparktop in this process, and discard its output."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         code = sparktop(list(words))
     assert code in {0, 1, 2, 3}, code  # noqa: S101 - a finding
@@ -113,7 +113,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 
 def readers(folder: Path, *, short: bool) -> Iterator[Row]:
-    """Let every reader read files with damaged and poisoned records."""
+    """Read files with damaged and poisoned records with every reader."""
     rehearsed(folder / "whole", 5.0)
     made, count = records(folder / "whole"), 20 if short else 2_000
     before, slowest, crashes = peak_mib(), 0.0, Counter[str]()
@@ -137,7 +137,7 @@ def peak_mib() -> float:
 
 
 def bombs(mib: float) -> dict[str, bytes]:
-    """Return files that cost much more than their size if they are read carelessly."""
+    """Return contents of files, by name, that cost far more than their size if they are read carelessly."""
     count = int(mib * (1 << 20))
     header = MAGIC + bytes([0, (22 - 10) << 3])
 
@@ -161,7 +161,7 @@ OTHERS = ("/dev/zero", "/dev/urandom", "/dev/null", "/proc/self/mem", "/proc/sel
 
 
 def traps(folder: Path, *, short: bool) -> dict[str, Path]:
-    """Make files that cost much, alone and after a good recording, and find things that are no files."""
+    """Create the files of `bombs`, alone and after a good recording, and special files; return all paths."""
     whole, paths = folder / "whole", {name: Path(name) for name in OTHERS}
     rehearsed(whole, 5.0)
     for index, (name, data) in enumerate(bombs(0.05 if short else 1.0).items()):
@@ -177,7 +177,7 @@ def traps(folder: Path, *, short: bool) -> dict[str, Path]:
 
 
 def hostile(folder: Path, *, short: bool) -> Iterator[Row]:
-    """Read files that are made to cost much, and things that are no files."""
+    """Read the files of `traps` with every reader."""
     before, slowest, crashes = peak_mib(), 0.0, Counter[str]()
     paths = traps(folder, short=short)
     for name, path in paths.items():
@@ -193,7 +193,7 @@ def hostile(folder: Path, *, short: bool) -> Iterator[Row]:
 
 
 def timed(reader: str, path: Path, name: str, crashes: Counter[str]) -> float:
-    """Read a file; return the seconds of CPU that it took, and count and print a crash."""
+    """Read a file with a reader and return the CPU seconds used; count and print a crash."""
     began = time.process_time()
     try:
         READERS[reader](path)

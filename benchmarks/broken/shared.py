@@ -1,4 +1,4 @@
-"""What the experiments on broken recordings share: their rows, recorders, and records to break."""
+"""Shared parts of the experiments on broken recordings: table rows, recorders, and records to break."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from stage.rehearsal import Rehearsal
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INTERVAL_S = 0.25
-"""A record arrives at least this often, so that the age of the last one is what was lost."""
+"""Longest time between two records, so that the age of the last one is the time lost."""
 Child = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table."""
+    """A row of the table."""
 
     experiment: str
     runs: int
@@ -55,7 +55,7 @@ def cluster(folder: Path) -> Iterator[Path]:
 
 
 def started(config: Path, output: Path, *more: str, wrapper: tuple[str, ...] = ("-m", "sparktop")) -> Child:
-    """Start recording what `config` lists."""
+    """Start a recorder of the servers and machines in `config`, which appends to `output`."""
     words = [
         sys.executable,
         *wrapper,
@@ -76,7 +76,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> bool:
-    """Wait until something is true; return whether it became so in time."""
+    """Wait until `condition()` is true, for at most `seconds`; return whether it became true."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -118,13 +118,13 @@ def rehearsed(path: Path, seconds: float, *, step_s: float = 0.0) -> Rehearsal:
 
 @dataclass(frozen=True, slots=True)
 class SteppedClock:
-    """A journal between a store and its recorder, in which the wall clock jumps at a monotonic time."""
+    """A journal between a store and its recorder whose wall clock jumps by `step_s` at the time `at`."""
 
     recorder: Recorder
     at: float
     step_s: float
 
     def write(self, instant: Instant, call: Call) -> None:
-        """Pass a call on, with the wall clock's time of a clock that was set."""
+        """Pass a call on to the recorder, with the stepped wall-clock time."""
         step = timedelta(seconds=self.step_s if instant.at > self.at else 0.0)
         self.recorder.write(Instant(instant.at, instant.wall + step), call)

@@ -1,1 +1,1 @@
-"""Load simulations with known truths, for the judge of balance; they share no code with what they test."""
+"""Simulated loads with known truth for the balance judge; they share no code with what they test."""

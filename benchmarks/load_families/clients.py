@@ -15,7 +15,7 @@ TURNAROUND_S = 0.008
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long prompts and answers are."""
+    """Lengths of prompts and answers in tokens."""
 
     kind: str
     """fixed, uniform (half to one and a half of the mean) or log-normal."""
@@ -23,7 +23,7 @@ class Lengths:
     prompt: int = 128
 
     def draw(self, dice: random.Random) -> int:
-        """Return the length of an answer in tokens, at least 2."""
+        """Draw the length of an answer in tokens, at least 2."""
         if self.kind == "uniform":
             return max(2, round(self.output * dice.uniform(0.5, 1.5)))
         if self.kind == "log-normal":
@@ -33,7 +33,7 @@ class Lengths:
 
 @dataclass(slots=True)
 class Crowd:
-    """Clients that all send to one place."""
+    """Clients that all send to the same destination."""
 
     clock: Clock
     send: Send
@@ -41,7 +41,7 @@ class Crowd:
     lengths: Lengths
 
     def request(self, ended: Callable[[Request], None], session: int = 0, prefix: int = 0) -> Request:
-        """Return a new request."""
+        """Return a new request with a random answer length."""
         return Request(self.lengths.prompt, self.lengths.draw(self.dice), ended, session, prefix)
 
     def closed_loop(
@@ -53,9 +53,10 @@ class Crowd:
         works: Callable[[], bool] = lambda: True,
         marks: Callable[[int], dict[str, int]] = lambda _client: {},
     ) -> None:
-        """Start clients over `spread_s`: each sends again after an answer and exponential `think_s`.
+        """Start clients over `spread_s` seconds; each sends again after an answer and a pause.
 
-        A client that finds `works()` false looks again every 0.2 s.
+        The pause is exponential, with the mean `think_s`. A client checks `works()` before it sends, and
+        again every 0.2 s while it is false.
         """
 
         def begin(client: int) -> None:
@@ -73,7 +74,7 @@ class Crowd:
             self.clock.after(self.dice.uniform(0.0, spread_s), lambda client=client: begin(client))  # type: ignore[misc]  # bound now
 
     def bursts(self, clients: int, gap_s: float) -> None:
-        """Send so many at once, wait for the last answer and `gap_s`, and again."""
+        """Send `clients` requests at once, wait for the last answer and about `gap_s` seconds, and repeat."""
         left = 0
 
         def burst() -> None:
@@ -94,7 +95,7 @@ class Crowd:
         self.clock.after(0.5, burst)
 
     def poisson(self, rate_per_s: float, marks: Callable[[], dict[str, int]] = dict) -> None:
-        """Send requests at random moments, whatever has ended."""
+        """Send requests at random times (a Poisson process), whether or not earlier ones have ended."""
 
         def arrive() -> None:
             self.send(self.request(lambda _done: None, **marks()))
@@ -104,12 +105,12 @@ class Crowd:
 
 
 def turns(clock: Clock, on_s: float, off_s: float, phase_s: float) -> Callable[[], bool]:
-    """Return whether an owner works now: `on_s` of every `on_s + off_s`, from `phase_s` on."""
+    """Return a function that is true while an owner works: `on_s` of every `on_s + off_s`, from `phase_s`."""
     return lambda: (clock.now_s - phase_s) % (on_s + off_s) < on_s
 
 
 def two_stages(prefill: Send, decode: Send) -> Send:
-    """Return a way that prefills at one worker (one token) and generates the rest at another."""
+    """Return a `Send` that prefills at one worker (one token) and generates the rest at another."""
 
     def send(request: Request) -> None:
         then, output = request.ended, request.output
@@ -125,6 +126,6 @@ def two_stages(prefill: Send, decode: Send) -> Send:
 
 
 def zipf(count: int, dice: random.Random) -> int:
-    """Return one of `count` numbers, the first ones more often."""
+    """Draw a number below `count`, with a probability proportional to 1 / (number + 1)."""
     weights: Sequence[float] = [1 / (rank + 1) for rank in range(count)]
     return dice.choices(range(count), weights)[0]

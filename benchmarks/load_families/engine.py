@@ -45,24 +45,24 @@ class Clock:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request: how many tokens it brings and wants, and what to do when it ends."""
+    """A request: its prompt and answer tokens, and the function to call when it ends."""
 
     prompt: int
     output: int
     ended: Callable[[Request], None]
     session: int = 0
     prefix: int = 0
-    """Which of several shared prefixes its prompt begins with."""
+    """Number of the shared prefix with which its prompt begins."""
     fails: bool = False
     """Whether its answer ends in an error."""
     born_s: float = 0.0
     next_output: int = 0
-    """Tokens to generate at a second worker; 0 where one worker does all."""
+    """Tokens to generate at a second worker; 0 if one worker does all."""
 
 
 @dataclass(slots=True)
 class Observations:
-    """A histogram with fixed bounds: counts, not cumulative."""
+    """A histogram with fixed bounds; its counts are not cumulative."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(default_factory=list)
@@ -80,17 +80,17 @@ class Observations:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What a step costs."""
+    """The duration of a step: a base, and a part per request in the batch and per prompt token."""
 
     base_s: float
     per_request_s: float
     prompt_token_s: float = 0.00002
     slots: int = 64
     factor: float = 1.0
-    """Speed beside the others."""
+    """Speed relative to other backends."""
 
     def tokens_per_s(self, load: int) -> float:
-        """Return the decode throughput while `load` requests are there."""
+        """Return the decode throughput with `load` requests."""
         batch = min(load, self.slots)
         return self.factor * batch / (self.base_s + self.per_request_s * batch)
 
@@ -118,11 +118,11 @@ class Backend:
 
     @property
     def load(self) -> int:
-        """Requests that run and wait."""
+        """Number of requests running and waiting."""
         return len(self.running) + len(self.waiting)
 
     def send(self, request: Request) -> None:
-        """Take a request."""
+        """Queue a request; start a step if the server is idle."""
         self.before_change()
         request.born_s = self._clock.now_s
         self.waiting.append(request)

@@ -1,4 +1,4 @@
-"""The families of runs: honest ones that must not be called oscillating or starved, and real herding."""
+"""Families of runs: fair ones, which must not be judged oscillating or starved, and herding ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from load_families.routing import (
 from load_families.scene import SECONDS, Scene, scene
 
 Make = Callable[[str], Scene]
-"""Returns a scene whose clients are ready to start, drawn by a seed."""
+"""Function that draws a scene from a seed; its clients are ready to start."""
 
 
 def owners(seed: str) -> Scene:
@@ -72,7 +72,7 @@ def late(seed: str) -> Scene:
 
 
 def roles(seed: str) -> Scene:
-    """Two prefill and two decode workers in one group, each pair dealt in turn or at random."""
+    """Two prefill and two decode workers in one group, each pair routed round-robin or at random."""
     made, clients = scene(seed, factors=(1.0, 1.0, 1.0, 1.0))
     made.lengths = Lengths(made.lengths.kind, made.lengths.output, prompt=made.dice.choice((512, 2048, 8192)))
     pairs = [Gateway(made.clock, made.backends[:2]), Gateway(made.clock, made.backends[2:])]
@@ -146,7 +146,7 @@ def affinity(seed: str) -> Scene:
 
 
 def skewed_looks(seed: str) -> Scene:
-    """Fair routing looked at once a second, the backends 100 to 400 ms apart."""
+    """Fair routing sampled once a second, with 100 to 400 ms between the backends' samples."""
     made, clients = scene(seed, life_s=(1.5, 15))
     name = made.dice.choice(("least-busy", "round-robin", "simple-shuffle"))
     _fair(made, name)
@@ -163,7 +163,7 @@ def skewed_looks(seed: str) -> Scene:
 
 
 def control(seed: str) -> Scene:
-    """Random routing and dealing in turn, nothing else: closed loops, bursts and random arrivals."""
+    """Plain random or round-robin routing of closed loops, bursts and random arrivals."""
     made, clients = scene(seed)
     name = made.dice.choice(("round-robin", "simple-shuffle"))
     _fair(made, name)
@@ -182,7 +182,7 @@ def control(seed: str) -> Scene:
 
 
 def stale(seed: str) -> Scene:
-    """Herding: least-busy on counts that come late or are read seldom."""
+    """Herding: least-busy on counts that are late or rarely polled."""
     made, clients = scene(seed, backends=(2, 2, 2, 3, 4), per_backend=(8, 40), life_s=(3, 20))
     gateway = _gateway_of(made)
     old_s = made.dice.uniform(0.5, 5.0)
@@ -195,7 +195,7 @@ def stale(seed: str) -> Scene:
 
 
 def convoys(seed: str) -> Scene:
-    """Herding: fixed lengths and clients that begin together, on counts a little too old."""
+    """Herding: fixed lengths and clients that start together, on counts that are a little too old."""
     made, clients = scene(seed, backends=(2,), kinds=("fixed",), per_backend=(8, 32), life_s=(2.5, 12))
     gateway = _gateway_of(made)
     old_s = made.dice.uniform(0.1, 0.6)
@@ -206,7 +206,7 @@ def convoys(seed: str) -> Scene:
 
 
 def cooldowns(seed: str) -> Scene:
-    """Herding: answers that break off take a backend out for 5 s, again and again while it has load."""
+    """Herding: answers that break off exclude a backend for 5 s, repeatedly while it has load."""
     made, clients = scene(seed, backends=(2,), per_backend=(12, 40), life_s=(6, 20))
     gateway = _gateway(made, least_busy, "least-busy")
     gateway.cooldown_s = 5.0
@@ -247,12 +247,12 @@ def _fair(made: Scene, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Runs of one kind."""
+    """A family: runs of one kind."""
 
     name: str
     make: Make
     herds: bool = False
-    """Whether oscillating is the right word."""
+    """Whether oscillating is the right verdict."""
     seconds: float = SECONDS
 
 

@@ -1,4 +1,4 @@
-"""Routers: how each request finds its backend."""
+"""Routers, which choose a backend for each request."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from load_families.engine import Backend, Clock, Request
 
 Choose = Callable[[Request, Sequence[int]], int]
-"""Returns one of the backends that may be chosen, by index."""
+"""Function that returns the index of one of the allowed backends."""
 RETRY_S = 0.7
-"""After a refusal."""
+"""Seconds until a refused request is sent again."""
 
 
 class Gateway:
-    """A proxy before backends: it counts what is in flight and leaves out backends that may not be chosen."""
+    """A proxy in front of backends: counts requests in flight, and skips backends that are not allowed."""
 
     def __init__(self, clock: Clock, backends: Sequence[Backend], *, cooldown_s: float = 0.0) -> None:
         """Start with all backends allowed; set `choose` before the first request."""
@@ -23,9 +23,9 @@ class Gateway:
         self.choose: Choose = lambda _request, allowed: allowed[0]
         self.in_flight = [0] * len(backends)
         self.past: deque[tuple[float, tuple[int, ...]]] = deque([(0.0, (0,) * len(backends))])
-        """What was in flight when, for counts that come late."""
+        """(time, requests in flight per backend) after each change, for late counts."""
         self.past_s = 0.0
-        """How far back that is needed."""
+        """Seconds of `past` that are needed."""
         self.withheld: set[int] = set()
         """Backends that the operator drains."""
         self.cooldown_s = cooldown_s
@@ -34,7 +34,7 @@ class Gateway:
         self._cold_until = [0.0] * len(backends)
 
     def send(self, request: Request) -> None:
-        """Pass a request on."""
+        """Pass a request on to a backend; try again later if none is allowed."""
         now = self.clock.now_s
         allowed = [
             index
@@ -68,7 +68,7 @@ class Gateway:
 
 
 def shuffle(dice: random.Random, weights: Sequence[float] | None = None) -> Choose:
-    """Return random routing, by weight if there are weights."""
+    """Return random routing, with probabilities by weight if there are weights."""
 
     def choose(_request: Request, allowed: Sequence[int]) -> int:
         if weights is None:
@@ -79,7 +79,7 @@ def shuffle(dice: random.Random, weights: Sequence[float] | None = None) -> Choo
 
 
 def round_robin(weights: Sequence[int] | None = None) -> Choose:
-    """Return dealing in turn; with weights the smooth kind that nginx has."""
+    """Return round-robin routing; with weights, smooth weighted round-robin as in nginx."""
     credit: Counter[int] = Counter()
 
     def choose(_request: Request, allowed: Sequence[int]) -> int:
@@ -93,7 +93,7 @@ def round_robin(weights: Sequence[int] | None = None) -> Choose:
 
 
 def least_busy(counts: Callable[[], Sequence[int]], dice: random.Random | None = None) -> Choose:
-    """Return the backend with the lowest count; of equal ones the first, or any with `dice`."""
+    """Return routing to the lowest count; among equal ones to the first, or with `dice` to a random one."""
 
     def choose(_request: Request, allowed: Sequence[int]) -> int:
         known = counts()
@@ -105,7 +105,7 @@ def least_busy(counts: Callable[[], Sequence[int]], dice: random.Random | None =
 
 
 def late_counts(gateway: Gateway, late_s: float) -> Callable[[], Sequence[int]]:
-    """Return what was in flight `late_s` ago."""
+    """Return a function that returns the requests in flight `late_s` seconds ago, per backend."""
     gateway.past_s = late_s
 
     def counts() -> Sequence[int]:
@@ -118,7 +118,7 @@ def late_counts(gateway: Gateway, late_s: float) -> Callable[[], Sequence[int]]:
 
 
 def polled_counts(gateway: Gateway, every_s: float) -> Callable[[], Sequence[int]]:
-    """Return the backends' loads as they were read last, every `every_s`."""
+    """Return a function that returns the backends' loads at the last poll; polls are every `every_s`."""
     known = [0] * len(gateway.backends)
 
     def poll() -> None:
@@ -130,7 +130,7 @@ def polled_counts(gateway: Gateway, every_s: float) -> Callable[[], Sequence[int
 
 
 def sticky(first: Choose) -> Choose:
-    """Return routing by session: the first request of one is routed by `first`, the others follow it."""
+    """Return routing by session: `first` routes a session's first request, the others follow it."""
     homes: dict[int, int] = {}
 
     def choose(request: Request, allowed: Sequence[int]) -> int:
@@ -143,7 +143,7 @@ def sticky(first: Choose) -> Choose:
 
 
 def prefix_aware(gateway: Gateway, dice: random.Random, most_ahead: int) -> Choose:
-    """Return routing to a cached prefix, unless that backend has over `most_ahead` more than the least."""
+    """Return routing to a cached prefix, unless its backend is over `most_ahead` above the least load."""
     homes: dict[int, set[int]] = {}
 
     def choose(request: Request, allowed: Sequence[int]) -> int:

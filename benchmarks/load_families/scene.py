@@ -1,4 +1,4 @@
-"""A simulated run before it is judged: servers, who sends, and how they are looked at."""
+"""A simulated run before it is judged: servers, clients, and how the servers are sampled."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ class Scene:
     backends: list[Backend]
     lengths: Lengths
     about: str = ""
-    """What distinguishes it from the family's others."""
+    """What distinguishes the run from others of its family."""
     gateway: Gateway | None = None
     strategy: str | None = None
-    """The label of the router; None where no router is known."""
+    """The label of the router; None if no router is known."""
     hz: float = 4.0
     offsets_s: Sequence[float] = ()
-    """How much later than an even instant each backend is looked at."""
+    """Seconds by which each backend is sampled later than the common time."""
     jitter_s: float = 0.01
     slots_known: bool = False
     appears_s: dict[int, float] = field(default_factory=dict)
-    """Backends that answer from this moment on only."""
+    """Time at which a backend begins to answer, by index; the others answer from the start."""
     unwatched: bool = False
-    """Whether those are not even configured before."""
+    """Whether these backends are not configured before that time."""
     lost_known: bool = True
-    """Whether the throughput of the best split is what this group could have made."""
+    """Whether the throughput of the best split is what this group could have reached."""
 
     @property
     def crowd(self) -> Crowd:
-        """Return clients that send through the router."""
+        """Clients that send through the router."""
         assert self.gateway is not None  # noqa: S101 - families without a router make their own crowds
         return Crowd(self.clock, self.gateway.send, self.dice, self.lengths)
 
 
 def speed(dice: random.Random) -> Speed:
-    """Draw what a step costs: 20 to 60 ms with an empty batch, twice as much at 8 to 80 requests."""
+    """Draw the duration of a step: 20 to 60 ms with an empty batch, twice as much at 8 to 80 requests."""
     base_s = dice.uniform(0.02, 0.06)
     return Speed(base_s, base_s / dice.uniform(8, 80), slots=dice.choice((64, 128, 256)))
 
 
 def output_tokens(dice: random.Random, cost: Speed, batch: float, life_s: tuple[float, float]) -> int:
-    """Draw a mean answer so that a request lives between `life_s` at a batch."""
+    """Draw the mean tokens of an answer with which a request takes a time within `life_s` at a batch."""
     lives = dice.uniform(*life_s)
     return max(8, round(lives / (cost.base_s + cost.per_request_s * min(batch, cost.slots))))
 

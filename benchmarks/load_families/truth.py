@@ -1,4 +1,4 @@
-"""What really happens in a simulated run: throughput made and possible, swings, and who has nothing to do."""
+"""The truth about a simulated run: actual and possible throughput, swings, and starved backends."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from itertools import pairwise
 from load_families.engine import Backend, Clock, Speed
 
 EVERY_S = 0.25
-"""How often all loads are noted, at one moment for all backends."""
+"""Seconds between two samples of the loads of all backends, taken at the same moment."""
 
 
 class Ledger:
-    """Integrates the throughput of the loads as they are and of the best split of as many requests."""
+    """Integrates the throughput of the actual loads and of the best split of the same number of requests."""
 
     def __init__(self, clock: Clock, backends: Sequence[Backend]) -> None:
         """Follow `backends` from now on."""
@@ -61,14 +61,14 @@ class Ledger:
         self._clock.after(EVERY_S, self._note)
 
     def lost_percent(self, begin_s: float, end_s: float) -> float | None:
-        """Return the percent by which the best split would have made more between two times; None if idle."""
+        """Return the throughput lost between two times, in percent of the best split's; None if idle."""
         first, last = self._between(begin_s, end_s)
         made = self._sums[last][0] - self._sums[first][0]
         best = self._sums[last][1] - self._sums[first][1]
         return 100 * (1 - made / best) if best > 0 else None
 
     def swing(self, begin_s: float, end_s: float) -> float:
-        """Return the standard deviation of the first backend's load less its share, over the mean share."""
+        """Return the largest standard deviation of a backend's load minus its share, over the mean share."""
         first, last = self._between(begin_s, end_s)
         rows = [row for row in self.loads[first : last + 1] if sum(row)]
         if not rows:
@@ -82,9 +82,9 @@ class Ledger:
         return widest / (sum(shares) / len(shares))
 
     def starved_share(self, begin_s: float, end_s: float) -> float:
-        """Return the share of time in which one backend is nearly empty and another queues or has 1.5 shares.
+        """Return the share of time with one backend nearly empty and another queueing or at over 1.5 shares.
 
-        Only time with 8 requests a backend, 16 at least, counts.
+        Only times with at least 8 requests per backend, and at least 16 in total, count.
         """
         first, last = self._between(begin_s, end_s)
         hungry = loaded = 0
@@ -107,7 +107,10 @@ class Ledger:
 
 
 def best_split(speeds: Sequence[Speed], most: int) -> list[float]:
-    """Return the highest throughput of 0 to `most` requests; curves are concave, so the best gain is next."""
+    """Return the highest possible throughput with 0 to `most` requests.
+
+    The curves are concave, so each further request adds the largest remaining gain.
+    """
     curves = [[speed.tokens_per_s(load) for load in range(most + 1)] for speed in speeds]
     gains = sorted((later - earlier for curve in curves for earlier, later in pairwise(curve)), reverse=True)
     table = [0.0]

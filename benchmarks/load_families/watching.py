@@ -1,4 +1,4 @@
-"""Running a scene before a real store: what the judge says, beside what really happened."""
+"""Run a scene, watched by a real store, and compare the verdicts with what really happened."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sparktop.store import SourceKey, Store
 
 ALARMS = (BalanceWord.OSCILLATING, BalanceWord.STARVED)
 SWINGS = 0.5
-"""Standard deviation of a load less its share, over the mean share, from which on a run of herding counts."""
+"""Smallest swing (standard deviation of load minus share, over the mean share) of herding that counts."""
 STARVED_PERCENT, STARVED_LOSS_PERCENT = 8.0, 4.0
-"""A little below the judge's own limits: from here on, starved is no false alarm."""
+"""Limits from which on starved is not a false alarm, a little below the judge's own."""
 EVERY_S = 5.0
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _ROUTER_EVERY_S = 5.0
@@ -29,23 +29,23 @@ _ROUTER_EVERY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of one run."""
+    """The result of one run."""
 
     family: str
     seed: str
     about: str
     false_words: tuple[str, ...]
-    """Alarms announced that are not true."""
+    """Alarms that were announced wrongly."""
     named_s: float | None
-    """When oscillating was announced first."""
+    """Time at which oscillating was first announced."""
     swing: float
-    """Of the whole run but its first minute."""
+    """True swing of the run without its first minute."""
     lost_errors: tuple[float, ...]
-    """Shown less true percent lost, at each judgement with both."""
+    """Shown minus true percent of throughput lost, at each judgement that has both."""
     judged: int
-    """Judgements with a known truth of what was lost."""
+    """Number of judgements with a known true loss."""
     words: tuple[str, ...] = ()
-    """All words announced, in order."""
+    """All verdicts announced, in order."""
     alerts: tuple[str, ...] = ()
     """Messages of alerts about balance."""
 
@@ -61,7 +61,7 @@ class _Book:
 
 
 class Watching:
-    """Looks at a scene's servers as the monitor does and takes down what the store says."""
+    """Polls a scene's servers as the monitor does, and records the verdicts of the store."""
 
     def __init__(self, family: Family, scene: Scene) -> None:
         """Start before the first second."""
@@ -84,7 +84,7 @@ class Watching:
             scene.clock.at(0.0, self._look_at_router)
 
     def run(self) -> _Book:
-        """Run to the end."""
+        """Run the scene to its end; return the record."""
         clock = self._scene.clock
         for turn in itertools.count(1):
             if turn > self._family.seconds:
@@ -97,7 +97,7 @@ class Watching:
 
     @property
     def swing(self) -> float:
-        """Return the true swing of all but the first minute."""
+        """The true swing of the run without its first minute."""
         return self._ledger.swing(min(60.0, self._family.seconds / 4), self._family.seconds)
 
     def _now(self) -> datetime:
@@ -109,7 +109,7 @@ class Watching:
         return BackendTarget(backend.name, f"http://{backend.name}:8000", "vllm", slots=slots)
 
     def _look_from(self, index: int) -> None:
-        """Look at a backend from its first instant on."""
+        """Schedule the polls of a backend, beginning at its offset."""
         scene, turns = self._scene, itertools.count(1)
 
         def look() -> None:
@@ -145,7 +145,7 @@ class Watching:
         scene.clock.after(_ROUTER_EVERY_S, self._look_at_router)
 
     def _take_down(self) -> None:
-        """Note what is announced."""
+        """Record the announced verdicts and the alerts."""
         seen, book, now = self._store.snapshot(), self._book, self._scene.clock.now_s
         for alert in seen.alerts:
             if alert.id.startswith("balance:"):
@@ -160,7 +160,7 @@ class Watching:
             self._compare_lost(found, now)
 
     def _is_false(self, found: Balance, now: float) -> bool:
-        if not found.bad:  # no known router: the word describes the loads and accuses nobody
+        if not found.bad:  # no known router: the verdict describes the loads and blames no router
             return found.word in ALARMS and bool(found.cause or found.hint)
         if found.word is BalanceWord.OSCILLATING:
             return not self._family.herds
@@ -168,7 +168,7 @@ class Watching:
             return False
         if not self._scene.lost_known:
             return True
-        # A word stands for three judgements after what it rests on has gone.
+        # A verdict remains for three judgements after its cause has gone.
         begin_s = now - found.window_s
         ends = [now - back for back in (0.0, 5.0, 10.0, 15.0)]
         return not any(
@@ -190,7 +190,7 @@ class Watching:
 
 
 def page(backend: Backend, now: float) -> EngineSample:
-    """Return what a server's page says at `now`."""
+    """Return the sample that a server's page has at `now`."""
     lane = LaneSample(
         "0",
         running=float(len(backend.running)),
@@ -212,7 +212,7 @@ def _histogram(seen: Observations) -> Histogram:
 
 
 def watch(family: Family, seed: str) -> Run:
-    """Run one scene of a family and return what came of it."""
+    """Run one scene of a family; return its result."""
     scene = family.make(seed)
     watching = Watching(family, scene)
     book = watching.run()

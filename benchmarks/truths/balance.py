@@ -1,4 +1,4 @@
-"""The judge of balance: false alarms, detection and loss on loads simulated apart, and the headless word."""
+"""The balance judge: false alarms, detection and loss on independent simulations, and headless verdicts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.commands.test_headless_balance import watched
 AREA = "balance"
 SHORT_RUNS, LONG_RUNS = 1, 20
 SHORT_S, SHORT_HERDING_S = 150.0, 300.0
-"""Of a run in the short form; a limit cycle of cooldowns lasts up to a minute, and four show it."""
+"""Seconds of a run in the short form; a limit cycle of cooldowns lasts up to a minute, and four show it."""
 SHORT_SEED, LONG_SEED = 500, 2_000_000
-"""The long form has seeds that nothing was chosen on."""
+"""First seeds; those of the long form were not used to choose anything."""
 LOSS_POINTS = 2.0
 """Largest median error of the shown loss, in percentage points."""
 FOUND_SHARE = 0.95
@@ -32,7 +32,7 @@ SHORT_TRACES = (("leastbusy-c16-b", 1), ("shuffle-c16", 1), ("leastbusy-c2", 4))
 
 
 def figures(*, short: bool) -> Iterator[Figure]:
-    """Measure each family of loads, then the word of the headless command on recorded loads."""
+    """Measure each family of loads, then the verdicts of the headless command on recorded loads."""
     for family in FAMILIES:
         runs = list(_runs(family, short=short))
         yield _false_alarms(family, runs)

@@ -1,4 +1,4 @@
-"""Comparisons of made runs with known differences: false winners, real differences found, words on both."""
+"""Comparisons of drawn runs with known differences: false winners, differences found, intervals, bounds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DIFFERENT = (
 
 
 def figures(*, short: bool) -> Iterator[Figure]:
-    """Measure how often a table of 77 rows says what is not so, and how often it says what is."""
+    """Measure how often a table of 77 rows makes false claims, and how often it makes the true ones."""
     count = 30 if short else 400
     seed = 1 if short else random.SystemRandom().randrange(1 << 30)
     for name, truth in _ALIKE:
@@ -45,7 +45,7 @@ def figures(*, short: bool) -> Iterator[Figure]:
 
 
 def _rarely(name: str, tally: Tally) -> Figure:
-    """Return whether at most 5 % of tables name a winner, with the chance that so few tables allow."""
+    """Return the row of false winners: allowed in 5 % of tables, plus what chance adds in so few of them."""
     error = math.sqrt(0.05 * 0.95 / tally.tables)
     limit = 0.05 + 2.5 * error
     return Figure(
@@ -73,7 +73,7 @@ def _often(name: str, tally: Tally, least_percent: float) -> Figure:
 
 
 def _findable(count: int, seed: int) -> Figure:
-    """Return whether the difference that the runs are said to find is found in about four of five levels."""
+    """Return the row of the difference that 3 runs can show: about four of five levels must find it."""
     luck = random.Random(seed)  # noqa: S311 - a study, not a secret
     told = [
         compare(series_of_runs(drawn(Truth((1.0, 1.0), 3, _USUAL), luck))).could_show["decode_tps"].percent
@@ -94,7 +94,7 @@ def _findable(count: int, seed: int) -> Figure:
 
 
 def _covered(count: int, seed: int) -> Figure:
-    """Return how often the 95 % interval of a ratio holds the true ratio, over all levels of decode."""
+    """Return the row of a ratio's 95 % interval: how often it contains the truth, over all decode levels."""
     luck = random.Random(seed)  # noqa: S311 - a study, not a secret
     inside = whole = 0
     for _ in range(count):
@@ -116,7 +116,7 @@ def _covered(count: int, seed: int) -> Figure:
 
 
 def _bound() -> Figure:
-    """Return the published answer: two engines at c = 4 each, beside what a cluster does at c = 8."""
+    """Return the row of the published answer: two engines at c = 4 each, beside a cluster at c = 8."""
     found = compare(load_reference("spark-topologies-2026-03").series).independent_engines
     (level,) = [one for one in found[0].levels if one.concurrency == 8]
     return Figure(

@@ -16,7 +16,7 @@ class Figure:
     truth: str
     """The true value with its unit."""
     shown: str
-    """What sparktop shows, `–` where it shows nothing on purpose."""
+    """The value that sparktop shows, `–` where it shows none on purpose."""
     error: str
     """The difference in the figure's own terms: "0.3 %", "0 of 100 runs"."""
     limit: str

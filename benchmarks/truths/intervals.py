@@ -1,4 +1,4 @@
-"""Intervals: how often they hold a truth that is known, when runs differ by 0, 5 and 10 %."""
+"""Intervals: how often they contain the known truth, if runs differ by 0, 5 and 10 %."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHORT = ("rate", "latency", "quantile", "ratio")
 
 
 def figures(*, short: bool) -> Iterator[Figure]:
-    """Return a row for each kind of interval and spread between runs; searches only in the long form."""
+    """Yield a row for each kind of interval and spread between runs; searches only in the long form."""
     trials, seed = (_SHORT_TRIALS, _SHORT_SEED) if short else (_LONG_TRIALS, _LONG_SEED)
     rows = coverages(trials, seed, _SHORT) if short else coverages(trials, seed)
     for row in rows:

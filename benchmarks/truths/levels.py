@@ -1,9 +1,9 @@
-"""What a level says of the servers behind it, beside servers of known load.
+"""Check what a sweep's level reports about its servers, on servers of known load.
 
-The servers are a few lines of their own: a step gives each running request a token, a request waits while
-all slots are taken or while the step admits no more prompts. They know at any time who runs and who waits.
-What is judged sees them as a sweep does: the starts and ends of requests, and looks at gauges and counters
-every half second, which reach the servers a little apart.
+The servers are simulated here in a few lines: each step makes one token per running request; a request waits
+while all slots are taken or while the step admits no more prompts. Their running and waiting requests are
+known at any time. The judged code has the data of a sweep: the starts and ends of requests, and gauges and
+counters polled every half second, at slightly different times for each server.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ NAMES = ("spark-a", "spark-b")
 URLS = {name: f"http://127.0.0.1/{name}" for name in NAMES}
 LOOK_S = 0.5
 REST_S = 2.0
-"""Between the last request of a run and the first of the next, where a level rests at all."""
+"""Seconds between the last request of a run and the first of the next, if a level pauses at all."""
 
 
 @dataclass(slots=True)
 class Server:
-    """One server, and everything it ever did."""
+    """One simulated server with its complete history."""
 
     slots: int = 48
     admits: int = 1000
-    """Prompts that one step takes in at most."""
+    """Most prompts that one step admits."""
     base_s: float = 0.03
     row_s: float = 0.0005
     queue: list[str] = field(default_factory=list)
     running: dict[str, int] = field(default_factory=dict)
-    """Tokens left, by request."""
+    """Tokens left, by running request."""
     begins: list[float] = field(default_factory=list)
-    """When each state below began."""
+    """Times at which the states below began."""
     states: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    """Running, waiting, tokens so far, steps so far, requests finished so far."""
+    """(running, waiting, tokens so far, steps so far, requests finished so far)."""
     rows: int = 0
-    """Running requests of all steps, added up."""
+    """Running requests, summed over all steps."""
     steps: int = 0
     finished: int = 0
     busy_s: float = 0.0
     request_s: float = 0.0
-    """Seconds that requests ran, added up."""
+    """Seconds that requests ran, summed over requests."""
     full: bool = False
-    """A request waited while every slot was taken."""
+    """Whether a request ever waited while every slot was taken."""
 
     def note(self, at: float) -> None:
-        """Keep the present state, from `at` on."""
+        """Record the current state, from `at` on."""
         self.begins.append(at)
         self.states.append((len(self.running), len(self.queue), self.rows, self.steps, self.finished))
 
@@ -75,7 +75,7 @@ class Server:
         return self.states[index] if index >= 0 else (0, 0, 0, 0, 0)
 
     def burst(self, at: float, requests: Sequence[str], tokens: int) -> dict[str, tuple[float, float]]:
-        """Serve requests that arrive at once; return when each got its first token and its last."""
+        """Serve requests that arrive at once; return (time of first token, time of last token) by request."""
         self.queue = list(requests)
         first: dict[str, float] = {}
         last: dict[str, tuple[float, float]] = {}
@@ -107,16 +107,16 @@ class Server:
 
 @dataclass(slots=True)
 class Measured:
-    """A level as sparktop shows it, and the servers that it ran on."""
+    """A level as sparktop reports it, and the servers that it ran on."""
 
     level: LevelResult
     servers: dict[str, Server]
     ran_most: int
-    """Requests that truly ran at one moment, over all servers."""
+    """Most requests that truly ran at one moment, over all servers."""
 
 
 Choice = Callable[[int, int], str]
-"""Server of a request, by the number of its run and its own."""
+"""Function from (number of the run, number of the request) to the server of the request."""
 
 
 def measure(
@@ -132,7 +132,7 @@ def measure(
     admits: int = 1000,
     offset_s: float = 0.0,
 ) -> Measured:
-    """Make a level over two servers and have sparktop judge it."""
+    """Simulate a level on two servers; return it as judged by sparktop."""
     servers = {name: Server(slots=slots, admits=admits) for name in NAMES}
     for server in servers.values():
         server.note(0.0)
@@ -169,7 +169,7 @@ def measure(
 def request_events(
     name: str, run: int, times: tuple[float, float, float], tokens: int, served_by: str
 ) -> Iterator[LoadEvent]:
-    """Return what the load generator sees of a request."""
+    """Yield the events of a request in the load generator."""
     start, first, last = times
     yield RequestStarted(name, start, run, 100)
     yield FirstToken(name, first, tokens)
@@ -179,7 +179,7 @@ def request_events(
 
 
 def look(server: Server, at: float, counts_steps: bool) -> EngineSample:  # noqa: FBT001 - one of two pages
-    """Return the page of a server at a time."""
+    """Return the sample of a server's page at a time."""
     running, waiting, rows, steps, finished = server.state(at)
     histogram = Histogram((float("inf"),), (float(steps),), float(rows)) if counts_steps else None
     lane = LaneSample(
@@ -203,7 +203,7 @@ def watch(
     *,
     counts_steps: bool,
 ) -> None:
-    """Look at both servers every half second, at the second one a little later."""
+    """Poll both servers every half second, the second one `skew_s` seconds later."""
     at = offset_s
     while at < until:
         for number, (name, server) in enumerate(servers.items()):
@@ -212,17 +212,17 @@ def watch(
 
 
 def herded(run: int, _number: int) -> str:
-    """Send each run to one server, the next one to the other."""
+    """Send each run to one server, the next run to the other."""
     return NAMES[run % 2]
 
 
 def even(_run: int, number: int) -> str:
-    """Deal the requests of each run out in turn."""
+    """Send the requests of each run to the servers in turn."""
     return NAMES[number % 2]
 
 
 def figures(*, short: bool) -> Iterator[Figure]:
-    """Judge the split, the batch, what ran at most and the queue mark."""
+    """Check the split, the batch, the most requests running, the queue mark and the guard."""
     yield from split_figures()
     yield from batch_figures(short=short)
     yield from most_figures(short=short)
@@ -231,7 +231,7 @@ def figures(*, short: bool) -> Iterator[Figure]:
 
 
 def split_figures() -> Iterator[Figure]:
-    """Judge the largest share of a run, where the totals of all runs are even."""
+    """Check the largest share of a run, while the totals of all runs are even."""
     for name, choose, truth in (("each run to one server", herded, 100.0), ("dealt in turn", even, 50.0)):
         made = measure(64, choose, runs=4)
         title = f"largest share of a run, c = 64, {name} (totals are even)"
@@ -239,7 +239,7 @@ def split_figures() -> Iterator[Figure]:
 
 
 def batch_figures(*, short: bool) -> Iterator[Figure]:
-    """Judge the batch while a server computes, as it counts its steps and from looks alone."""
+    """Check the batch while a server computes, from its counted steps and from polls alone."""
     for concurrency, choose, how in (
         (1, even, "c = 1, all to one server"),
         (32, even, "c = 32, dealt in turn"),
@@ -256,7 +256,7 @@ def batch_figures(*, short: bool) -> Iterator[Figure]:
 
 
 def most_figures(*, short: bool) -> Iterator[Figure]:
-    """Judge "ran at most" with looks that reach the servers apart, as each run moves to the other server."""
+    """Check "ran at most" with servers polled at different times, as each run moves to the other server."""
     for concurrency, slots in ((32, 48), (64, 48)):
         shown, truths = [], []
         for number in range(20 if short else 200):
@@ -287,7 +287,7 @@ def most_figures(*, short: bool) -> Iterator[Figure]:
 
 
 def guard_figures() -> Iterator[Figure]:
-    """Judge where a sweep without any setting stops as a machine runs out of memory, or heats up."""
+    """Check where a sweep with default settings stops as a machine runs out of memory, or heats up."""
     gib, every_s = 2**30, 2.0
     watch = GuardWatch(Guard())
     losing = [40.0 - 0.7 * number for number in range(60)]
@@ -314,7 +314,7 @@ def _first(values: Sequence[float], beyond: Callable[[float], bool]) -> int:
 
 
 def queue_figures(levels: int) -> Iterator[Figure]:
-    """Judge the mark of a queue over random levels; requests that wait for prompts alone are no queue."""
+    """Check the queue mark on random levels; requests that wait only for prompts are not a queue."""
     random = Random(20261122)  # noqa: S311 - reproducible levels, no secrets
     missed, false, queued = 0, 0, 0
     for _ in range(levels):

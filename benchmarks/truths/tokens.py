@@ -1,13 +1,13 @@
-"""Tokens that a chunk does not show as one each: TTFT, ITL, TPOT, decode and pure decode against their truth.
+"""Check TTFT, ITL, TPOT, decode and pure decode on streams whose chunks do not have one token each.
 
-The truth is the time at which each token was made, whether a chunk showed it or not. Each behaviour meets
-four kinds of server: one that sends running totals (`continuous_usage_stats`), two that send only the total
-at the end, with their first event together with the first token (as vLLM does, and LiteLLM passes on) or as
-the request arrives, and one that sends token ids with what it shows. A figure must be within 1 % or withheld
-with the mark `hidden_tokens`.
+The truth is the time at which each token was made, whether a chunk showed it or not. Each behaviour is
+combined with four kinds of server: one that sends running totals (`continuous_usage_stats`), two that send
+only the total at the end, with their first event together with the first token (as vLLM does, and LiteLLM
+passes on) or as the request arrives, and one that sends the ids of the tokens that it shows. A figure must be
+within 1 % or withheld with the mark `hidden_tokens`.
 
-The short form feeds the bytes of such servers to the generator's own parser in virtual time: exact, and the
-same on a busy machine. The long form also loads real servers over sockets.
+The short form feeds the bytes of such servers to the generator's own parser in virtual time, which is exact
+even on a busy machine. The long form also loads real servers over sockets.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ AREA = "tokens"
 STREAMS, TOKENS = 12, 64
 PACE = FixedPace(first_token_s=0.15, token_gap_s=0.02)
 ROLE_S = 0.001
-"""From a request's arrival to a role that is sent at once."""
+"""Seconds from a request's arrival to a role that is sent at once."""
 STAGGER_S = 0.0017
-"""Between the arrivals of one burst."""
+"""Seconds between the arrivals of one burst."""
 LIMIT_PERCENT, WIDE_LIMIT_PERCENT = 1.0, 2.0
 SOCKET_TTFT_MS = 3.0
-"""What the way through two processes and a socket may add to a TTFT on a busy machine."""
+"""Milliseconds that two processes and a socket may add to a TTFT on a busy machine."""
 BEHAVIOURS: Mapping[str, Delivery] = {
     "one token a chunk": Delivery(),
     "hidden thinking": Delivery(hidden_head=40),
@@ -69,7 +69,7 @@ SERVERS: Mapping[str, Callable[[Delivery], Delivery]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A figure: its truth and what a level shows."""
+    """A figure, with functions for its truth and for the value that a level shows."""
 
     name: str
     unit: str
@@ -113,7 +113,7 @@ KINDS = (
 
 
 class _VirtualConnection(Connection):
-    """A connection whose other end is played to it: no socket and no clock."""
+    """A connection without socket and clock, whose other end is simulated."""
 
     def __init__(self, at: float) -> None:
         self.reader = None
@@ -126,14 +126,14 @@ class _VirtualConnection(Connection):
         return self._at
 
     def abort(self) -> None:
-        """Close."""
+        """Close the connection."""
         self.reader, self.open = None, False
 
 
 def play(delivery: Delivery) -> tuple[LevelResult, list[Stream]]:
-    """Play a burst of answers to the generator's parser; return what it shows and what is true."""
+    """Feed a burst of answers to the generator's parser; return (the level measured, the true streams)."""
     log = RunLog("run")
-    # As a calibration finds out: what the server sends when it is asked for one token.
+    # As in a calibration: find out what the server sends for a request of one token.
     single = Stream("single", 0.0, 1)
     tried = _play_one(delivery, single, RunLog("try"), Terms("truth", Timeouts()), None)
     terms = Terms("truth", Timeouts(), first_event_is_token=tried.came_at_once)
@@ -151,7 +151,7 @@ def play(delivery: Delivery) -> tuple[LevelResult, list[Stream]]:
 def _play_one(
     delivery: Delivery, stream: Stream, log: RunLog, terms: Terms, breaks_after: int | None
 ) -> Exchange:
-    """Play the answer to one request; return it as the generator has it at the end."""
+    """Feed the answer to one request to the parser; return the generator's exchange at the end."""
     request = Request(stream.key, b"", None, stream.asked_tokens)
     exchange = Exchange(request, _VirtualConnection(stream.arrived_at), log, terms, lambda _: None)
     answer = Answer(delivery, stream.asked_tokens, 64, usage=True, totals=True)
@@ -181,7 +181,7 @@ def _level(record: RunRecord) -> LevelResult:
 
 
 async def load(generator: Generator, delivery: Delivery) -> tuple[LevelResult, list[Stream]]:
-    """Load a real server that delivers so, over sockets; return what is shown and what is true."""
+    """Load a real server with this delivery over sockets; return (the level measured, the true streams)."""
     found = await generator.burst(STREAMS, TOKENS, PACE, delivery)
     return _level(found.record), list(found.streams.values())
 
@@ -189,7 +189,7 @@ async def load(generator: Generator, delivery: Delivery) -> tuple[LevelResult, l
 def _figure(
     kind: _Kind, behaviour: str, levels: Mapping[str, tuple[LevelResult, list[Stream]]], *, sockets: bool
 ) -> Figure:
-    """Return one row: a figure under one behaviour, shown for each kind of server."""
+    """Return the row of a figure under one behaviour, with its value for each kind of server."""
     wide = sockets or (kind.name == "ITL" and "fails" in behaviour)
     limit = WIDE_LIMIT_PERCENT if wide else LIMIT_PERCENT
     cells, errors, holds, truths = [], [], True, []
@@ -225,7 +225,7 @@ async def _over_sockets() -> list[Figure]:
             levels = {}
             for server, sends in SERVERS.items():
                 truth.keep_to(PACE, replace(sends(delivery), fail_every=None))
-                # A generator of its own: what a calibration finds out differs from server to server.
+                # A new generator each time, since the results of a calibration differ between servers.
                 async with generator_on(truth, None) as generator:
                     levels[server] = await load(generator, sends(delivery))
             rows += [_figure(kind, behaviour, levels, sockets=True) for kind in KINDS]
@@ -233,7 +233,7 @@ async def _over_sockets() -> list[Figure]:
 
 
 def figures(*, short: bool) -> Iterator[Figure]:
-    """Yield every figure under every behaviour."""
+    """Yield the rows of every figure under every behaviour."""
     for behaviour, delivery in BEHAVIOURS.items():
         levels = {server: play(sends(delivery)) for server, sends in SERVERS.items()}
         for kind in KINDS:

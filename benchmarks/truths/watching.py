@@ -1,8 +1,8 @@
-"""Watching: what panels and reports say of servers and machines whose truth is written down here.
+"""Check what panels and reports show of servers and machines whose truth is defined here.
 
 A scripted server on loopback answers by a virtual clock, so every count at every moment is known; pages go
 through the real socket, parser and store. Memory histories come from `headroom.py`. GPUs are those of the C
-library that the tests put in NVML's place; without a C compiler those rows are left out.
+library that replaces NVML in the tests; without a C compiler those rows are left out.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from sparktop.store import SourceKey, Store
 AREA = "watching"
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Buckets of the scripted server's TTFT, seconds."""
+"""Upper bounds of the scripted server's TTFT buckets in seconds."""
 LOADED_S, WATCHED_S = 90, 80
-"""Looks end while the load swells."""
+"""Seconds of load, and seconds of polls, which end while the load rises."""
 Page = Callable[[float], tuple[int, str]]
-"""HTTP status and body at a virtual time in seconds."""
+"""Function from a virtual time in seconds to (HTTP status, body)."""
 
 
 class Truth:
-    """A server's requests: when each began and ended, its tokens and its TTFT."""
+    """A server's requests: the start and end of each, its tokens and its TTFT."""
 
     def __init__(self, seed: int) -> None:
-        """Draw a load that swells and ebbs, with pauses."""
+        """Draw a load that rises and falls, with pauses."""
         dice = random.Random(seed)  # noqa: S311 - a load, no secret
         self.ttfts: list[tuple[float, float]] = []
         self._token_at: list[float] = []
@@ -63,15 +63,15 @@ class Truth:
         self._token_at.sort()
 
     def tokens(self, at: float) -> int:
-        """Return the tokens generated up to a time."""
+        """Return the number of tokens generated up to a time."""
         return bisect_right(self._token_at, at)
 
     def running(self, at: float) -> int:
-        """Return the requests that run at a time."""
+        """Return the number of requests running at a time."""
         return sum(begin <= at < end for begin, end in self._spans)
 
     def page(self, at: float, *, exemplars: bool = False) -> tuple[int, str]:
-        """Return vLLM's page at a time."""
+        """Return (HTTP status, vLLM's metrics page) at a time."""
         seen = [ttft for came, ttft in self.ttfts if came <= at]
         name, model = "vllm:time_to_first_token_seconds", 'model_name="m"'
         after = ' # {trace_id="0af7"} 0.07 1700000000.0' if exemplars else ""
@@ -89,7 +89,7 @@ class Truth:
 
 
 async def watched(page: Page, seconds: int, *, health: Page | None = None) -> list[tuple[float, BackendView]]:
-    """Return what the store shows after each of `seconds` looks, one a second, at a server on loopback."""
+    """Poll a server on loopback each virtual second; return (time, what the store shows) of each poll."""
     clock = 0.0
     answers: set[asyncio.Task[None] | None] = set()
 
@@ -116,18 +116,18 @@ async def watched(page: Page, seconds: int, *, health: Page | None = None) -> li
         store.accept(SourceKey.backend("b"), reading, 1.0)
         (view,) = store.snapshot().backends
         shown.append((clock, view))
-        await asyncio.sleep(0)  # what was asked in the background is answered between two looks
+        await asyncio.sleep(0)  # background requests are answered between polls
         if source.identity is None or isinstance(reading, Failure):
             await asyncio.sleep(0.01)
     await source.close()
     server.close()
     await asyncio.gather(*(one for one in answers if one is not None))
-    await asyncio.sleep(0)  # a closed transport lets go of its socket in the loop's next turn
+    await asyncio.sleep(0)  # a closed transport releases its socket in the loop's next iteration
     return shown
 
 
 async def _path(reader: asyncio.StreamReader) -> bytes:
-    """Return the path of the next request; b"" when the client has gone."""
+    """Return the path of the next request; b"" if the client has disconnected."""
     try:
         return (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1]
     except (asyncio.IncompleteReadError, ConnectionError):
@@ -135,7 +135,7 @@ async def _path(reader: asyncio.StreamReader) -> bytes:
 
 
 def figures(*, short: bool) -> Iterator[Figure]:
-    """Return the rows of rates, quantiles, words, memory and GPUs."""
+    """Yield the rows of rates, quantiles, state words, memory and GPUs."""
     for seed in (1,) if short else range(1, 9):
         yield from _rates_and_quantiles(seed)
     yield from _words(1 if short else 8)
@@ -167,7 +167,7 @@ def _rates_and_quantiles(seed: int) -> Iterator[Figure]:
 
 
 def _quantiles(condition: str, window: Sequence[float], shown: Latency) -> Iterator[Figure]:
-    """Return p50 and p95: the bucket that holds the true one, interpolated as histogram_quantile does."""
+    """Yield p50 and p95; the truth is interpolated in its bucket as by histogram_quantile."""
     for name, share in (("p50", 0.5), ("p95", 0.95)):
         rank = share * len(window)
         edge = next(bound for bound in BOUNDS if sum(ttft <= bound for ttft in window) >= rank)
@@ -180,7 +180,7 @@ def _quantiles(condition: str, window: Sequence[float], shown: Latency) -> Itera
 
 
 def _words(loads: int) -> Iterator[Figure]:
-    """Count the looks at which the state word contradicts the figures beside it without its window."""
+    """Count the polls after which the state word contradicts the figures beside it."""
     looks = wrong = idle = 0
     for seed in range(100, 100 + loads):
         truth = Truth(seed)
@@ -248,7 +248,7 @@ def _headroom(*, short: bool) -> Iterator[Figure]:
 
 
 def _lost_gpus() -> Iterator[Figure]:
-    """Read eight GPUs through the C library, with one lost, all gone with the driver, and MIG changed."""
+    """Read eight GPUs through the C library: with one lost, without the driver, and with MIG changed."""
     compiler = shutil.which("cc")
     if compiler is None:
         return
@@ -276,7 +276,7 @@ def _lost_gpus() -> Iterator[Figure]:
 def _read_machines(
     compiler: str, steps: dict[str, list[tuple[float, str]]]
 ) -> dict[str, list[dict[str, list[dict[str, int]]]]]:
-    """Return what the real nvidia-ml-py reads of each machine at each of its steps."""
+    """Return the readings of the real nvidia-ml-py for each machine at each of its steps."""
     shim = ROOT / "tests" / "nvml_shim"
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/libnvidia-ml.so.1"

@@ -126,7 +126,7 @@ class MachineReader:
         self._condition = None
 
     def reboot(self, down_s: float) -> None:
-        """Let the machine be down for `down_s` seconds from now on, and come back with a new boot id."""
+        """Simulate a reboot: the machine is down for `down_s` seconds from now, then has a new boot id."""
         now = self._clock()
         self._down_until, self._boots = now + down_s, self._boots + 1
         self._machine = replace(self._machine, leak_from_s=now + down_s)

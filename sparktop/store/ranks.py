@@ -39,7 +39,7 @@ class RankBook:
         """The hosts that were proposed to be watched, by backend."""
 
     def settle(self) -> None:
-        """Let the tracks know which ranks lag or are missing, before their progress is judged."""
+        """Pass the ranks that lag or are missing to the tracks, before their progress is judged."""
         for name, track in self._tracks.backends.items():
             track.ranks_apart = self.apart(name)
 

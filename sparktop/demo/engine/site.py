@@ -122,7 +122,7 @@ class EngineSite:
         self._restarting = asyncio.get_running_loop().create_task(self._restart(restarts))
 
     def keep_failing(self, times: FaultTimes) -> None:
-        """Let a fault befall the server at these times, counted from now, until `close`."""
+        """Schedule a fault of the server at `times`, counted from now, repeated until `close`."""
         loop = asyncio.get_running_loop()
         if self._cores:
             live = self._cores[0]

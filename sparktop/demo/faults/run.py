@@ -52,7 +52,7 @@ class FaultRun:
             self._burst(fault.bursts)
 
     def end(self) -> None:
-        """Let the engine go on; do nothing if the fault has not begun."""
+        """End the fault, after which the engine continues; do nothing if the fault has not begun."""
         if self._shown is not None:
             self._shown = None
             self._draw((None,))

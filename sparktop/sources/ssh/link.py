@@ -121,7 +121,7 @@ class SshLink:
         return reply, clock()
 
     async def ask_ranks(self) -> Found:
-        """Let the agent ask NCCL about the ranks of a job, and return its answer.
+        """Request the state of a job's ranks, which the agent reads from NCCL; return its answer.
 
         Raises:
             LinkError: the connection ended, or something other than a reply arrived.

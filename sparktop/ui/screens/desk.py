@@ -32,7 +32,7 @@ class Desk(Protocol):
         ...
 
     def compare(self, source: SweepSource) -> None:
-        """Let the user choose a stored result to compare with `source`."""
+        """Show the stored results, one of which the user can choose to compare with `source`."""
         ...
 
     def say(self, message: str, severity: Severity = Severity.INFO) -> None:

@@ -343,7 +343,7 @@ class SweepScreen(Screen[None]):
             self._desk.history()
 
     def action_compare(self) -> None:
-        """Let the user choose another result to compare with this sweep."""
+        """Show the stored results, one of which the user can choose to compare with this sweep."""
         if self._desk is not None:
             self._desk.compare(self._source)
 

@@ -129,7 +129,7 @@ class CapacityLevels:
         return judged
 
     def _expect(self, search: CapacitySearch, plan: Plan, probe: Probe) -> None:
-        """Let the maker announce how long the search may go on.
+        """Set how long the search may go on, which the maker announces with the levels.
 
         At a slow rate the run `probe` lasts longer than the plan's levels, and those after it about as long.
         """
