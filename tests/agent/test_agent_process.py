@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -10,13 +11,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from sparktop.sources.wire.decode import decode
 from tests.agent.agent_process import ROOT, AgentProcess, environment, ran, running
-from tests.agent.raw_client import Client, ask, connect, request, watching
+from tests.agent.raw_client import Client, ask, connect, request, until, watching
 
 pytestmark = pytest.mark.process
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
@@ -44,11 +46,28 @@ print(code, [name for name in heavy if name in sys.modules], file=sys.stderr)
 """
 
 
+@dataclass(slots=True)
+class Guarded(AgentProcess):
+    """The process that all attacks of this file are on."""
+
+    at_rest: int = 0
+    """Its number of sockets before the first connection."""
+
+
+def sockets(agent: AgentProcess) -> int:
+    """Return the number of open sockets of a process, those of its connections among them."""
+    count = 0
+    for link in Path(f"/proc/{agent.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            count += str(link.readlink()).startswith("socket:")
+    return count
+
+
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    """Start the agent with a token; all attacks of this file are on this one process."""
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """Start the agent with a token."""
     with running(tmp_path_factory.mktemp("home"), SPARKTOP_TOKEN=TOKEN) as agent:
-        yield agent
+        yield Guarded(agent.process, agent.said, sockets(agent))
 
 
 async def test_a_process_answers_about_this_machine(guarded: AgentProcess) -> None:
@@ -116,11 +135,14 @@ async def test_many_requests_without_the_token(guarded: AgentProcess) -> None:
     assert viewer.was_served()
 
 
-async def test_after_all_that_it_is_as_it_was(guarded: AgentProcess) -> None:
-    """After the attacks the agent still answers as before and has at most two threads."""
+async def test_after_all_that_it_is_as_it_was(guarded: Guarded) -> None:
+    """After the attacks the agent answers as before, has at most two threads and no connection left open."""
     assert (await ask(guarded.port, "/v1/sample", token=TOKEN)).status == 200
     assert (await ask(guarded.port, "/v1/sample")).status in {401, 429}
     assert guarded.status("Threads") <= 2
+    with contextlib.suppress(TimeoutError):  # the numbers say more
+        await until(lambda: sockets(guarded) == guarded.at_rest)
+    assert sockets(guarded) == guarded.at_rest
     assert guarded.process.poll() is None
 
 

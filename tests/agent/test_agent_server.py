@@ -124,14 +124,22 @@ async def test_everything_but_reading_is_405(start_agent: StartAgent, method: st
 
 
 async def test_head_is_get_without_the_body(start_agent: StartAgent) -> None:
-    """HEAD gets the status of GET, without a body."""
+    """HEAD gets the status and the headers of GET, with the length of its body, without the body."""
     agent = await start_agent()
-    client = await connect(agent.port)
-    await client.send(request("/healthz", "Connection: close", method="HEAD"))
-    head, _, body = (await client.closed()).partition(b"\r\n\r\n")
-    client.close()
-    assert head.startswith(b"HTTP/1.1 200")
-    assert body == b""
+    heads, bodies = [], []
+    for method in ("GET", "HEAD"):
+        client = await connect(agent.port)
+        await client.send(request("/healthz", "Connection: close", method=method))
+        head, _, body = (await client.closed()).partition(b"\r\n\r\n")
+        client.close()
+        first, *headers = head.decode().split("\r\n")
+        heads.append((first, {one for one in headers if not one.startswith("Date: ")}))
+        bodies.append(body)
+    assert heads[0] == heads[1]
+    assert heads[1][0].startswith("HTTP/1.1 200 ")
+    assert bodies[0]
+    assert bodies[1] == b""
+    assert f"Content-Length: {len(bodies[0])}" in heads[1][1]
 
 
 async def test_a_connection_is_kept(start_agent: StartAgent) -> None:

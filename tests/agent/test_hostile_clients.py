@@ -131,14 +131,20 @@ async def test_a_pipeline_of_requests_is_cut(start_agent: StartAgent) -> None:
 
 
 async def test_a_pipeline_that_is_too_long_is_refused(start_agent: StartAgent) -> None:
-    """20,000 pipelined requests get at most 41 responses, all of them with status 200, 429 or 431."""
+    """20,000 pipelined requests get one response, a refusal, and the connection is closed.
+
+    The agent's first read already has more than the 16 kB that a client may send before a response: the
+    kernel passes on more of the client's one write at once. So none of the requests is answered.
+    """
     agent = await start_agent()
-    client = await connect(agent.port)
-    await client.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 20_000)
-    answers = await all_answers(client)
-    client.close()
-    assert {one.status for one in answers} <= {200, 429, 431}
-    assert len(answers) <= 41
+    async with watching(agent.port) as viewer:
+        client = await connect(agent.port)
+        await client.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 20_000)
+        answers = await all_answers(client)
+        client.close()
+    assert [one.status for one in answers] == [431]
+    assert answers[0].headers["connection"] == "close"
+    assert viewer.was_served()
 
 
 async def test_a_peer_that_asks_too_often_is_refused(start_agent: StartAgent) -> None:

@@ -125,16 +125,29 @@ async def test_process_tables_are_read_while_a_machine_is_looked_at(tmp_path: Pa
     assert told == [(name,), ()]
 
 
-async def test_a_page_that_cannot_be_drawn_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a page cannot be drawn, it says so."""
+async def test_a_page_that_cannot_be_drawn_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a page cannot be drawn, it says so and the error is logged; the other pages are still drawn."""
+    faulty, shown = Page(Kind.EVENTS), [snapshot()]
 
-    def broken(*_: object) -> object:
-        raise ZeroDivisionError
+    def broken(page: Page, taken: Snapshot, width: int, orders: Orders) -> object:
+        if page == faulty:
+            raise ZeroDivisionError
+        return draw(page, taken, width, orders)
 
     monkeypatch.setattr(module, "draw", broken)
-    studio = Studio(snapshot, Shelf(tmp_path))
-    picture = await studio.picture(Page(), 80)
-    assert "could not be drawn" in picture.html
+    studio = Studio(lambda: shown[0], Shelf(tmp_path))
+    viewers = [studio.watch(page, 80, compressed=False) for page in (faulty, Page())]
+    texts = [parsed(await anext(viewer))[1]["main"] for viewer in viewers]
+    assert ["could not be drawn" in text for text in texts] == [True, False]
+    shown[0] = changed()
+    await studio._tick()
+    assert parsed(await anext(viewers[1]))[0] == "change"
+    logged = [(one.levelname, one.getMessage(), (one.exc_info or [None])[0]) for one in caplog.records]
+    assert logged == [("ERROR", f"the page {faulty.path} could not be drawn", ZeroDivisionError)] * 2
+    for viewer in viewers:
+        await viewer.aclose()
 
 
 async def test_drawing_waits_for_a_viewer(tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ from sparktop.recording.frames import MAGIC
 from sparktop.recording.player import Player, Recording
 
 NODE = '[[nodes]]\nname = "here"\n'
+MOST_LOST_S = 3.5
+"""Age in seconds of the last record at a kill: an interval of 1 s, up to 1 s until it is written, and 1.5 s
+for a machine that is busy with other tests."""
 PROGRAM = [sys.executable, "-m", "sparktop", "record"]
 
 
@@ -57,10 +60,14 @@ def test_it_records_until_it_is_asked_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("seed", range(5))
-def test_a_killed_recorder_loses_a_second_at_most(tmp_path: Path, seed: int) -> None:
-    """After a kill at a random moment, all written data are readable, and the recording can be continued."""
+def test_a_killed_recorder_loses_its_last_seconds_only(tmp_path: Path, seed: int) -> None:
+    """After a kill at a random moment, all written data are readable, and the recording can be continued.
+
+    At most the last `MOST_LOST_S` seconds are lost. With two of the seeds the recorder runs for longer than
+    this after its first write, so that one which writes too rarely fails.
+    """
     path = tmp_path / "night.rec.zst"
-    wait_s = random.Random(seed).uniform(0.0, 1.5)  # noqa: S311 - a moment
+    wait_s = random.Random(seed).uniform(0.0, 5.0)  # noqa: S311 - a moment
     with started(tmp_path) as recorder:
         wait_for_bytes(path, 300)
         end = time.monotonic() + wait_s
@@ -69,7 +76,7 @@ def test_a_killed_recorder_loses_a_second_at_most(tmp_path: Path, seed: int) -> 
         recorder.kill()
     recording = Recording([path])
     *_, last = recording.records(recording.frames[0])
-    assert killed_at - last.instant.wall.timestamp() < 3.5
+    assert killed_at - last.instant.wall.timestamp() < MOST_LOST_S
     assert recording.damage == []
     with started(tmp_path, "--append", "--seconds", "2") as again:
         assert again.wait(40) == 0

@@ -8,10 +8,12 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -55,10 +57,22 @@ def ended(pidfd: int) -> bool:
     return bool(ready)
 
 
-def fetch(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:  # noqa: S310 - a URL of this file
-        body: bytes = answer.read()
-    return body
+def fetch(url: str, body: object = None, **headers: str) -> bytes:
+    """Return the response to a GET request; with a `body`, which is sent as JSON, to a POST request."""
+    data = None if body is None else json.dumps(body).encode()
+    headers |= {} if body is None else {"Content-Type": "application/json"}
+    asked = urllib.request.Request(url, data, headers)  # noqa: S310 - a URL of this file
+    with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310 - as above
+        found: bytes = answer.read()
+    return found
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Check a condition every 50 ms until it is true; fail if that takes more than `PATIENCE_S` seconds."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.05)
 
 
 def start(script: str) -> subprocess.Popen[bytes]:
@@ -87,11 +101,8 @@ def running(target: BackendTarget) -> float:
 
 def strategy_of(router: RouterTarget) -> str:
     """Return the strategy that a router reports."""
-    asked = urllib.request.Request(  # noqa: S310 - a URL of this file
-        f"{router.url}/router/settings", headers={"Authorization": f"Bearer {KEY}"}
-    )
-    with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310 - as above
-        return str(json.loads(answer.read())["current_values"]["routing_strategy"])
+    settings = json.loads(fetch(f"{router.url}/router/settings", Authorization=f"Bearer {KEY}"))
+    return str(settings["current_values"]["routing_strategy"])
 
 
 @contextmanager
@@ -120,8 +131,7 @@ def test_everything_answers_while_the_context_lasts() -> None:
             assert b"alive" in fetch(f"{router.url}/health/liveliness")
             assert strategy_of(router) == router.strategy
         # The demo's own load sends requests without the test.
-        while not any(map(running, cluster.targets)):
-            pass
+        until(lambda: any(map(running, cluster.targets)))
         cluster.__exit__(None, None, None)
         assert all(ended(descriptor) for descriptor in descriptors)
 
@@ -130,18 +140,12 @@ def test_everything_answers_while_the_context_lasts() -> None:
 def test_the_load_makes_way_for_whoever_asks(where: str) -> None:
     """After one request from outside, to a router or a server, the demo's own load stops."""
     with DemoCluster(backends=2, scenario="steady", load=6, quiet_s=3600.0) as cluster:
-        while not any(map(running, cluster.targets)):
-            pass
+        until(lambda: any(map(running, cluster.targets)))
         urls = {"router": cluster.routers[0].url, "rival": cluster.rivals[0].url}
         url = urls.get(where, cluster.targets[1].url)
-        body = json.dumps({"model": MODEL, "prompt": "a", "max_tokens": 2}).encode()
-        asked = urllib.request.Request(  # noqa: S310 - a URL of this file
-            f"{url}/v1/completions", body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310 - as above
-            assert json.loads(answer.read())["usage"]["completion_tokens"] <= 2
-        while any(map(running, cluster.targets)):
-            pass
+        answer = fetch(f"{url}/v1/completions", {"model": MODEL, "prompt": "a", "max_tokens": 2})
+        assert json.loads(answer)["usage"]["completion_tokens"] <= 2
+        until(lambda: not any(map(running, cluster.targets)))
         # Twice: one request may have ended before the next begins.
         assert not any(map(running, cluster.targets))
 
@@ -181,15 +185,12 @@ def test_a_server_beside_the_router_has_its_own_machines() -> None:
 def test_a_prompt_beyond_the_context_is_refused_in_the_servers_words() -> None:
     """A server with a context of 20,480 tokens refuses a longer prompt in vLLM's words; the other answers."""
     with DemoCluster(backends=2, scenario="long-context", load=0) as cluster:
-        body = json.dumps({"model": MODEL, "prompt": [7] * 20_490, "max_tokens": 1}).encode()
+        body = {"model": MODEL, "prompt": [7] * 20_490, "max_tokens": 1}
         said: dict[str, Any] = {}
         for target in cluster.targets:
-            asked = urllib.request.Request(  # noqa: S310 - a URL of this file
-                f"{target.url}/v1/completions", body, {"Content-Type": "application/json"}
-            )
             try:
-                with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310 - as above
-                    said[target.name] = json.loads(answer.read())["usage"]["prompt_tokens"]
+                answer = fetch(f"{target.url}/v1/completions", body)
+                said[target.name] = json.loads(answer)["usage"]["prompt_tokens"]
             except urllib.error.HTTPError as error:
                 said[target.name] = (error.code, json.loads(error.read())["error"]["message"])
     assert said["spark-131k"] == 20_490

@@ -40,11 +40,11 @@ def test_equal_ratios_are_equally_far_apart() -> None:
 
 
 def test_beyond_the_edges_is_the_nearest_cell_and_counts_for_no_column() -> None:
-    """A mark beyond the axis is in the nearest cell."""
+    """A mark beyond the axis is in the nearest cell; a point beyond it is not the largest of a column."""
     axis = PlotAxis(10, 20, 5)
     assert (axis.cell(3), axis.cell(99)) == (0, 4)
-    assert axis.columns([1.0, 12.0, 18.0, 99.0], [9.0, 1.0, 2.0, 9.0])[0] in {1.0, 9.0}
-    assert max(value or 0 for value in axis.columns([12.0, 18.0], [1.0, 2.0])) == 2.0
+    assert axis.columns([1.0, 12.0, 18.0, 99.0], [9.0, 1.0, 2.0, 9.0]) == [1.0] * 5 + [2.0] * 5
+    assert axis.columns([12.0, 18.0], [1.0, 2.0]) == [None] * 2 + [1.0] * 3 + [2.0] * 4 + [None]
 
 
 @settings(max_examples=60, deadline=None)

@@ -224,9 +224,11 @@ def test_an_anonymous_report_has_no_name_path_or_address(recorded: Recorded, for
 
 
 def test_the_command_reads_times_and_refuses_what_does_not_fit(
-    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Times may be relative; options for sweeps, unknown times and other formats are refused in one line."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     path = str(recorded.path)
     output = tmp_path / "out.json"
     assert main(["report", path, "--from", "60s ago", "--to", "20s ago", "-o", str(output)]) == 0
@@ -238,10 +240,15 @@ def test_the_command_reads_times_and_refuses_what_does_not_fit(
         ((path, "--target", "a"), "is for sweeps"),
         ((path, "--from", "soon"), "is not a time"),
         ((path, "--from", "2020-01-01", "--to", "2020-01-02"), "nothing was recorded then"),
-        (("last", "--from", "1m"), ""),
+        (("last", "--from", "1m"), "holds no sweep"),
+        (("ref:spark-topologies-2026-03", "--from", "1m"), "--from and --to are for recordings"),
+        (("ref:spark-topologies-2026-03", "--to", "1m"), "--from and --to are for recordings"),
     ):
         assert main(["report", *words]) == 2
-        assert reason in capsys.readouterr().err
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert reason in printed.err
+        assert printed.err.count("\n") == 1
 
 
 def test_sweeps_dropped_readings_and_odd_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,12 +26,23 @@ def test_a_start_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_of_each_model_are_kept(tmp_path: Path) -> None:
-    """Older starts of a model on a machine are dropped."""
+    """Of a model on a machine the newest six starts are kept, whatever other models and machines have."""
     path = tmp_path / "starts.json"
     add_starts(path, [replace(ONE, ended_at=float(number)) for number in range(9)])
     add_starts(path, [replace(ONE, model="other", ended_at=1.5)])
+    add_starts(path, [replace(ONE, host="i", ended_at=number + 0.25) for number in range(7)])
     starts, _ = read_starts(path)
-    assert [one.ended_at for one in starts] == [1.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    kept = {
+        key: [one.ended_at for one in starts if (one.host, one.model) == key]
+        for key in (("h", "m"), ("h", "other"), ("i", "m"))
+    }
+    assert kept == {
+        ("h", "m"): [3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+        ("h", "other"): [1.5],
+        ("i", "m"): [1.25, 2.25, 3.25, 4.25, 5.25, 6.25],
+    }
+    assert [one.ended_at for one in starts] == sorted(one.ended_at for one in starts)
+    assert len(starts) == 13
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"starts": [{"host": 3}]}', b"\xff" * 9])

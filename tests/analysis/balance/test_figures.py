@@ -89,12 +89,17 @@ def measured(batches: list[float], base: float, slope: float) -> LoadTrack:
 )
 @settings(max_examples=40, deadline=None)
 def test_a_step_time_line_is_found_again(base: float, slope: float, batches: list[int]) -> None:
-    """The fit recovers an exact line, or is None if the largest batch is less than twice the smallest."""
+    """The fit recovers an exact line, or is None if the largest batch is less than twice the smallest.
+
+    Batches within a fourth root of 2 may be fitted as one, of medium size. So a ratio of the batches from 2
+    to 3 may be less than 2 for the fit, and from 3 on it never is.
+    """
     track = measured([float(batch) for batch in batches], base, slope)
     found = fit_step_time([track], 0.0)
     if max(batches) < 2 * min(batches):
         assert found is None
-    elif found is not None:
+    assert found is not None or max(batches) < 3 * min(batches)
+    if found is not None:
         for batch in (min(batches), max(batches)):
             assert found.base_s + found.per_request_s * batch == pytest.approx(base + slope * batch, rel=0.05)
 

@@ -23,9 +23,10 @@ def cores_of(clock: Clock, settings: RouterSettings) -> LiveCores:
     )
 
 
-def running(cores: LiveCores) -> tuple[float | None, ...]:
+def running(cores: LiveCores) -> dict[str, float | None]:
+    """Return the number of running requests by lane, as it is read from the text of the server's page."""
     page = server_page(cores.cores, 5.0, CollectorRegistry())
-    return tuple(lane.running for lane in read_page(page, at=0.0, answer_ms=1.0).lanes)
+    return {lane.lane: lane.running for lane in read_page(page, at=0.0, answer_ms=1.0).lanes}
 
 
 async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread() -> None:
@@ -36,10 +37,10 @@ async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread() -> None
         cores.submit(request(number), max_tokens=64)
     clock.now += 0.001
     cores.catch_up()
-    assert running(cores) == (3.0, 3.0)
+    assert running(cores) == {"0": 3.0, "1": 3.0}
     for number in range(6):
         cores.cancel(f"r{number}")
-    assert running(cores) == (0.0, 0.0)
+    assert running(cores) == {"0": 0.0, "1": 0.0}
 
 
 async def test_old_counts_send_all_requests_to_one_core() -> None:
@@ -50,6 +51,7 @@ async def test_old_counts_send_all_requests_to_one_core() -> None:
         cores.submit(request(number), max_tokens=64)
     clock.now += 0.001
     cores.catch_up()
-    assert sorted(one or 0.0 for one in running(cores)) == [0.0, 6.0]
+    assert sorted(running(cores)) == ["0", "1"]
+    assert sorted(one or 0.0 for one in running(cores).values()) == [0.0, 6.0]
     for number in range(6):
         cores.cancel(f"r{number}")

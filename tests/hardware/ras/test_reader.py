@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from sparktop.demo.ras.server import Habits, RasServer
 from sparktop.hardware.ras import client, reader
 from sparktop.hardware.ras.reader import Found, RasReader, parse_address
+from sparktop.hardware.ras.text_form import parse_text
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer
-from tests.hardware.ras.examples import answer, example
+from tests.hardware.ras.examples import DATA, FORMS, answer, example
 
 pytestmark = pytest.mark.outside
 NOTHING = Path("/nonexistent")
@@ -239,8 +241,20 @@ def test_addresses(text: str, expected: object) -> None:
 
 
 def test_the_examples_are_whole() -> None:
-    """The examples are complete."""
-    assert example("healthy").endswith("}\n")
+    """Each example has as many communicators and ranks as it states; all but one exist as text, too."""
+    names = {form: {path.stem for path in DATA.glob(f"*.{form}")} for form in FORMS}
+    assert names["json"] == {"healthy", "in-flight-1", "in-flight-2", "lags-by-one", "dead", "second-job"}
+    assert names["txt"] == names["json"] - {"second-job"}
+    for name in names["json"]:
+        document = json.loads(example(name))
+        assert len(document["communicators"]) == document["communicators_count"] > 0
+        for one in document["communicators"]:
+            counts = len(one["ranks"]), len(one.get("missing_ranks", []))
+            assert counts == (one["ranks_count"], one["missing_ranks_count"])
+            assert sum(counts) == one["size"]
+    for name in names["txt"]:
+        found = parse_text(example(name, "txt"))
+        assert len(found.communicators) + found.unnamed == len(answer(name).communicators)
 
 
 async def test_localhost_is_tried_at_both_of_its_addresses() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from sparktop.panels.board.layout import Boxes, Place, Tiling, arrange
 from sparktop.panels.board.scene import PanelKey, Scene
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.rows import row_text, row_width
-from stage.rehearsal import Outage, Rehearsal, RouterPart
+from stage.rehearsal import START, Outage, Rehearsal, RouterPart
 
 pytestmark = pytest.mark.long
 
@@ -108,12 +109,13 @@ def test_routers_belong_to_the_box_of_the_backends(routed: Snapshot) -> None:
 
 
 def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
-    """The panel has name, kind, version, strategy and state, each deployment and what is unmapped."""
+    """The panel has name, kind, version, strategy, state and since when, deployments and what is unmapped."""
     top, share, flow, edge = panel(routed.routers[0])
     assert "proxy" in top
     assert "least-busy litellm 1.106.2 " in top
     assert "(config)" not in top
     assert "┐alive┌" in top
+    assert f" since {(START + timedelta(seconds=1)).astimezone():%H:%M:%S} " in top
     assert "■ spark-a" in share
     assert "▬ spark-b" in share
     assert "spark-1 → spark-a · spark-2 → spark-b · cloud-1 ✖ unmapped" in flow

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Series
-from sparktop.sweep.formats.plots import plots
+from sparktop.sweep.compare.series import Figure, Series
+from sparktop.sweep.formats.plots import plot, plots
 from tests.sweep.made_results import made_series
 
 TOPOLOGIES = load_reference("spark-topologies-2026-03").series
@@ -44,6 +46,21 @@ def test_one_level_is_no_curve() -> None:
     assert plots([made_series("a", {1: (10.0,)})]) == ""
     assert plots([]) == ""
     assert plots([Series("a", (), "f", "t")]) == ""
+
+
+def test_a_series_that_lacks_a_metric_is_in_the_other_plots() -> None:
+    """A plot has only the series with values of its metric; a single level with values gives no plot."""
+    fast = made_series("fast", {1: (10.0,), 2: (20.0,)})
+    late = made_series("late", {1: (30.0,), 2: (40.0,)}, "ttft_ms")
+    decode, ttft = plot([fast, late], "decode_tps"), plot([fast, late], "ttft_ms")
+    assert plots([fast, late]) == f"{decode}\n{ttft}"
+    assert ("● fast" in decode, "late" in decode) == (True, False)
+    assert ("● late" in ttft, "fast" in ttft) == (True, False)
+    first, second = late.levels
+    once = replace(first, figures={**first.figures, "decode_tps": Figure(9.0, (9.0,))})
+    partly = replace(late, levels=(once, second))
+    assert plot([partly], "decode_tps") == ""
+    assert plots([partly]) == ttft
 
 
 def test_output_is_drawn_where_decode_is_unknown() -> None:
