@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sparktop.model.fleet import Fleet
-from sparktop.model.series import Page
+from sparktop.model.history_page import Page
 from sparktop.model.snapshot import Snapshot
 from sparktop.recording.spool import Spool, Stored
 from sparktop.values import dataclass

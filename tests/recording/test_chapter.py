@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable
 
-from sparktop.model.series import HistoryTable, Page
+from sparktop.model.history_page import Page
+from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.recording.chapter import Chapter, Picture
 from sparktop.recording.past import KEPT_S, MINUTE_S, Past
