@@ -31,7 +31,7 @@ class Stored(Protocol):
         ...
 
 
-class _Moved(Sequence["array[float] | bytes"]):
+class _Moved:
     """The columns of a page outside memory, each of which is read when it is needed.
 
     If that fails, the page has no point: all times are before any other, and all values missing.
@@ -51,7 +51,7 @@ class _Moved(Sequence["array[float] | bytes"]):
     def __len__(self) -> int:
         return len(self._codes)
 
-    def __getitem__(self, place: int) -> array[float] | bytes:  # type: ignore[override] - no slices are needed
+    def __getitem__(self, place: int) -> array[float] | bytes:
         try:
             data = self._stored.read(self._ends[place - 1] if place else 0, self._ends[place])
         except OSError:
@@ -71,7 +71,7 @@ class Page:
 
     def __init__(self, arrays: Sequence[array[float]]) -> None:
         """Use these arrays, first the times in monotonic seconds; all have equal lengths."""
-        self._columns: Sequence[array[float] | bytes] = [*arrays]
+        self._columns: list[array[float] | bytes] | _Moved = [*arrays]
         self.is_dropped = False
         """Whether the table has dropped the page, so that only old series need it."""
 
@@ -102,8 +102,9 @@ class Page:
 
         The times stay as they are, because every reader searches in them.
         """
-        times, *values = self._columns
-        self._columns = [times[:], *map(_packed, values)]
+        columns = self._columns
+        if not isinstance(columns, _Moved):
+            self._columns = [columns[0][:], *map(_packed, columns[1:])]
 
     def move(self, store: Callable[[bytes], Stored]) -> None:
         """Move a page that its table has dropped out of memory; do nothing if it has been moved before.
@@ -115,8 +116,7 @@ class Page:
         """
         columns = self._columns
         if self.is_dropped and not isinstance(columns, _Moved):
-            times, *values = columns
-            self._columns = _Moved([times, *map(_stored_form, values)], len(times), store)
+            self._columns = _Moved([columns[0], *map(_stored_form, columns[1:])], len(columns[0]), store)
 
 
 def _packed(column: array[float] | bytes) -> array[float] | bytes:

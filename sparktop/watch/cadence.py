@@ -6,8 +6,9 @@ Polling may use only a small share of a server's time.
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from statistics import median
 
@@ -32,6 +33,10 @@ AGAIN_AFTER_S = 30.0
 MOST_QUICK = 32
 """Most servers that are polled faster at a time: what the groups after them would cost this program is too
 much."""
+SHORT_OF_CPU, ENOUGH_CPU = 0.75, 0.5
+"""Shares of a core that this program uses: from the first on it polls no server faster than the interval,
+until it uses less than the second. Late polls say less about a swing than fewer ones in time."""
+CPU_WINDOW_S = 10.0
 _ANSWERS = 12
 _FEWEST_ANSWERS = 3
 _STALE_S = 5.0
@@ -62,10 +67,14 @@ class _Pace:
 class LoadCadence:
     """Decides how often each group whose balance is judged is polled."""
 
-    def __init__(self) -> None:
-        """Start without any samples."""
+    def __init__(self, cpu_s: Callable[[], float] = time.process_time) -> None:
+        """Start without any samples; `cpu_s` returns the CPU time of this program in seconds."""
         self._servers: dict[str, _Server] = {}
         self._paces: dict[tuple[str, ...], _Pace] = {}
+        self._cpu_s = cpu_s
+        self._cpu_since: tuple[float, float] | None = None
+        """Monotonic time and CPU time at which the present window began."""
+        self._is_short_of_cpu = False
 
     def note(self, name: str, reading: Reading) -> None:
         """Record the load and the answer time in the newest sample or failure of the server `name`."""
@@ -93,9 +102,23 @@ class LoadCadence:
         `groups`, `now` and `interval_s` are those of `decide`.
         """
         parts, shares = self.decide(groups, now, interval_s), spread_shares(tuple(self._servers), groups)
+        if self._has_little_cpu(now):
+            parts = {}
         for one in polled:
             one.quicken(parts)
             one.spread(shares)
+
+    def _has_little_cpu(self, now: float) -> bool:
+        """Return whether this program used too much of a core in the last complete window."""
+        used_s = self._cpu_s()
+        since = self._cpu_since
+        if since is None:
+            self._cpu_since = now, used_s
+        elif now - since[0] >= CPU_WINDOW_S:
+            share = (used_s - since[1]) / (now - since[0])
+            self._is_short_of_cpu = share >= (ENOUGH_CPU if self._is_short_of_cpu else SHORT_OF_CPU)
+            self._cpu_since = now, used_s
+        return self._is_short_of_cpu
 
     def decide(self, groups: Iterable[Sequence[str]], now: float, interval_s: float) -> dict[str, int]:
         """Return the number of polls per interval by server name; servers with one poll are absent.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import cast
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,13 +14,17 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.watch.cadence import (
     AGAIN_AFTER_S,
     BUDGET_SHARE,
+    CPU_WINDOW_S,
+    ENOUGH_CPU,
     LOADED_FOR_S,
     MOST_QUICK,
+    SHORT_OF_CPU,
     UNLOADED_FOR_S,
     LoadCadence,
     affordable_hz,
     looks_an_interval,
 )
+from sparktop.watch.scheduler import PollGroup
 
 PAIR = ("a", "b")
 
@@ -167,3 +174,31 @@ def test_a_fleet_is_not_polled_four_times_a_second_as_a_whole() -> None:
             group.answer(name, 8.0, 2.0)
         paces = group.cadence.decide(groups, group.at, 1.0)
     assert paces == {name: 4 for names in groups[: MOST_QUICK // 8] for name in names}
+
+
+class Polled:
+    """A poll group that records what it is set to."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, int] = {}
+
+    def quicken(self, parts: Mapping[str, int]) -> None:
+        """Store how often each server is polled in an interval."""
+        self.parts = dict(parts)
+
+    def spread(self, _: Mapping[str, float]) -> None:
+        """Do nothing: two servers are polled together."""
+
+
+def test_a_program_short_of_cpu_polls_no_faster() -> None:
+    """From three quarters of a core on, groups are polled once an interval, until it uses less than half."""
+    used_s, paces, polled = 0.0, [], Polled()
+    group = Group()
+    group.cadence = LoadCadence(lambda: used_s)
+    for share in (0.1, SHORT_OF_CPU + 0.05, ENOUGH_CPU + 0.1, ENOUGH_CPU - 0.1):
+        for _ in range(2 * int(CPU_WINDOW_S)):
+            used_s += share
+            group.pass_time(1)
+            group.cadence.pace(cast("list[PollGroup]", [polled]), [PAIR], group.at, 1.0)
+        paces.append(polled.parts)
+    assert paces == [{"a": 4, "b": 4}, {}, {}, {"a": 4, "b": 4}]
