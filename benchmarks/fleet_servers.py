@@ -90,6 +90,14 @@ class Page:
         return b"".join(parts) + self.end
 
 
+def pages_of(count: int) -> list[Page]:
+    """Return the pages of `count` servers; those of a group are the same one."""
+    text = PAGE.read_bytes()
+    groups = range(0, count, GROUP)
+    pages = [Page(_MODEL.sub(b'model_name="model-%03d"' % (first // GROUP), text)) for first in groups]
+    return [pages[number // GROUP] for number in range(count)]
+
+
 class Server(asyncio.Protocol):
     """A connection to one of the servers, which may carry several requests in turn."""
 
@@ -134,11 +142,9 @@ class Mute(asyncio.Protocol):
 
 async def serve(count: int, dead: int, mute: int) -> None:
     """Print the ports of `count` servers, of which the last are dead or mute, and serve them."""
-    loop, text, began = asyncio.get_running_loop(), PAGE.read_bytes(), time.monotonic()
+    loop, began = asyncio.get_running_loop(), time.monotonic()
     ports = []
-    for number in range(count):
-        if number % GROUP == 0:
-            page = Page(_MODEL.sub(b'model_name="model-%03d"' % (number // GROUP), text))
+    for number, page in enumerate(pages_of(count)):
         listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         ports.append(int(listener.getsockname()[1]))
         if number >= count - dead:

@@ -50,8 +50,8 @@ class PlotAxis:
         """Return a value for each of the 2 * `width` dot columns of a plot of `values` at `points`.
 
         A column with several points has the value that is furthest from 0. A column between two points has
-        the value of the nearer point. A column before the first or after the last point has None. `points`
-        ascend; points beyond the edges of the axis are ignored.
+        the value of the nearer point, which may lie beyond the edge of the axis. A column before the first or
+        after the last point has None. `points` ascend.
         """
         count = 2 * self.width
         result: list[float | None] = [None] * count
