@@ -37,7 +37,7 @@ class _Moved:
     If that fails, the page has no point: all times are before any other, and all values missing.
     """
 
-    __slots__ = ("_codes", "_ends", "_length", "_stored")
+    __slots__ = ("_codes", "_ends", "_stored", "length")
 
     def __init__(
         self, columns: Sequence[array[float] | bytes], length: int, store: Callable[[bytes], Stored]
@@ -45,7 +45,7 @@ class _Moved:
         parts = [one if isinstance(one, bytes) else one.tobytes() for one in columns]
         self._codes = "".join(" " if isinstance(one, bytes) else one.typecode for one in columns)
         self._ends = array("I", accumulate(map(len, parts)))
-        self._length = length
+        self.length = length
         self._stored = store(b"".join(parts))
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class _Moved:
         try:
             data = self._stored.read(self._ends[place - 1] if place else 0, self._ends[place])
         except OSError:
-            return _constant(_MISSING if place else _BEFORE_ALL, self._length)
+            return _constant(_MISSING if place else _BEFORE_ALL, self.length)
         code = self._codes[place]
         return data if code == " " else array(code, data)
 
@@ -76,7 +76,8 @@ class Page:
         """Whether the table has dropped the page, so that only old series need it."""
 
     def __len__(self) -> int:
-        return len(self.times)
+        columns = self._columns
+        return columns.length if isinstance(columns, _Moved) else len(columns[0])
 
     def column(self, place: int) -> array[float]:
         """Return the times (place 0), or the values of the series with this place in the table."""

@@ -198,6 +198,11 @@ class HistoryTable:
         older than a full history are dropped. A gap is removed where the points on both sides of it are now
         at most `apart_s` seconds apart.
         """
+        newest = self._pages[-1]
+        if points and len(newest) and points[0][0] > newest.times[-1] and not newest.is_gap(-1):
+            for point in points:  # pictures share the newest page only as long as it is not replaced
+                self.append(*point)
+            return
         oldest = self._oldest()
         late = [point for point in points if point[0] >= oldest]
         if not late:
@@ -208,10 +213,9 @@ class HistoryTable:
         while first and self._pages[first - 1].is_gap(-1):
             first -= 1
         # New pages from here on, because snapshots still use the old ones.
-        kept = self._pages[:first]
-        _drop(self._pages[first:])
+        kept, replaced = self._pages[:first], self._pages[first:]
         before = kept[-1].times[-1] if kept else -math.inf
-        rest = self._joined(self._pages[first:])
+        rest = self._joined(replaced)
         start = bisect_left(rest.times, late[0][0])
         while start and rest.is_gap(start - 1):
             start -= 1
@@ -226,6 +230,7 @@ class HistoryTable:
         size, length = self._page_points, len(fresh[0])
         cuts = [[column[at : at + size] for column in fresh] for at in range(0, length, size)]
         self._pages = (*kept, *(Page(arrays) for arrays in cuts))
+        _drop(replaced)
         self._count = sum(len(page) for page in self._pages)
         self._trim()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain
+from math import isfinite
 from pathlib import Path
 
 from sparktop.errors import UsageError
@@ -217,5 +218,6 @@ def _first_reading(snapshot: Snapshot) -> datetime:
     """Return the time of the oldest point in the histories of a snapshot."""
     points = [next(iter(view.history.running), None) for view in snapshot.backends]
     points += [next(iter(view.history.cpu_percent), None) for view in snapshot.nodes]
-    oldest = min((point[0] for point in points if point is not None), default=snapshot.at)
+    # Points that cannot be read any more are before all time.
+    oldest = min((one[0] for one in points if one is not None and isfinite(one[0])), default=snapshot.at)
     return snapshot.taken_at - timedelta(seconds=snapshot.at - oldest)

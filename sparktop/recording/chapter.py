@@ -91,12 +91,15 @@ class Chapter:
     answers of a Prometheus, each compressed once: it answers every 15 s, with figures of 10,000 servers.
     """
 
-    __slots__ = ("_data", "_fleets", "_pages", "stamps")
+    __slots__ = ("_data", "_fleets", "_pages", "is_moved", "stamps")
 
     def __init__(self, pictures: Iterable[Picture]) -> None:
         """Compress `pictures`, oldest first, at least one."""
         kept = [*pictures]
         self.stamps = tuple(Stamp(one.at, one.wall, one.generation_tps) for one in kept)
+        self.is_moved = False
+        """Whether what only old pictures need is in temporary files, as far as it was old at the last call of
+        `move`."""
         buffer = BytesIO()
         pickler = _Pickler(buffer)
         pickler.dump(kept)
@@ -119,11 +122,16 @@ class Chapter:
         Raises:
             OSError: they cannot be written; what was not moved stays in memory.
         """
-        self._data.move(spool)
-        for packed in self._fleets:
-            packed.move(spool)
-        for page in self._pages:
-            page.move(spool.store)
+        try:
+            self._data.move(spool)
+            for packed in self._fleets:
+                packed.move(spool)
+            for page in self._pages:
+                page.move(spool.store)
+        except OSError:
+            self.is_moved = False
+            raise
+        self.is_moved = True
 
 
 def _page(place: int) -> Page:

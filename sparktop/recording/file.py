@@ -61,7 +61,7 @@ class RecordingFile:
                 complete block, and its frame is ended.
         """
         try:
-            _require_room(self._descriptor)
+            require_room(self._descriptor)
             _write(self._descriptor, data, self._good_end)
             if sync:
                 os.fdatasync(self._descriptor)
@@ -179,7 +179,12 @@ def _write(descriptor: int, data: bytes, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def _require_room(descriptor: int) -> None:
+def require_room(descriptor: int) -> None:
+    """Check the free space of the disk with an open file.
+
+    Raises:
+        OSError: there is less than is left to others.
+    """
     disk = os.fstatvfs(descriptor)
     free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
     if free < max(MIN_FREE_BYTES, MIN_FREE_SHARE * size):

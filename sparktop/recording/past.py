@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -85,9 +87,8 @@ class Past:
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._least_apart_s = 1.0
         """Seconds between two pictures, so that those of many sources stay within the budget."""
-        self._kept_s = KEPT_S
-        self._is_moved = False
-        """Whether what only old pictures need is in temporary files."""
+        self._kept_in_memory_s = KEPT_S
+        """For how long pictures are kept that are not in temporary files."""
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -143,7 +144,7 @@ class Past:
         self._least_apart_s = max(1.0, KEPT_S * SOURCE_BYTES * sources / BUDGET_BYTES)
         scraped = sum(map(_size, (view.fleet for view in snapshot.fleets if view.fleet is not None)))
         is_large = sources > MANY_SOURCES or scraped > MANY_SCRAPED
-        self._kept_s = KEPT_MANY_S if is_large and not self._is_moved else KEPT_S
+        self._kept_in_memory_s = KEPT_MANY_S if is_large else KEPT_S
         newest = self.newest
         if newest is not None and not self._is_later(newest, snapshot.at, 1.0):
             return
@@ -159,13 +160,10 @@ class Past:
 
         This may be called in another thread than that which adds pictures.
         """
-        try:
+        with suppress(OSError):
             for chapter in [*self._sparse]:
                 chapter.move(spool)
-        except OSError:
-            self._is_moved = False
-        else:
-            self._is_moved = True
+                time.sleep(0)  # others wait for a part of this only
 
     def _is_later(self, picture: Stamp | Picture, at: float, apart_s: float) -> bool:
         """Return whether `at` is in a later time slot than `picture`.
@@ -186,8 +184,12 @@ class Past:
                     last = picture
             if kept:
                 self._sparse.append(Chapter(kept))
-        while self._sparse and self._sparse[0].stamps[-1].at < at - self._kept_s:
+        while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
             self._sparse.popleft()
+        oldest_in_memory = at - self._kept_in_memory_s
+        if any(one.stamps[-1].at < oldest_in_memory and not one.is_moved for one in self._sparse):
+            kept_here = [one for one in self._sparse if one.is_moved or one.stamps[-1].at >= oldest_in_memory]
+            self._sparse = deque(kept_here)
 
     def _collect(self, snapshot: Snapshot) -> None:
         for event in snapshot.events:

@@ -69,6 +69,7 @@ class Recordings:
         """Returns what the sweep's panel on the board shows at present."""
         self.past: Past | None = None
         """Old pictures, parts of which the flight recorder's thread moves out of memory; None for none."""
+        self._is_ending = False
         self._sweep: SweepView | None = None
         self._sweep_at = 0.0
         self._watch = watch
@@ -124,7 +125,8 @@ class Recordings:
         def written(instant: Instant) -> None:
             nonlocal moved_at
             incidents.on_written(instant)
-            if self.past is not None and instant.at - moved_at >= MOVE_EVERY_S:
+            is_due = instant.at - moved_at >= MOVE_EVERY_S
+            if self.past is not None and is_due and not self._is_ending:
                 self.past.move(spool)
                 moved_at = instant.at
 
@@ -217,6 +219,7 @@ class Recordings:
 
     def stop(self, reason: str) -> None:
         """Write the remaining records and `reason`, the reason of the end; end all recordings."""
+        self._is_ending = True
         self._end_own(reason)
         if self._flight is not None:
             self.journal.remove(self._flight)

@@ -7,6 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from sparktop.recording.file import require_room
+
 PART_BYTES = 16 << 20
 """Bytes after which the next file begins."""
 
@@ -60,11 +62,12 @@ class Spool:
         """Write `data` to a file.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: it cannot be written, or the disk is nearly full.
         """
         part = self._part
         if part is None or part.size >= PART_BYTES:
             part = self._part = _Part(self._folder)
+        require_room(part.descriptor)
         view, at = memoryview(data), part.size
         while view:
             written = os.pwrite(part.descriptor, view, part.size)

@@ -37,6 +37,8 @@ SHORT_OF_CPU, ENOUGH_CPU = 0.75, 0.5
 """Shares of a core that this program uses: from the first on it polls no server faster than the interval,
 until it uses less than the second. Late polls say less about a swing than fewer ones in time."""
 CPU_WINDOW_S = 10.0
+SHORT_FOR_S = 60.0
+"""It does so for this time at least, and twice as long each time again: faster polls may cost too much."""
 _ANSWERS = 12
 _FEWEST_ANSWERS = 3
 _STALE_S = 5.0
@@ -75,6 +77,8 @@ class LoadCadence:
         self._cpu_since: tuple[float, float] | None = None
         """Monotonic time and CPU time at which the present window began."""
         self._is_short_of_cpu = False
+        self._short_until = -math.inf
+        self._short_for_s = SHORT_FOR_S
 
     def note(self, name: str, reading: Reading) -> None:
         """Record the load and the answer time in the newest sample or failure of the server `name`."""
@@ -116,8 +120,12 @@ class LoadCadence:
             self._cpu_since = now, used_s
         elif now - since[0] >= CPU_WINDOW_S:
             share = (used_s - since[1]) / (now - since[0])
-            self._is_short_of_cpu = share >= (ENOUGH_CPU if self._is_short_of_cpu else SHORT_OF_CPU)
             self._cpu_since = now, used_s
+            if not self._is_short_of_cpu and share >= SHORT_OF_CPU:
+                self._is_short_of_cpu, self._short_until = True, now + self._short_for_s
+                self._short_for_s *= 2
+            elif self._is_short_of_cpu and share < ENOUGH_CPU and now >= self._short_until:
+                self._is_short_of_cpu = False
         return self._is_short_of_cpu
 
     def decide(self, groups: Iterable[Sequence[str]], now: float, interval_s: float) -> dict[str, int]:

@@ -112,3 +112,12 @@ def test_late_points_give_what_points_in_order_give(capacity: int) -> None:
         mixed.append(float(at), {"a": 10.0 * at})
         mixed.insert(late(at - 1), apart_s=0)
     assert points(mixed) == points(ordered)
+
+
+def test_points_after_all_others_replace_no_page() -> None:
+    """Pictures go on sharing the newest page: each would keep a page of its own otherwise."""
+    made = table((1.0, 1.0))
+    before = made._pages
+    made.insert(late(2.0, 3.0), 1.5)
+    assert made._pages == before
+    assert [at for at, _ in points(made)] == [1.0, 2.0, 3.0]

@@ -12,6 +12,7 @@ import pytest
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.model.targets import Watch
+from sparktop.moments.reading import moment_of
 from sparktop.recording.past import KEPT_MANY_S, KEPT_S, MANY_SOURCES, Past
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.session import Recordings
@@ -113,6 +114,30 @@ def test_a_fleet_goes_back_half_an_hour_with_a_file_and_ten_minutes_without(tmp_
         past = hour(spool, backends=count, every_s=60.0)
         spans.append(past.stamps[-1].at - past.stamps[0].at)
     assert spans == [KEPT_MANY_S, KEPT_MANY_S, KEPT_S]
+
+
+def test_a_disk_that_is_full_for_a_moment_costs_no_picture_in_a_file(tmp_path: Path) -> None:
+    """Of a fleet, only pictures in memory are dropped after ten minutes."""
+    past = hour(Spool(tmp_path), backends=MANY_SOURCES + 1, every_s=60.0)
+    oldest, newest, views = past.stamps[0].at, past.stamps[-1].at, past._recent[-1].snapshot.backends
+    for minute in range(1, 22):
+        past.move(FullDisk(tmp_path))
+        at = newest + 60.0 * minute
+        past.add(Snapshot(instant(at).wall, at, 1.0, 0.5, backends=views))
+        assert past.stamps[0].at <= oldest + 60.0 * minute
+    in_memory = [one for one in past._sparse if isinstance(one._data._data, bytes)]
+    assert 0 < past.stamps[-1].at - in_memory[0].stamps[0].at <= KEPT_MANY_S
+
+
+def test_a_report_of_a_moment_is_written_without_the_points_that_are_lost(tmp_path: Path) -> None:
+    """It begins with the first point that can be read."""
+    spool = Spool(tmp_path)
+    past = hour(spool)
+    assert spool._part is not None
+    os.ftruncate(spool._part.descriptor, 0)
+    newest = past.newest
+    assert newest is not None
+    assert moment_of(newest, past).end == newest.wall
 
 
 def test_what_cannot_be_read_is_passed_over(tmp_path: Path) -> None:

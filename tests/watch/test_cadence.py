@@ -191,14 +191,16 @@ class Polled:
 
 
 def test_a_program_short_of_cpu_polls_no_faster() -> None:
-    """From three quarters of a core on, groups are polled once an interval, until it uses less than half."""
+    """From three quarters of a core on, groups are polled once an interval, for a minute at least."""
     used_s, paces, polled = 0.0, [], Polled()
     group = Group()
     group.cadence = LoadCadence(lambda: used_s)
-    for share in (0.1, SHORT_OF_CPU + 0.05, ENOUGH_CPU + 0.1, ENOUGH_CPU - 0.1):
-        for _ in range(2 * int(CPU_WINDOW_S)):
+    fast, slow, less = SHORT_OF_CPU + 0.05, ENOUGH_CPU + 0.1, ENOUGH_CPU - 0.1
+    for share, windows in ((0.1, 2), (fast, 2), (slow, 7), (less, 2), (fast, 2), (less, 7), (less, 7)):
+        for _ in range(windows * int(CPU_WINDOW_S)):
             used_s += share
             group.pass_time(1)
             group.cadence.pace(cast("list[PollGroup]", [polled]), [PAIR], group.at, 1.0)
         paces.append(polled.parts)
-    assert paces == [{"a": 4, "b": 4}, {}, {}, {"a": 4, "b": 4}]
+    quick = {"a": 4, "b": 4}
+    assert paces == [quick, {}, {}, quick, {}, {}, quick]
