@@ -100,6 +100,8 @@ class Moment:
     marks: tuple[tuple[datetime, str], ...] = ()
     sweeps: tuple[SweepSpan, ...] = ()
     readings: Readings = Readings()
+    omission: str = ""
+    """A sentence on the servers and machines that were left out; "" for none."""
 
     @property
     def is_long(self) -> bool:

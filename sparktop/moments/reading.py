@@ -22,11 +22,13 @@ from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.recording.span import Span, records_in, snapshots_in
 from sparktop.recording.time_line import FrameStart
 from sparktop.recording.when import time_words
+from sparktop.report.large import is_large, narrowed, omission
 from sparktop.store.journal import Change
 from sparktop.values import dataclass
 
 SHORT_S = 900.0
 """The longest range of which every reading is replayed; of longer ones the last `SHORT_S` seconds are."""
+_BESIDE = "the JSON file beside this report"
 _SLACK_S = 1.0
 STEP_S = 5.0
 """Seconds between two snapshots: verdicts are judged as often."""
@@ -197,21 +199,43 @@ def read_again(paths: Sequence[Path], end: datetime) -> Moment:
 def moment_of(last: Picture, past: Past | None = None) -> Moment:
     """Return the report data of the 15 minutes before the picture `last`, or of less if less is known.
 
-    `past` has earlier pictures. The histories in them also supply values from before the first picture.
+    `past` has earlier pictures. The histories in them also supply values from before the first picture. Of
+    many servers and machines, it has those that are the worst at the end.
     """
-    end = last.wall
+    end, part = last.wall, _worst(last.snapshot)
     start = default_start(end)
     shown = chain(past.between(start, last.at) if past else (), (last,))
     first = next(shown)
     collector = Collector(max(start, _first_reading(first.snapshot)), end)
     sweeps: dict[datetime, SweepSpan] = {}
     for picture in chain((first,), shown):
-        collector.add(picture.snapshot)
+        collector.add(part(picture.snapshot))
         sweep = picture.sweep
         if sweep is not None:
             started = sweep.started_at or picture.wall
             sweeps[started] = SweepSpan(started, None, f"{sweep.title}: {sweep.words}")
-    return collector.moment(sweeps=sweeps.values())
+    return replace(collector.moment(sweeps=sweeps.values()), omission=omission(last.snapshot, _BESIDE))
+
+
+def _worst(last: Snapshot) -> Callable[[Snapshot], Snapshot]:
+    """Return a function that leaves in a snapshot what a report of `last` has details of.
+
+    The points of hundreds of servers would take a minute of CPU time and hundreds of MB.
+    """
+    if not is_large(last):
+        return lambda snapshot: snapshot
+    kept = narrowed(last)
+    backends = {one.name for one in kept.backends}
+    nodes = {one.name for one in kept.nodes}
+
+    def part(snapshot: Snapshot) -> Snapshot:
+        return replace(
+            snapshot,
+            backends=tuple(one for one in snapshot.backends if one.name in backends),
+            nodes=tuple(one for one in snapshot.nodes if one.name in nodes),
+        )
+
+    return part
 
 
 def _first_reading(snapshot: Snapshot) -> datetime:

@@ -136,6 +136,8 @@ def _about(moment: Moment) -> str:
 def _missing(moment: Moment) -> Iterator[str]:
     """Yield sentences on what is missing in the range."""
     readings, gaps = moment.readings, moment.readings.gaps
+    if moment.omission:
+        yield moment.omission
     if moment.is_long:
         last = seconds_words((moment.end - moment.detail).total_seconds())
         yield (

@@ -52,13 +52,13 @@ def narrowed(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def omission(snapshot: Snapshot) -> str:
-    """Return a sentence on what a report of a large snapshot leaves out; "" for any other."""
+def omission(snapshot: Snapshot, elsewhere: str = "--format json") -> str:
+    """Return a sentence on what a report of a large snapshot leaves out, and `elsewhere` has; else ""."""
     if not is_large(snapshot):
         return ""
     counts = ((len(snapshot.backends), "servers"), (len(snapshot.nodes), "machines"))
     words = " and ".join(f"{count:,} {noun}" for count, noun in counts if count > _DETAILED)
-    return f"Of {words}, details are those of the {_DETAILED} worst: --format json has all of them."
+    return f"Of {words}, details are those of the {_DETAILED} worst: {elsewhere} has all of them."
 
 
 def groups_json(wall: Wall) -> list[dict[str, object]]:

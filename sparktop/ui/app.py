@@ -323,7 +323,10 @@ class SparktopApp(ThemedApp):
         shown = self.overview.shown
         if shown is None:
             self.notify("nothing is on the screen yet that could be saved", timeout=2)
+        elif any(one.group == "report" and one.is_running for one in self.workers):
+            self.notify("a report is being written", timeout=2)
         else:
+            self.notify("writing a report", timeout=2)
             self.run_worker(self._save(shown), group="report", exit_on_error=False)
 
     async def _save(self, shown: Snapshot) -> None:

@@ -133,6 +133,8 @@ class SweepDesk:
 
     def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
+        from sparktop.sweep.plan.watched_targets import too_many
+
         sweeping = self._ready()
         if sweeping is None:
             return None
@@ -148,6 +150,9 @@ class SweepDesk:
             return None
         if not names:
             self.say("nothing to sweep: no server or router is watched yet", Severity.WARNING)
+            return None
+        if not wanted and (problem := too_many(targets, names)):
+            self.say(problem, Severity.WARNING)
             return None
         return [by_name[name] for name in names]
 

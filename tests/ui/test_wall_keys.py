@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 from textual.pilot import Pilot
 
@@ -297,3 +298,32 @@ async def test_enter_on_an_empty_panel_does_nothing() -> None:
         await press(pilot, "down", "enter", "down")
         assert opened(app) is None
         assert "No backend to watch" in text(app)
+
+
+async def test_enter_marks_the_first_line_where_none_is_marked() -> None:
+    """Nothing opens that is not marked; a filter that leaves nothing leaves nothing to open."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "enter")
+        first = app.overview.selected
+        assert (opened(app), first and first.kind) == (None, "wall")
+        await press(pilot, "enter")
+        assert first is not None
+        assert opened(app) == PanelKey("members", first.name)
+        await press(pilot, "escape", "slash", *"zzz", "enter", "enter")
+        assert opened(app) is None
+
+
+async def test_each_view_after_a_wall_is_another_one() -> None:
+    """Panels and tiles of so many servers are both the wall, so one of them is passed over; lists end."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "l", "v")
+        seen = [text(app)]
+        for _ in range(5):
+            await press(pilot, "v")
+            seen.append(text(app))
+        assert all(before != after for before, after in pairwise(seen))
+        assert app.overview.view.top is None

@@ -16,7 +16,11 @@ from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _TYPED = "arguments"
 """Value of `Watch.source` for targets typed on the command line, which are not in the configuration."""
+MOST_UNMARKED = 16
+"""Servers that a key loads all together where none of them is marked."""
 _GROUPS = frozenset({"balance", "evidence", "checks"})
+_WALL_GROUPS = frozenset({"wall", "members"})
+"""Kinds of a line of the wall, and of a group that was opened there."""
 _NODES = frozenset({"node", "processes"})
 
 
@@ -65,6 +69,8 @@ def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, 
         found = [one for one in routers if one == name]
     elif kind in _GROUPS:
         found = [one for one in routers if one == name] or _of_group(engines, snapshot, name)
+    elif kind in _WALL_GROUPS:
+        found = [one for one in routers if one == name] or _on_wall(engines, snapshot, name)
     elif kind in _NODES:
         placed = {view.name for view in snapshot.backends if name in view.nodes}
         placed |= {one.name for one in targets if name in one.nodes}
@@ -72,6 +78,28 @@ def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, 
     elif name:
         found = [one for one in engines if one == name]
     return tuple(found or routers or engines)
+
+
+def too_many(targets: Sequence[SweepTarget], names: Sequence[str]) -> str:
+    """Return why one key does not load the targets `names`, which are all of many servers; else "".
+
+    `targets` are all possible ones.
+    """
+    engines = [one.name for one in targets if one.kind is TargetKind.ENGINE]
+    if len(engines) <= MOST_UNMARKED or not set(names) >= set(engines):
+        return ""
+    return (
+        f"this would load all {len(engines)} servers: mark a server or a group first, or choose in the editor"
+    )
+
+
+def _on_wall(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:
+    """Return the names of the backends in a group of the wall that are also in `engines`."""
+    from sparktop.analysis.wall import wall_of  # late: most boards have no wall
+
+    groups = (one for one in wall_of(snapshot).groups if one.name == group)
+    members = {one.server.name for found in groups for one in found.servers}
+    return [one for one in engines if one in members]
 
 
 def _of_group(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:

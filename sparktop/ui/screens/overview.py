@@ -226,9 +226,11 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
     def action_next_view(self) -> None:
         """Change to the next preset of the view."""
         presets = list(Preset)
+        if self._is_wall and self.view.preset in {Preset.WATCH, Preset.WALL}:
+            presets.remove(Preset.WATCH if self.view.preset is Preset.WALL else Preset.WALL)  # both are it
         self.zoomed, self._scroll = None, 0
         preset = presets[(presets.index(self.view.preset) + 1) % len(presets)]
-        self.show_as(replace(self.view, preset=preset))
+        self.show_as(replace(self.view, preset=preset, top=None))
 
     def action_next_sort(self) -> None:
         """Change to the next sort order of the board, or of the processes if a node is shown alone."""

@@ -79,10 +79,16 @@ class SweepActions(RewindActions):
             return [*full, (shown["back"], "closes it")]
         return [*full, (shown["stop-sweep"], "stop")]
 
+    @property
+    def _meant(self) -> PanelKey | None:
+        """The panel whose targets a key loads: a marked line, the panel shown alone, or the selected one."""
+        lines = self.zoomed is not None and self.zoomed.kind == "members"
+        return self.selected if lines and self.selected is not None else self.zoomed or self.selected
+
     def action_sweep(self) -> None:
         """Start the countdown of the default preset on the selected panel's targets."""
         if self.desk is not None and not self.refuses():
-            self.desk.start_usual(self.zoomed or self.selected)
+            self.desk.start_usual(self._meant)
 
     def action_capacity(self) -> None:
         """Start the countdown of a search for how many agents the selected panel's targets can take."""
@@ -90,17 +96,17 @@ class SweepActions(RewindActions):
             from sparktop.ui.screens.capacity import start_capacity
 
             backends = () if self.shown is None else self.shown.backends
-            start_capacity(self.desk, self.zoomed or self.selected, backends)
+            start_capacity(self.desk, self._meant, backends)
 
     def action_preset(self, number: int) -> None:
         """Start the countdown of the configured preset `number` (from 0)."""
         if self.desk is not None and not self.refuses():
-            self.desk.start_preset(number, self.zoomed or self.selected)
+            self.desk.start_preset(number, self._meant)
 
     def action_sweep_editor(self) -> None:
         """Open the sweep editor, where the user chooses targets and load."""
         if self.desk is not None and not self.refuses():
-            self.desk.edit(self.zoomed or self.selected)
+            self.desk.edit(self._meant)
 
     def action_stop_sweep(self) -> None:
         """Stop the sweep, at the second press within a few seconds."""

@@ -144,11 +144,12 @@ class WalkActions(BalanceActions):
         self.show_as(replace(self.view, top=None))
 
     def action_open(self) -> None:
-        """Open the selected line of a wall; on other panels, as on boards without a wall."""
+        """Open the selected line of a wall, or select its first; without a wall, open the panel."""
         if self._opens_line():
             return
-        if self.zoomed is not None and self._on_lines:
-            self.action_select(1)
+        is_sweep = self.selected is not None and self.selected.kind == "sweep"
+        if self._on_lines and (self.zoomed is not None or not is_sweep):
+            self.action_select(1)  # what is not marked, perhaps not even on the screen, is not opened
             return
         super().action_open()
 

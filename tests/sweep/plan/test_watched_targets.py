@@ -12,7 +12,13 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.sweep.plan import watched_targets as module
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
-from sparktop.sweep.plan.watched_targets import chosen_names, strangers, watched_targets
+from sparktop.sweep.plan.watched_targets import (
+    MOST_UNMARKED,
+    chosen_names,
+    strangers,
+    too_many,
+    watched_targets,
+)
 
 A, B, PROXY = "http://10.0.0.1:8000", "http://10.0.0.2:8000", "http://10.0.0.9:4000"
 WATCH = Watch(
@@ -193,3 +199,19 @@ def test_a_router_that_nobody_watches_is_meant_only_by_its_name(kind: str) -> No
     alone = [one for one in targets if one.name != "proxy"]
     seen = replace(SEEN, routers=())
     assert "rival" not in chosen_names(alone, seen, kind, "proxy")
+
+
+def test_a_group_of_the_wall_is_its_servers() -> None:
+    """A line of the wall, or the group that was opened there; of another name there is none."""
+    for kind in ("wall", "members"):
+        assert chosen_names(TARGETS, SEEN, kind, "tiny") == ("found",)
+        assert chosen_names(TARGETS, SEEN, kind, "proxy") == ("proxy",)
+
+
+def test_one_key_does_not_load_all_of_many_servers() -> None:
+    """A part of them, or all of a few, is loaded."""
+    many = [replace(TARGETS[-1], name=f"s{one}") for one in range(MOST_UNMARKED + 1)]
+    names = [one.name for one in many]
+    assert too_many(many, names).startswith(f"this would load all {MOST_UNMARKED + 1} servers")
+    assert too_many(many, names[1:]) == ""
+    assert too_many(many[1:], names[1:]) == ""
