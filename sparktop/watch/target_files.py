@@ -32,34 +32,66 @@ AGAIN_S = 60.0
 MOST_FILES, MOST_BYTES, MOST_TARGETS = 64, 1 << 20, 512
 _AT_ONCE = 16
 _DEADLINE_S = 3.0
+_SETTLED_S = 2.0
+"""When a file that is being rewritten is whole again."""
 _NAME = 64
 _WILDCARD = re.compile(r"[*?[]")
 _YAML = frozenset({".yml", ".yaml"})
+_NO_JSON_TEXT, _NO_YAML_TEXT = "not valid JSON", "not valid YAML"
+_NO_LIST = "no list of targets, as file_sd has"
+_HALF_WRITTEN = frozenset({_NO_JSON_TEXT, _NO_YAML_TEXT, _NO_LIST})
+"""What is found wrong with a file that is being rewritten: half of a YAML file may be valid YAML."""
 NO_YAML = "YAML needs PyYAML: install sparktop with the extra sparkrun, or PyYAML beside it"
 
 
 def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]]:
     """Return the servers in the files that match `patterns`, each once, and a message for each unusable file.
 
-    At most `MOST_FILES` files of at most `MOST_BYTES` are read, and at most `MOST_TARGETS` servers returned.
+    At most `MOST_FILES` files of at most `MOST_BYTES` are read, and at most `MOST_TARGETS` servers returned;
+    a message says what is left out.
     """
+    found, problems, _ = _read(patterns)
+    return found, problems
+
+
+async def settled_targets(
+    patterns: Sequence[str], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> tuple[list[BackendTarget], list[str]]:
+    """Return what `listed_targets` does, after a second reading where a file may be half written."""
+    found, problems, half_written = await asyncio.to_thread(_read, patterns)
+    if half_written:
+        await sleep(_SETTLED_S)
+        found, problems, _ = await asyncio.to_thread(_read, patterns)
+    return found, problems
+
+
+def _read(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str], bool]:
+    """Return the servers, the messages, and whether a file may be half written."""
     found: dict[str, BackendTarget] = {}
+    urls: set[str] = set()
     problems: list[str] = []
+    half_written = False
     paths: dict[Path, None] = {}
     for pattern in patterns:
         matching = _matching(pattern)
         if not matching and not _WILDCARD.search(pattern):
             problems.append(f"{clean(pattern, 120)}: no such file")
         paths |= dict.fromkeys(matching)
+    if len(paths) > MOST_FILES:
+        problems.append(f"{len(paths)} files match; the first {MOST_FILES} are used")
     for path in islice(paths, MOST_FILES):
         groups = _groups(path)
         if isinstance(groups, str):
             problems.append(f"{clean(path, 120)}: cannot be used: {clean(groups, 120)}")
+            half_written |= groups in _HALF_WRITTEN
             continue
         for target in _targets(groups):
+            urls.add(target.url)
             if len(found) < MOST_TARGETS:
                 found.setdefault(target.url, target)
-    return list(found.values()), problems
+    if len(urls) > MOST_TARGETS:
+        problems.append(f"{len(urls)} servers listed; the first {MOST_TARGETS} are used")
+    return list(found.values()), problems, half_written
 
 
 def _matching(pattern: str) -> list[Path]:
@@ -71,7 +103,7 @@ def _matching(pattern: str) -> list[Path]:
     if first == len(parts):
         return []
     wild = re.sub(r"\*+", "*", "/".join(parts[first:]))  # ** would search everything below
-    return sorted(islice(Path(*parts[:first]).glob(wild), MOST_FILES))
+    return sorted(Path(*parts[:first]).glob(wild))
 
 
 def _groups(path: Path) -> list[object] | str:
@@ -89,8 +121,8 @@ def _groups(path: Path) -> list[object] | str:
     except OSError as error:
         return error.strerror or type(error).__name__
     except (ValueError, RecursionError):
-        return f"not valid {'YAML' if path.suffix in _YAML else 'JSON'}"
-    return groups if isinstance(groups, list) else "no list of targets, as file_sd has"
+        return _NO_YAML_TEXT if path.suffix in _YAML else _NO_JSON_TEXT
+    return groups if isinstance(groups, list) else _NO_LIST
 
 
 def _yaml(body: bytes) -> object:
@@ -192,8 +224,8 @@ class TargetFiles:
             await self._sleep(AGAIN_S)
 
     async def look(self) -> None:
-        """Read the files once, and probe the servers that are not watched yet."""
-        listed, problems = await asyncio.to_thread(listed_targets, self._patterns)
+        """Read the files, and probe the servers that are not watched yet."""
+        listed, problems = await settled_targets(self._patterns, self._sleep)
         for problem in problems:
             self._note(problem)
         known = set(self._watched())

@@ -33,6 +33,8 @@ async def test_what_it_scrapes_is_counted(
     def answering(query: str) -> web.Response:
         if query == "time()":
             return scalar(time.time() + ahead_s)
+        if "== 0" in query:
+            return vector()
         mark = next(iter(RUNNING))
         labels = ({"__name__": mark, "job": "j", "instance": f"h:{number}"} for number in range(servers))
         return vector(*((one, "1") for one in labels))
@@ -51,6 +53,8 @@ async def test_a_label_that_no_server_has_groups_nothing(
     def answering(query: str) -> web.Response:
         if query == "time()":
             return scalar(time.time())
+        if "== 0" in query:
+            return vector()
         labels = {"__name__": next(iter(RUNNING)), "job": "j", "namespace": "llm"}
         return vector(*(({**labels, "instance": f"h:{number}"}, "1") for number in range(3)))
 
@@ -87,3 +91,29 @@ async def test_the_advice_on_a_refusal_names_no_key_of_servers(network: RealNetw
         checks = await check_prometheus(PrometheusTarget("main", url), network)
     assert "bearer_env" in checks[-1].message
     assert "api_key_env" not in checks[-1].message + checks[-1].advice
+
+
+@pytest.mark.parametrize("was_scraped", [True, False])
+async def test_servers_that_are_down_are_named(*, was_scraped: bool, network: RealNetwork) -> None:
+    """They count as servers if they were scraped within the hour; else no selector is blamed."""
+
+    def answering(query: str) -> web.Response:
+        if query == "time()":
+            return scalar(time.time())
+        targets = [{"job": "j", "instance": f"h:{number}"} for number in range(2)]
+        if "== 0" in query:
+            return vector(*((one, "1") for one in targets))
+        past = was_scraped and "last_over_time" in query
+        return vector(*(({"__name__": next(iter(RUNNING)), **one}, "1") for one in targets if past))
+
+    async with api(answering) as (url, _):
+        checks = await check_prometheus(PrometheusTarget("main", url), network)
+    said = {one.name: one for one in checks}
+    if was_scraped:
+        assert said["main servers"].message == "2 servers in 1 group"
+        assert said["main down"].status is Status.FAIL
+        assert said["main down"].message == "2 targets are down (up is 0): h:0, h:1"
+    else:
+        assert said["main servers"].status is Status.FAIL
+        assert "2 targets are down (up is 0): h:0, h:1" in said["main servers"].message
+        assert "selector" not in said["main servers"].advice

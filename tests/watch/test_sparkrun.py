@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +45,12 @@ mgmt_ip_map: {10.0.0.11: 192.168.1.11}
 """
 
 
+@pytest.fixture(autouse=True)
+def without_another_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out of the environment where sparkrun of this user writes its jobs."""
+    monkeypatch.delenv(sparkrun.CACHE_VARIABLE, raising=False)
+
+
 def home(folder: Path, jobs: Mapping[str, str], clusters: Mapping[str, str] | None = None) -> Path:
     """Write the files of sparkrun below `folder`; return it."""
     for place, files in ((sparkrun.JOBS, jobs), (sparkrun.CLUSTERS, clusters or {})):
@@ -53,11 +60,19 @@ def home(folder: Path, jobs: Mapping[str, str], clusters: Mapping[str, str] | No
     return folder
 
 
+def dated(folder: Path, ages_s: Mapping[str, float]) -> None:
+    """Set how long before a fixed time each of these job files was changed."""
+    for name, age_s in ages_s.items():
+        os.utime(folder / sparkrun.JOBS / name, (1e9 - age_s, 1e9 - age_s))
+
+
 def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
     """The first host serves; machines are reached as the user of their cluster; the key is not shown."""
     pytest.importorskip("yaml")
     files = {"lab.yaml": CLUSTER, "other.yaml": "hosts: [spark-9]\n", ".default": "lab\n"}
-    found = listed(home(tmp_path, {"a.yaml": JOB, "b.yaml": "hosts: [spark-7]\nmodel: m\n"}, files))
+    folder = home(tmp_path, {"a.yaml": JOB, "b.yaml": "hosts: [spark-7]\nmodel: m\n"}, files)
+    dated(folder, {"a.yaml": 1, "b.yaml": 2})
+    found = listed(folder)
     assert found.problems == ()
     assert [(one.name, one.url, one.group, one.nodes) for one in found.backends] == [
         ("10.0.0.11:8001", "http://10.0.0.11:8001", "qwen", ("10.0.0.11", "spark-2")),
@@ -73,6 +88,74 @@ def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
     }
 
 
+def test_the_newest_jobs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many files the newest are read, and how many there are is said; what began last is first."""
+    pytest.importorskip("yaml")
+    monkeypatch.setattr(sparkrun, "MOST_FILES", 3)
+    jobs = {f"{name}.yaml": f"hosts: [spark-{name}]\n" for name in "abcde"}
+    jobs["c.yaml"] += f"started_at: {1e9 + 5}\n"
+    jobs["d.yaml"] += "started_at: true\n"
+    jobs["e.yaml"] += f"started_at: {10**400}\n"
+    folder = home(tmp_path, jobs)
+    dated(folder, {"a.yaml": 9, "b.yaml": 8, "c.yaml": 3, "d.yaml": 2, "e.yaml": 1})
+    found = listed(folder)
+    assert [one.name for one in found.backends] == ["spark-c:8000", "spark-e:8000", "spark-d:8000"]
+    assert found.problems == (f"{folder / sparkrun.JOBS}: 5 files; the newest 3 are used",)
+
+
+def test_of_several_jobs_at_one_address_the_newest_counts(tmp_path: Path) -> None:
+    """Its hosts, model and key are used: files of earlier jobs stay, and most use the same port."""
+    pytest.importorskip("yaml")
+    jobs = {
+        "a.yaml": "hosts: [spark-1, spark-2]\nmodel: old\napi_key: old\nstarted_at: 100.5\n",
+        "b.yaml": "hosts: [spark-1, spark-3]\nmodel: new\napi_key: new\nstarted_at: 300.5\n",
+        "c.yaml": "hosts: [spark-1]\nmodel: older\nstarted_at: 200\n",
+    }
+    folder = home(tmp_path, jobs)
+    dated(folder, {"a.yaml": 1, "b.yaml": 3, "c.yaml": 2})
+    found = listed(folder)
+    (one,) = found.backends
+    assert (one.group, one.nodes, one.api_key) == ("new", ("spark-1", "spark-3"), "new")
+    assert set(found.nodes) == {"spark-1", "spark-3"}
+
+
+def test_a_host_may_name_its_user(tmp_path: Path) -> None:
+    """This user comes before that of the cluster, and the server's address lacks it."""
+    pytest.importorskip("yaml")
+    clusters = {
+        "lab.yaml": "hosts: [root@10.0.0.11, spark-2]\nuser: ops\n",
+        "lab.manifest.yaml": "hosts: [spark-5]\nuser: wrong\n",
+        "old.yaml": "hosts: [spark-2]\nuser: other\n",
+        "z.manifest.yaml": "- no table\n",
+        ".default": "lab\n",
+    }
+    found = listed(home(tmp_path, {"a.yaml": "hosts: [me@spark-7, spark-2, 'x@[::1]']\n"}, clusters))
+    assert found.problems == ()
+    assert [(one.url, one.nodes) for one in found.backends] == [
+        ("http://spark-7:8000", ("spark-7", "spark-2", "::1"))
+    ]
+    assert {host: one.ssh for host, one in found.nodes.items()} == {
+        "10.0.0.11": "root@10.0.0.11",
+        "spark-2": "ops@spark-2",
+        "spark-7": "me@spark-7",
+        "::1": None,
+    }
+    (tmp_path / sparkrun.CLUSTERS / ".default").write_text("lab.manifest\n")
+    assert listed(tmp_path).default == ()
+
+
+@pytest.mark.parametrize("place", ["~/other", "{home}/other"])
+def test_jobs_are_read_where_the_environment_says(tmp_path: Path, place: str) -> None:
+    """SPARKRUN_CACHE_DIR is where sparkrun writes them; empty it says nothing."""
+    pytest.importorskip("yaml")
+    folder = home(tmp_path, {"a.yaml": "hosts: [spark-1]\n"})
+    (folder / "other/jobs").mkdir(parents=True)
+    (folder / "other/jobs/b.yaml").write_text("hosts: [spark-2]\n")
+    for given, host in ((place.format(home=folder), "spark-2"), ("", "spark-1")):
+        found = listed(folder, {"SPARKRUN_CACHE_DIR": given})
+        assert [one.nodes for one in found.backends] == [(host,)]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -82,8 +165,12 @@ def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
         "a: &a [*a]\nhosts: *a",
         "[" * 20_000,
         "hosts: [h]\n" + "x" * (1 << 17),
-        "hosts: ['-oProxyCommand=x', 'a b', 3, 'me@h', \"h\\e[31m\"]",
+        "hosts: ['-oProxyCommand=x', 'a b', 3, \"h\\e[31m\"]",
+        "hosts: ['-oProxyCommand=x@h', '-l@h', 'a b@h', 'me@', '@h', 'me@-h', 'me:pw@h', 'a@b@h', '$(x)@h']",
+        "hosts: ['me@h;x', 'me@h:1', 'me@http://h', \"me\\n@h\", 'me@[::1']",
+        "hosts: ['-oProxyCommand=x', spark-2]",
         "hosts: [h]\nport: 99999",
+        "hosts: [h]\nport: true",
         "hosts: h",
         "!!python/object/apply:os.system ['true']",
         "api_key: sk-secret\nhosts: {{",
@@ -95,6 +182,15 @@ def test_bad_files_are_one_line_or_nothing(tmp_path: Path, text: str) -> None:
     found = listed(home(tmp_path, {"a.yaml": text}))
     assert found.backends == ()
     assert all(one.isprintable() and "secret" not in one for one in found.problems)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """It is named as other files that cannot be used are."""
+    pytest.importorskip("yaml")
+    folder = home(tmp_path, {})
+    os.mkfifo(folder / sparkrun.JOBS / "a.yaml")
+    (problem,) = listed(folder).problems
+    assert problem.endswith("a.yaml: cannot be used: no table in YAML")
 
 
 def test_without_a_yaml_library_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

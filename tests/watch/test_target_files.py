@@ -100,10 +100,25 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Too many servers, too large a file, a file that is gone."""
     monkeypatch.setattr(target_files, "MOST_TARGETS", 3)
     path = written(tmp_path, "a.json", [{"targets": [f"h:{number}" for number in range(1, 9)]}])
-    assert len(listed_targets([path])[0]) == 3
+    found, problems = listed_targets([path])
+    assert [one.name for one in found] == ["h:1", "h:2", "h:3"]
+    assert problems == ["8 servers listed; the first 3 are used"]
     monkeypatch.setattr(target_files, "MOST_BYTES", 10)
     assert listed_targets([path])[1][0].endswith("cannot be used: larger than 0 MiB")
     assert listed_targets([str(tmp_path / "gone*.json")]) == ([], [])
+
+
+def test_of_many_files_the_first_by_name_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many there are is said, for one pattern and for several; what is listed twice counts once."""
+    monkeypatch.setattr(target_files, "MOST_FILES", 3)
+    for number in (5, 2, 4, 1, 3):
+        written(tmp_path, f"{number}.json", [{"targets": [f"h:{number}", "h:9"]}])
+    few = [str(tmp_path / "[123].json")]
+    assert listed_targets(few)[1] == []
+    for patterns in ([str(tmp_path / "*.json")], [*few, str(tmp_path / "*.json")]):
+        found, problems = listed_targets(patterns)
+        assert [one.name for one in found] == ["h:1", "h:9", "h:2", "h:3"]
+        assert problems == ["5 files match; the first 3 are used"]
 
 
 def test_folders_may_have_wildcards(tmp_path: Path) -> None:
@@ -154,6 +169,39 @@ async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
     written(tmp_path, "a.json", [])
     await files.look()
     assert notes == [f"no servers in {path}"]
+
+
+@pytest.mark.parametrize("half", ["", '[{"targets": ["b:'])
+async def test_a_half_written_file_is_read_again(tmp_path: Path, half: str) -> None:
+    """After 2 s, once: what is whole then is watched without a message, and what is not is named."""
+    path = written(tmp_path, "a.json", half)
+    other = written(tmp_path, "b.json", [{"targets": ["c:1"]}])
+    waits: list[float] = []
+    watched: list[BackendTarget] = []
+    notes: list[str] = []
+    ways = cast("Ways", SimpleNamespace(backends=lambda targets: [Polled(target) for target in targets]))
+    rewritten = [[{"targets": ["b:1"]}], half]
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        written(tmp_path, "a.json", rewritten.pop(0))
+
+    files = TargetFiles([path, other], ways, list, watched.extend, notes.append, sleep)
+    await files.look()
+    assert ([one.name for one in watched], notes, waits) == (["b:1", "c:1"], [], [2.0])
+    written(tmp_path, "a.json", half)
+    await files.look()
+    assert (notes, waits) == ([f"{path}: cannot be used: not valid JSON"], [2.0, 2.0])
+
+
+async def test_only_what_may_be_half_written_is_read_again(tmp_path: Path) -> None:
+    """A file that is missing or too large is named at once."""
+
+    async def sleep(seconds: float) -> None:
+        raise AssertionError(seconds)
+
+    patterns = [str(tmp_path / "none.json"), written(tmp_path, "large.json", " " * (1 << 20) + "[]")]
+    assert len((await target_files.settled_targets(patterns, sleep))[1]) == 2
 
 
 @pytest.mark.outside
