@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -12,13 +13,17 @@ from sparktop.doctor.servers import check_port, failure_check
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
 from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.prometheus.answer import Series
 from sparktop.sources.prometheus.client import PrometheusClient
+from sparktop.sources.prometheus.down import down_query, past_query, said_down
 from sparktop.sources.prometheus.found import (
     GROUPS_ADVICE,
+    Key,
     active_targets,
     found_servers,
     groups_fault,
     is_federated,
+    key_of,
     servers_query,
 )
 from sparktop.sources.prometheus.steps import in_steps
@@ -46,6 +51,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     try:
         clocks = await client.clocks()
         answer = await client.query(servers_query(target.selector, target.group_by))
+        down, past = await _down(client, target)
         listed = await asyncio.gather(client.get(_TARGETS), return_exceptions=True)
     except AnswerError as error:
         failed = failure_check(f"{target.name} query", error)
@@ -53,18 +59,24 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     finally:
         await client.close()
     active = {} if isinstance(listed[0], BaseException) else active_targets(listed[0])
-    servers = await in_steps(found_servers(answer.series, active, target.group_by))
+    servers = await in_steps(found_servers(answer.series, active, target.group_by, past))
     groups = len({one.group for one in servers})
     every = [known.every_s for one in servers if (known := active.get(one.key)) and known.every_s]
     checks = [reach, _clock(target.name, clocks.ahead_s)]
     if not servers:
         advice = "scrape the servers' /metrics, or correct the selector"
-        return [*checks, Check(f"{target.name} servers", Status.FAIL, "scrapes no vLLM or SGLang", advice)]
+        said = "scrapes no vLLM or SGLang"
+        if down:
+            said, advice = f"{said}; {said_down(down)}", "start them: a server is known once it was scraped"
+        return [*checks, Check(f"{target.name} servers", Status.FAIL, said, advice)]
     pace = f", scraped every {median(every):g} s" if every else ""
     said = f"{_count(len(servers), 'server')} in {_count(groups, 'group')}{pace}"
     slow = bool(every) and median(every) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
     checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
+    if dead := down & {one.key for one in servers}:
+        advice = "start them, or correct their targets: the Prometheus cannot scrape them"
+        checks.append(Check(f"{target.name} down", Status.FAIL, said_down(dead), advice))
     if fault := groups_fault(answer.series, target.group_by):
         checks.append(Check(f"{target.name} groups", Status.WARN, fault, GROUPS_ADVICE))
     if is_federated(one.key for one in servers):
@@ -73,6 +85,25 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     if answer.warnings:
         checks.append(Check(f"{target.name} warnings", Status.WARN, answer.warnings[0]))
     return checks
+
+
+async def _down(
+    client: PrometheusClient, target: PrometheusTarget
+) -> tuple[frozenset[Key], Sequence[Series]]:
+    """Return the targets that are down, and the series of those that were servers within the past hour.
+
+    Raises:
+        AnswerError: the targets cannot be queried.
+    """
+    answer = await client.query(down_query())
+    down = frozenset(key_of(one.labels) for one in answer.series)
+    if not down:
+        return down, ()
+    try:
+        past = await client.query(past_query(target.selector, target.group_by, down))
+    except AnswerError:
+        return down, ()
+    return down, [one for one in past.series if key_of(one.labels) in down]
 
 
 def _count(number: int, noun: str) -> str:

@@ -22,6 +22,8 @@ class FleetTrack:
         self._fleet: Fleet | None = None
         self._newest: float | None = None
         """Monotonic time of the newest scrape of any server."""
+        self._fresh_at: float | None = None
+        """The same of the newest answer; where all its servers are down, when that came."""
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:  # noqa: ARG002 - as of all tracks
         """Record failed queries; the last answer is kept."""
@@ -31,7 +33,9 @@ class FleetTrack:
         """Record an answer."""
         self.health.good(fleet.at)
         self._fleet = _current(fleet)
-        self._newest = max((one.at for one in fleet.servers if one.at is not None), default=self._newest)
+        newest = max((one.at for one in fleet.servers if one.at is not None), default=None)
+        self._newest = self._newest if newest is None else newest
+        self._fresh_at = fleet.at if newest is None else newest
 
     @property
     def size(self) -> int:
@@ -43,8 +47,8 @@ class FleetTrack:
 
         Once the newest scrape of all servers is too old, the figures of all servers and machines are unknown.
         """
-        fleet, newest = self._fleet, self._newest
-        if fleet is not None and newest is not None and fleet.at <= newest + stale_s(fleet.every_s) < at:
+        fleet, newest, fresh_at = self._fleet, self._newest, self._fresh_at
+        if fleet is not None and fresh_at is not None and fleet.at <= fresh_at + stale_s(fleet.every_s) < at:
             nodes = tuple(FleetNode(one.name, one.at, backends=one.backends) for one in fleet.nodes)
             fleet = self._fleet = _current(replace(fleet, at=at, nodes=nodes))
         age_s = None if newest is None else max(0.0, at - newest)

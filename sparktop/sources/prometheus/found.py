@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -101,10 +102,15 @@ class Found:
     """Whether an instance repeats under several exported ones: then `up` is not that of the servers."""
 
 
-def servers_query(more: str, group_by: Sequence[str]) -> str:
-    """Return the query for the servers; `more` has further matchers."""
+def servers_query(more: str, group_by: Sequence[str], *, past_s: int | None = None) -> str:
+    """Return the query for the servers; `more` has further matchers.
+
+    With `past_s`, also samples count that are up to this many seconds old.
+    """
     labels = ", ".join(dict.fromkeys(("__name__", *KEY_LABELS, *_PLACE, *group_by)))
-    return f"count by ({labels}) ({selector(RUNNING, NOT_A_ROUTER, more)})"
+    gauges = selector(RUNNING, NOT_A_ROUTER, more)
+    newest = gauges if past_s is None else f"last_over_time({gauges}[{past_s}s])"
+    return f"count by ({labels}) ({newest})"
 
 
 def routers_query(more: str) -> str:
@@ -139,17 +145,24 @@ def seconds(text: object) -> float | None:
 
 
 def found_servers(
-    series: Iterable[Series], targets: Mapping[Key, ActiveTarget], group_by: Sequence[str]
+    series: Iterable[Series],
+    targets: Mapping[Key, ActiveTarget],
+    group_by: Sequence[str],
+    past: Iterable[Series] = (),
+    left_out: Collection[Key] = frozenset(),
 ) -> Steps[tuple[FoundServer, ...]]:
     """Return, in steps, the servers in the answer to `servers_query`, each with a name of its own, by name.
 
     Servers whose labels in `group_by` are equal form a group; without such labels, those with the same model,
-    job and namespace.
+    job and namespace. `past` has those of targets that are down: what `series` say of a target counts first.
+    Those in `left_out` are not returned.
     """
     first: dict[Key, Labels] = {}
-    for one in sorted(series, key=lambda one: one.labels.get("model_name", "")):
+    for one in chain(sorted(series, key=lambda one: one.labels.get("model_name", "")), past):
         if one.labels.get("__name__") in RUNNING:
-            first.setdefault(key_of(one.labels), one.labels)
+            key = key_of(one.labels)
+            if key not in left_out:
+                first.setdefault(key, one.labels)
         yield
     names = yield from _names(first)
     groups = yield from _groups(first, group_by)

@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from sparktop.analysis.deployments import address_of
 from sparktop.engines import PageError, read_page
-from sparktop.engines.router_pages import STACK
 from sparktop.engines.tables import NAMES
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, Scrape
-from sparktop.model.router import Deployment, RouterSample
-from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
+from sparktop.model.fleet import Fleet
+from sparktop.model.targets import PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError
+from sparktop.sources.prometheus.down import said_down
 from sparktop.sources.prometheus.found import (
     GROUPS_ADVICE,
     NOT_A_ROUTER,
@@ -34,12 +32,12 @@ from sparktop.sources.prometheus.pages import pages
 from sparktop.sources.prometheus.promql import any_of, selector
 from sparktop.sources.prometheus.steps import in_steps
 from sparktop.sources.prometheus.wall import Figures, fullest, gauges_and_rates, quantiles, rows
-from sparktop.sources.source import Reading
-from sparktop.store import SourceKey, SourceKind, Store
-from sparktop.values import replace
+from sparktop.store import SourceKey, Store
+from sparktop.watch.prometheus.adopted import as_backend, own
 from sparktop.watch.prometheus.finder import Finder
 from sparktop.watch.prometheus.machines import Deliver, MachineFeed
 from sparktop.watch.prometheus.pace import Pace
+from sparktop.watch.prometheus.routers import Routers
 
 _log = logging.getLogger(__name__)
 MOST_RAW = 64
@@ -57,21 +55,6 @@ _GONE_AFTER_S = 300.0
 _CLOCK_STEP_S = 2.0
 _SKEW_S = 5.0
 _NO_FIRST = (float("nan"), Figures({}), 0.0)
-_MOST_ROUTERS, _MOST_DEPLOYMENTS, _LONGEST_NAME = 16, 256, 64
-
-
-def feeds(
-    targets: Iterable[PrometheusTarget],
-    store: Store,
-    deliver: Callable[[SourceKind, str, Reading, float | None], None],
-) -> list[PrometheusFeed]:
-    """Return a feed for each Prometheus, which delivers as `Monitor` does: kind, name, reading, ms."""
-
-    def hand_over(key: SourceKey, reading: Reading, took_ms: float | None) -> None:
-        deliver(key.kind, key.name, reading, took_ms)
-
-    clock = asyncio.get_running_loop().time
-    return [PrometheusFeed(one, store, hand_over, clock=clock) for one in targets]
 
 
 class PrometheusFeed:
@@ -108,11 +91,14 @@ class PrometheusFeed:
         """The machines of these servers, as the store knows them."""
         self.names: dict[str, FoundServer] = {}
         """The same by name."""
-        self._routers: set[str] = set()
-        """Names of the routers that were added to the store."""
+        self._routers = Routers(store, deliver, clock)
         self._paused: frozenset[str] = frozenset()
         """Names of the servers that are polled directly at present."""
         self._gone: dict[Key, float] = {}
+        self._told_dead: set[Key] = set()
+        """The servers of which no sample came since they could not be scraped."""
+        self._handed_on: dict[Key, float] = {}
+        """Unix time of the newest sample of a server as another target, by the key that it has now."""
         self._group: str | None = None
         """The group whose raw samples are wanted, where there are too many servers for all."""
         self._quantiles, self._quantiles_at = Figures({}), float("-inf")
@@ -176,8 +162,9 @@ class PrometheusFeed:
         if self._found_at is None or began - self._found_at >= FIND_AGAIN_S * self.pace.slowed:
             self._found_at = await self._find(began)
         if self._found_at is None:
-            message = f"{self.target.name} has just begun to scrape: servers appear after two scrapes"
-            raise AnswerError(FailureKind.LOADING, message)
+            raise AnswerError(
+                FailureKind.LOADING, "has just begun to scrape: servers appear after two scrapes"
+            )
         if began - self._wall_at >= 0.9 * self.pace.every_s * self.pace.slowed:
             self._wall_at = began
             await self._read_wall(began)
@@ -222,14 +209,11 @@ class PrometheusFeed:
 
     def _choose(self) -> None:
         """Choose the servers whose raw samples are read, and add them to the store."""
-        servers = self._finder.found.servers
+        servers, source = self._finder.found.servers, self.target.name
         if len(servers) > MOST_RAW:
             servers = tuple(one for one in servers if one.group == self._group)[:MOST_IN_GROUP]
-        now, wanted = self._clock(), {one.key: one for one in self._own(servers)}
-        for key in self._raw.keys() - wanted.keys():
-            there = any(one.key == key for one in self._finder.found.servers)
-            if there or now - self._gone.setdefault(key, now) >= _GONE_AFTER_S:
-                self._forget(key)
+        now, wanted = self._clock(), {one.key: one for one in own(servers, self._store, source)}
+        self._let_go(wanted, now)
         self._machines.add_nodes(wanted.values(), self.pace.every_s)
         new = [one for key, one in wanted.items() if key not in self._raw]
         self._raw.update((one.key, one) for one in new)
@@ -240,37 +224,50 @@ class PrometheusFeed:
         changed = [one for key, one in wanted.items() if self._placed.get(key) != placed[key]]
         self._placed.update(placed)
         if changed:
-            self._store.add(*map(self._as_backend, changed))
+            own_s, usual_s = self._finder.every_s_of, self.pace.every_s
+            self._store.add(
+                *(as_backend(one, placed[one.key], source, own_s(one.key) or usual_s) for one in changed)
+            )
 
-    def _as_backend(self, server: FoundServer) -> BackendTarget:
-        every_s = self._finder.every_s_of(server.key) or self.pace.every_s
-        return BackendTarget(
-            server.name,
-            server.url,
-            server.engine,
-            self._placed[server.key],
-            scrape=Scrape(self.target.name, every_s),
-            group=server.group,
-        )
+    def _let_go(self, wanted: Mapping[Key, FoundServer], now: float) -> None:
+        """Forget servers that are not wanted any more; those removed from the targets after five minutes.
 
-    def _own(self, servers: Iterable[FoundServer]) -> Iterator[FoundServer]:
-        """Yield those servers that are not watched by other means, each with a name that is free."""
-        others = [
-            one
-            for one in self._store.targets()
-            if isinstance(one, BackendTarget)
-            and (one.scrape is None or one.scrape.source != self.target.name)
-        ]
-        names, places = {one.name for one in others}, {address_of(one.url) for one in others}
-        for one in servers:
-            if address_of(one.url) not in places:
-                name = f"{self.target.name}/{one.name}" if one.name in names else one.name
-                yield one if name == one.name else replace(one, name=name)
+        These were removed on purpose: that is an event, and no alert.
+        """
+        names = {one.name: one for one in wanted.values()}
+        for key in self._raw.keys() - wanted.keys():
+            one, message = self._raw[key], f"it is no target of {self.target.name} any more"
+            if (successor := names.get(one.name)) is not None:
+                self._hand_on(one, successor)
+            elif any(each.key == key for each in self._finder.found.servers):
+                self._forget(key)
+            elif key not in self._gone:
+                self._gone[key] = now
+                self._store.note(one.name, clean(message))
+                if key in self._told_dead:
+                    self._forget(key)
+                else:
+                    late = Failure(FailureKind.LATE, clean(message), now)
+                    self._deliver(SourceKey.backend(one.name), late, None)
+            elif now - self._gone[key] >= _GONE_AFTER_S:
+                self._forget(key)
+
+    def _hand_on(self, one: FoundServer, successor: FoundServer) -> None:
+        """Let the same server go on as another target, with its history, as after its job was renamed."""
+        if (one.url, one.engine, one.group) != (successor.url, successor.engine, successor.group):
+            self._forget(one.key)
+            return
+        del self._raw[one.key]
+        self._handed_on[successor.key] = self._seen.pop(one.key, self._handed_on.get(one.key, float("-inf")))
+        for known in (self._gone, self._placed, self._handed_on):
+            known.pop(one.key, None)
+        self._told_dead.discard(one.key)
 
     def _forget(self, key: Key) -> None:
         one = self._raw.pop(key)
-        for known in (self._seen, self._gone, self._placed):
+        for known in (self._seen, self._gone, self._placed, self._handed_on):
             known.pop(key, None)
+        self._told_dead.discard(key)
         self._store.remove(SourceKey.backend(one.name))
 
     async def _read_raw(self) -> None:
@@ -289,7 +286,7 @@ class PrometheusFeed:
             shift_s = self._clocks.to_monotonic_s
             await self._machines.read_raw(self._raw.values(), self._finder.dead, shift_s, self.pace.every_s)
         self._tell_dead()
-        self._tell_routers()
+        self._routers.tell(self._finder)
 
     async def _read_some(self, servers: Sequence[FoundServer], window_s: float) -> None:
         """Read the raw samples of a few servers, and deliver those that are new, the oldest first."""
@@ -307,11 +304,12 @@ class PrometheusFeed:
         took_ms = (self._clock() - began) * 1000
         found = pages(answer.series, self._finder.labels)
         for one in servers:
-            after = self._seen.get(one.key, float("-inf"))
+            after = self._seen.get(one.key, self._handed_on.get(one.key, float("-inf")))
             times = [at for at in found.get(one.key, ()) if at > after]
             for at in times:
                 self._deliver_page(one, found[one.key][at], at + self._clocks.to_monotonic_s, took_ms)
                 self._seen[one.key] = at
+                self._told_dead.discard(one.key)
             await asyncio.sleep(0)  # keys and other sources come between two servers
 
     def _deliver_page(self, one: FoundServer, page: bytes, at: float, took_ms: float) -> None:
@@ -324,30 +322,14 @@ class PrometheusFeed:
         self._deliver(key, reading, took_ms)
 
     def _tell_dead(self) -> None:
-        """Deliver a failure for each server that cannot be scraped, or is not scraped any more."""
-        now = self._clock()
-        for one in self._raw.values():
-            key, message = SourceKey.backend(one.name), ""
-            if one.key in self._finder.dead:
-                error = self._finder.active[one.key].error if one.key in self._finder.active else ""
-                message = f"{self.target.name} cannot scrape it (up is 0){f': {error}' if error else ''}"
-            elif one.key in self._gone:
-                message = f"it is no target of {self.target.name} any more"
-            if message:
-                self._deliver(key, Failure(FailureKind.UNREACHABLE, clean(message), now), None)
-
-    def _tell_routers(self) -> None:
-        """Deliver each router with the servers behind it, which form a group if they are read."""
-        now = self._clock()
-        for key, urls in list(self._finder.found.routers.items())[:_MOST_ROUTERS]:
-            name = clean(key.address or key.job, _LONGEST_NAME)
-            url = self._finder.active[key].url if key in self._finder.active else f"http://{key.address}"
-            if name not in self._routers:
-                self._routers.add(name)
-                self._store.add(RouterTarget(name, url))
-            deployments = tuple(Deployment(one, one) for one in urls[:_MOST_DEPLOYMENTS])
-            sample = RouterSample(now, STACK, alive=key not in self._finder.dead, deployments=deployments)
-            self._deliver(SourceKey.router(name), sample, None)
+        """Deliver a failure for each server that cannot be scraped."""
+        now, active = self._clock(), self._finder.active
+        for one in [one for one in self._raw.values() if one.key in self._finder.dead]:
+            self._told_dead.add(one.key)
+            error = active[one.key].error if one.key in active else ""
+            message = f"{self.target.name} cannot scrape it (up is 0){f': {error}' if error else ''}"
+            failure = Failure(FailureKind.UNREACHABLE, clean(message), now)
+            self._deliver(SourceKey.backend(one.name), failure, None)
 
     async def _read_wall(self, began: float, *, is_first: bool = False) -> None:
         """Deliver the figures of all servers; at first those that need few queries, without their machines.
@@ -379,14 +361,26 @@ class PrometheusFeed:
         newest = max((one.at for one in listed if one.at is not None), default=None)
         note = self._note(figures.warnings)
         fleet = Fleet(now, self.pace.every_s, listed, note, took_ms, self._machines.nodes)
-        if newest is not None and now - newest > _LATE_SCRAPES * self.pace.every_s + _LATE_S:
-            message = f"{self.target.name} itself is late: its newest sample is {now - newest:.0f} s old"
-            self._deliver(self._key, Failure(FailureKind.LATE, clean(message), now), None)
+        if newest is not None and await self._is_late(newest, now, shift_s):
+            message = f"itself is late: its newest sample is {now - newest:.0f} s old"
+            self._deliver(self._key, Failure(FailureKind.LATE, message, now), None)
         elif not servers:
-            message = f"{self.target.name} scrapes no server that is known here: vLLM or SGLang"
+            parts = ("scrapes no server that is known here: vLLM or SGLang", said_down(self._finder.down))
+            message = "; ".join(part for part in parts if part)
             self._deliver(self._key, Failure(FailureKind.METRICS_DISABLED, clean(message), now), None)
         else:
             self._deliver(self._key, fleet, fleet.answer_ms)
+
+    async def _is_late(self, newest: float, now: float, shift_s: float) -> bool:
+        """Return whether no target was scraped of late, where the newest sample of a server is of `newest`.
+
+        If only servers have none, it is they that are stale: the Prometheus scrapes machines, or notes `up`.
+        """
+        after = now - _LATE_SCRAPES * self.pace.every_s - _LATE_S
+        if newest >= after or any(one.at is not None and one.at >= after for one in self._machines.nodes):
+            return False
+        up_at = await self._finder.newest_up(self._machines.jobs)
+        return up_at is None or up_at + shift_s < after
 
     def _note(self, warnings: Iterable[str]) -> str | None:
         """Return what limits the figures, in one line."""

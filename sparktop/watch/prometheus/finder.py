@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import median
 
 from sparktop.engines.tables import RUNNING
 from sparktop.model.targets import PrometheusTarget
 from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.prometheus.answer import Labels
+from sparktop.sources.prometheus.answer import Labels, Series
 from sparktop.sources.prometheus.client import PrometheusClient
+from sparktop.sources.prometheus.doubles import doubles, times_query, to_leave_out
+from sparktop.sources.prometheus.down import down_query, keys_in, past_query
 from sparktop.sources.prometheus.found import (
     NOT_A_ROUTER,
     ActiveTarget,
@@ -30,6 +32,7 @@ from sparktop.sources.prometheus.found import (
 )
 from sparktop.sources.prometheus.promql import any_of, selector
 from sparktop.sources.prometheus.steps import in_steps
+from sparktop.watch.prometheus.pace import USUAL_S
 
 _MOST_TARGETS = 1000
 """Servers up to which the list of targets is read: it takes 0.6 MB for 1,000."""
@@ -53,6 +56,12 @@ class Finder:
         """The labels of targets, from their series `up`, as far as they were wanted."""
         self.dead: frozenset[Key] = frozenset()
         """The targets whose newest scrape failed (`up` is 0)."""
+        self.down: frozenset[Key] = frozenset()
+        """All targets that were down at the newest search, also those that are no servers; the first 500."""
+        self._past: dict[Key, list[Series]] = {}
+        """The series by which targets that are down were found to be servers."""
+        self._left_out: dict[Key, float] = {}
+        """Targets that are another one's server once more, with the Unix times of their newest samples."""
         self.replicated = False
         """Whether several replicas of a Prometheus may have written the series of one target."""
         self._sampled_s: float | None = None
@@ -78,20 +87,23 @@ class Finder:
             AnswerError: a query failed.
         """
         more, group_by = self._target.selector, self._target.group_by
-        answers = await asyncio.gather(
-            *map(
-                self._client.query, (servers_query(more, group_by), routers_query(more), replicas_query(more))
-            )
-        )
+        asked = (servers_query(more, group_by), routers_query(more), replicas_query(more), down_query())
+        answers = await asyncio.gather(*map(self._client.query, asked))
         self.replicated = bool(answers[2].series)
         if len(answers[0].series) <= _MOST_TARGETS:
             try:
                 self.active = active_targets(await self._client.get(_TARGETS))
             except AnswerError:
                 self.active = {}  # Mimir and others have no such list
-        servers = await in_steps(found_servers(answers[0].series, self.active, group_by))
+        self.down = frozenset(key_of(one.labels) for one in answers[3].series)
+        await self._find_past(answers[0].series)
+        servers = await self._each_once(answers[0].series)
         keys, names = {one.key for one in servers}, {one.name for one in servers}
-        missing = [one for one in self.found.servers if one.key not in keys and one.name not in names]
+        missing = [
+            one
+            for one in self.found.servers
+            if one.key not in keys and one.name not in names and one.key not in self._left_out
+        ]
         if any(one.key not in self.dead for one in missing):
             self.dead |= await self._down({one.key.job for one in missing})
         down = [one for one in missing if one.key in self.dead]
@@ -101,12 +113,54 @@ class Finder:
         if self.every_s is None:
             self._sampled_s = await self._step_s(servers)
 
+    async def _each_once(self, series: Sequence[Series]) -> tuple[FoundServer, ...]:
+        """Return the servers in the answer, and those that are down; each once, also if two jobs have it."""
+        past, more, group_by = [*chain(*self._past.values())], self._target.selector, self._target.group_by
+        servers = await in_steps(found_servers(series, self.active, group_by, past))
+        before, same = self._left_out, await in_steps(doubles(servers))
+        alone = [[one.key] for one in servers if one.key in before] if before else []
+        if not (same := [*same, *alone]):
+            self._left_out = {}
+            return servers
+        answer = await self._client.query(times_query(more, same))
+        times = {key_of(one.labels): one.value or 0.0 for one in answer.series}
+        known = {one.key for one in self.found.servers}
+        left = to_leave_out(same, times, self.active, known, self.every_s or USUAL_S)
+        # The series of a job that was removed stay for five minutes: also without the other, it is not there.
+        left |= {key for (key,) in alone if times.get(key, 0.0) <= before[key]}
+        self._left_out = {key: times.get(key, 0.0) for key in left}
+        return await in_steps(found_servers(series, self.active, group_by, past, left))
+
+    async def _find_past(self, series: Sequence[Series]) -> None:
+        """Find which targets that are down were servers; `series` are those of servers that are not."""
+        self._past = {key: known for key, known in self._past.items() if key in self.down}
+        wanted = self.down - self._past.keys() - {one.key for one in self.found.servers}
+        if wanted:
+            wanted -= await in_steps(keys_in(series))
+        if not wanted:
+            return
+        try:
+            answer = await self._client.query(
+                past_query(self._target.selector, self._target.group_by, wanted)
+            )
+        except AnswerError:
+            return  # too much, or a server of the API without that function: as if there were none
+        for one in answer.series:
+            if (key := key_of(one.labels)) in wanted:
+                self._past.setdefault(key, []).append(one)
+
     async def _step_s(self, servers: Sequence[FoundServer]) -> float | None:
-        """Return the seconds between two samples, by those of a few servers; None if none has two."""
+        """Return the seconds between two samples, by those of a few servers; None if none has two.
+
+        Servers that are down may have none: then by those of their series `up`.
+        """
         if not servers:
             return None
         only = f"instance=~{any_of({one.key.instance for one in servers[:_SAMPLED]})}"
         asked = selector(RUNNING, NOT_A_ROUTER, only, self._target.selector)
+        return await self._median_step_s(asked) or await self._median_step_s(selector(("up",), only))
+
+    async def _median_step_s(self, asked: str) -> float | None:
         answer = await self._client.query(f"{asked}[{_SAMPLED_S:.0f}s]")
         steps = [later[0] - earlier[0] for one in answer.series for earlier, later in pairwise(one.samples)]
         return max(0.1, round(median(steps), 1)) if steps else None
@@ -146,6 +200,17 @@ class Finder:
             asked = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
             answer = await self._client.query(asked)
             self.labels.update((key_of(one.labels), _plain(one.labels)) for one in answer.series)
+
+    async def newest_up(self, jobs: Collection[str]) -> float | None:
+        """Return the Unix time of the newest scrape of any target of these jobs and of the servers' jobs.
+
+        Raises:
+            AnswerError: the query failed.
+        """
+        some = {*jobs, *(one.key.job for one in self.found.servers)}
+        up = selector(("up",), f"job=~{any_of(sorted(some))}")
+        answer = await self._client.query(f"max(timestamp({up}))")
+        return answer.series[0].value if answer.series else None
 
     async def _down(self, jobs: Collection[str]) -> frozenset[Key]:
         up = selector(("up",), f"job=~{any_of(sorted(jobs))}")

@@ -13,7 +13,7 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.failure import Failure
 from sparktop.model.targets import BackendTarget, PrometheusTarget
 from sparktop.model.text import clean
-from sparktop.store import SourceKind, Store
+from sparktop.store import SourceKey, SourceKind, Store
 
 if TYPE_CHECKING:
     from sparktop.sources.source import Reading
@@ -50,13 +50,17 @@ class Through:
         """Start a feed for each of `targets`."""
         if not targets:
             return
-        from sparktop.watch.prometheus.feed import feeds  # late: most starts need none of it
+        from sparktop.watch.prometheus.feed import PrometheusFeed  # late: most starts need none of it
 
-        self.feeds = feeds(targets, self._store, self._deliver)
+        clock = asyncio.get_running_loop().time
+        self.feeds = [PrometheusFeed(one, self._store, self._hand_over, clock=clock) for one in targets]
         for feed in self.feeds:
             self._spawn(feed.run())
         if any(one.closer == "auto" for one in targets):
             self._spawn(self._look_at_suspects())
+
+    def _hand_over(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
+        self._deliver(key.kind, key.name, reading, took_ms)
 
     def want(self, group: str) -> str:
         """Read the samples of a group, where a Prometheus has too many servers for all; return a message."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 
@@ -13,7 +13,7 @@ from sparktop.engines.tables import RUNNING
 from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.store import Store
 from sparktop.watch.prometheus.feed import PrometheusFeed
-from tests.sources.prometheus.api_server import api, matrix, scalar, vector
+from tests.sources.prometheus.api_server import Answering, api, matrix, scalar, vector
 
 GAUGE = next(iter(RUNNING))
 TOKENS = "vllm:generation_tokens_total"
@@ -28,7 +28,13 @@ class Scraped:
             for number in range(count)
         ]
         self.age_s = age_s
+        self.ages: dict[str, float] = {}
+        """The age of the newest samples by job, where it is not `age_s`."""
         self.dead: set[str] = set()
+        self.unseen: set[str] = set()
+        """Instances whose gauges have no sample in the past five minutes, only in the past hour."""
+        self.never: set[str] = set()
+        """Instances that were never scraped."""
         self.queries: list[str] = []
         self.refusal: web.Response | None = None
         self.warnings: Sequence[str] = ()
@@ -38,6 +44,8 @@ class Scraped:
         """Whether no series is two scrapes old."""
         self.samples, self.every_s = 3, 15.0
         """Samples of each server, and the seconds between two of them."""
+        self.up_age_s: float | None = None
+        """The age of the newest sample of `up`; None for that of all series."""
         self.behind: Sequence[str] = ()
         """URLs of the servers behind a router."""
 
@@ -60,12 +68,13 @@ class Scraped:
             return vector()
         if "prometheus_replica" in query:
             return vector()
-        if query.startswith("count("):
-            return vector() if self.is_new else vector(({}, "7"))
+        if query.startswith(("count(", "max(timestamp(")):
+            return self._of_up(query, now)
         if query.startswith("count by"):
-            return vector(*(({"__name__": GAUGE, **one}, "1") for one in self.labels))
+            hidden = self.never if "last_over_time" in query else self.never | self.unseen
+            return vector(*(({"__name__": GAUGE, **one}, "1") for one in self._without(hidden)))
         if '__name__=~"up"' in query:
-            down = query.endswith("== 0")
+            down = "== 0" in query
             return vector(
                 *(
                     (self._up(one), "0" if one["instance"] in self.dead else "1")
@@ -75,15 +84,31 @@ class Scraped:
             )
         if query.endswith("s]"):
             return self._raw(query, now)
-        value = str(now - self.age_s) if "timestamp" in query else "2"
-        return vector(*((self._up(one), value) for one in self.labels), warnings=self.warnings)
+        live = self._without(self.never | self.unseen)
+        values = (str(now - self._age_s(one)) if "timestamp" in query else "2" for one in live)
+        return vector(*zip(map(self._up, live), values, strict=True), warnings=self.warnings)
+
+    def _age_s(self, labels: Mapping[str, str]) -> float:
+        return self.ages.get(labels["job"], self.age_s)
+
+    def _of_up(self, query: str, now: float) -> web.Response:
+        if query.startswith("max"):
+            return vector(({}, str(now - (self.age_s if self.up_age_s is None else self.up_age_s))))
+        return vector() if self.is_new else vector(({}, "7"))
+
+    def _without(self, instances: Collection[str]) -> list[dict[str, str]]:
+        return [one for one in self.labels if one["instance"] not in instances]
 
     def _raw(self, query: str, now: float) -> web.Response:
-        times = [now - self.age_s - self.every_s * back for back in reversed(range(self.samples))]
-        asked = [one for one in self.labels if one["instance"].replace(":", ":") in query]
+        backs = [self.every_s * back for back in reversed(range(self.samples))]
+        asked = [
+            (one, [now - self._age_s(one) - back for back in backs])
+            for one in self.labels
+            if one["instance"].replace(":", ":") in query
+        ]
         return matrix(
-            *(({"__name__": GAUGE, **one}, [(at, "3") for at in times]) for one in asked),
-            *(({"__name__": TOKENS, **one}, [(at, f"{at:.0f}") for at in times]) for one in asked),
+            *(({"__name__": GAUGE, **one}, [(at, "3") for at in times]) for one, times in asked),
+            *(({"__name__": TOKENS, **one}, [(at, f"{at:.0f}") for at in times]) for one, times in asked),
         )
 
     def _up(self, labels: Mapping[str, str]) -> dict[str, str]:
@@ -92,7 +117,7 @@ class Scraped:
 
 @asynccontextmanager
 async def watched(
-    scraped: Scraped, group_by: tuple[str, ...] = ()
+    scraped: Answering, group_by: tuple[str, ...] = ()
 ) -> AsyncIterator[tuple[PrometheusFeed, Store]]:
     """Yield a feed on this Prometheus, and the store that it feeds."""
     async with api(scraped) as (url, _):

@@ -6,6 +6,7 @@ import pytest
 from aiohttp import web
 
 from sparktop.analysis.state import scraped_state
+from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.fleet import Fleet
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
@@ -65,8 +66,21 @@ async def test_a_late_prometheus_says_so() -> None:
         failure = shown.fleets[0].failure
         assert failure is not None
         assert failure.kind is FailureKind.LATE
-        assert failure.message.startswith("main itself is late: its newest sample is 9")
+        assert failure.message.startswith("itself is late: its newest sample is 9")
         assert all(one.failure is None for one in shown.backends)
+
+
+async def test_a_prometheus_that_scrapes_is_not_late_if_only_servers_have_no_samples() -> None:
+    """By `up` it scrapes: the servers are stale, and have no figures."""
+    scraped = Scraped(2, age_s=90)
+    scraped.up_age_s = 3.0
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        shown = store.snapshot()
+        assert shown.fleets[0].failure is None
+        fleet = shown.fleets[0].fleet
+        assert fleet is not None
+        assert [one.running for one in fleet.servers] == [None, None]
 
 
 @pytest.mark.parametrize("status", [422, 429, 503])
@@ -171,14 +185,62 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
         await feed.look()
         monkeypatch.setattr("sparktop.watch.prometheus.feed.FIND_AGAIN_S", 0.0)
         del scraped.labels[1]
-        await feed.look()
-        failure = store.snapshot().backends[1].failure
+        for _ in range(5):
+            await feed.look()
+            store.judge()
+        shown = store.snapshot()
+        failure = shown.backends[1].failure
         assert failure is not None
         assert failure.message == "it is no target of main any more"
+        assert failure.kind is FailureKind.LATE
+        assert not shown.alerts
+        assert [(one.severity, one.subject, one.message) for one in shown.events] == [
+            (Severity.INFO, "h:1", "it is no target of main any more")
+        ]
         monkeypatch.setattr("sparktop.watch.prometheus.feed._GONE_AFTER_S", 0.0)
         await feed.look()
         assert [one.name for one in store.snapshot().backends] == ["h:0"]
         assert SourceKey.backend("h:1") not in store.identities()
+
+
+async def test_a_target_that_was_down_and_is_removed_is_forgotten_at_once() -> None:
+    """It was removed on purpose, and its alert ends."""
+    scraped = Scraped(2)
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        scraped.dead = {"h:1"}
+        for _ in range(3):
+            await feed.look()
+        assert store.snapshot().alerts
+        del scraped.labels[1]
+        feed.find_again()
+        await feed.look()
+        shown = store.snapshot()
+        assert [one.name for one in shown.backends] == ["h:0"]
+        assert not shown.alerts
+
+
+async def test_a_server_goes_on_under_the_new_name_of_its_job() -> None:
+    """While both jobs have series and after that it stands there once, with its history; no event."""
+    scraped = Scraped(2)
+    async with watched(scraped) as (feed, store):
+        await feed.look()
+        scraped.labels += [{**one, "job": "renamed"} for one in scraped.labels]
+        scraped.ages = {"vllm": 40.0}
+        scraped.age_s = 1.0
+        for _ in range(2):
+            feed.find_again()
+            await feed.look()
+            await feed.look()
+            shown = store.snapshot()
+            assert [(one.name, one.ok) for one in shown.backends] == [("h:0", True), ("h:1", True)]
+            assert shown.backends[0].age_s == pytest.approx(1.0, abs=0.9)
+            fleet = shown.fleets[0].fleet
+            assert fleet is not None
+            assert [one.name for one in fleet.servers] == ["h:0", "h:1"]
+            assert not shown.events
+            assert not shown.alerts
+            scraped.labels = [one for one in scraped.labels if one["job"] == "renamed"]
 
 
 async def test_a_server_of_several_prometheus_is_read_once() -> None:

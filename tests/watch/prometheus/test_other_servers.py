@@ -55,6 +55,30 @@ def is_complete(store: Store) -> bool:
     )
 
 
+async def found_dead(url: str) -> None:
+    """Wait until a new feed shows that one of two servers, which was down before that, is unreachable."""
+    async with watched(url) as (feed, store):
+        await look_until(feed, store, lambda one: len(one.snapshot().backends) == 2)
+        await look_until(feed, store, one_failed)
+
+
+def one_failed(store: Store) -> bool:
+    """Return whether one of two servers has a failure."""
+    return sorted(one.failure is not None for one in store.snapshot().backends) == [False, True]
+
+
+async def test_a_server_that_was_down_before_the_start(tmp_path: Path) -> None:
+    """A real Prometheus drops its series at once; those of the past hour show that it was a server."""
+    installed("prometheus", "prometheus")
+    async with pages() as found:
+        one_machine(found)
+        async with scraping(found, tmp_path) as url, watched(url) as (feed, store):
+            await look_until(feed, store, is_complete)
+            del found.text["vllm-0"]
+            await look_until(feed, store, one_failed)
+            await found_dead(url)
+
+
 async def test_victoria_metrics(tmp_path: Path) -> None:
     """Wall, group and machine are read from it; a server that dies is dead by `up`."""
     installed("victoria-metrics", "victoria-metrics")
@@ -76,6 +100,7 @@ async def test_victoria_metrics(tmp_path: Path) -> None:
             failure = store.snapshot().backends[0].failure
             assert failure is not None
             assert failure.message.startswith("main cannot scrape it (up is 0)")
+            await found_dead(url)
 
 
 async def test_the_series_of_two_replicas_count_once(tmp_path: Path) -> None:
