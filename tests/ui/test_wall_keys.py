@@ -316,7 +316,7 @@ async def test_enter_marks_the_first_line_where_none_is_marked() -> None:
 
 
 async def test_each_view_after_a_wall_is_another_one() -> None:
-    """Panels and tiles of so many servers are both the wall, so one of them is passed over; lists end."""
+    """Panels and tiles are both the wall where it is one, so that one of them is passed over; lists end."""
     app = SparktopApp(picture)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()

@@ -286,7 +286,7 @@ class PrometheusFeed:
             shift_s = self._clocks.to_monotonic_s
             await self._machines.read_raw(self._raw.values(), self._finder.dead, shift_s, self.pace.every_s)
         self._tell_dead()
-        self._routers.tell(self._finder)
+        self._routers.deliver(self._finder)
 
     async def _read_some(self, servers: Sequence[FoundServer], window_s: float) -> None:
         """Read the raw samples of a few servers, and deliver those that are new, the oldest first."""

@@ -25,7 +25,7 @@ class Routers:
         self._clock = clock
         self._added: set[str] = set()
 
-    def tell(self, finder: Finder) -> None:
+    def deliver(self, finder: Finder) -> None:
         """Deliver each router with the servers behind it, which form a group if they are read."""
         now = self._clock()
         for key, urls in list(finder.found.routers.items())[:_MOST_ROUTERS]:
