@@ -189,7 +189,7 @@ def test_a_full_disk_or_folder_costs_one_line(saving: Saving, monkeypatch: pytes
         raise OSError(errno.ENOSPC, "no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(recording_file, "_require_room", full)
+        patch.setattr(recording_file, "require_room", full)
         saving.alert(100.0)
     assert saving.lines == [
         ("incident not saved: spark-a unreachable: no space left on device", Severity.WARNING)

@@ -98,7 +98,7 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
         if full:
             raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(recording_file, "_require_room", require_room)
+    monkeypatch.setattr(recording_file, "require_room", require_room)
     monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.1)
     run = Recorded(tmp_path / "a")
     run.second()
