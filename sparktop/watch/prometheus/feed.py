@@ -95,7 +95,7 @@ class PrometheusFeed:
         self._paused: frozenset[str] = frozenset()
         """Names of the servers that are polled directly at present."""
         self._gone: dict[Key, float] = {}
-        self._told_dead: set[Key] = set()
+        self._noted_dead: set[Key] = set()
         """The servers of which no sample came since they could not be scraped."""
         self._handed_on: dict[Key, float] = {}
         """Unix time of the newest sample of a server as another target, by the key that it has now."""
@@ -244,7 +244,7 @@ class PrometheusFeed:
             elif key not in self._gone:
                 self._gone[key] = now
                 self._store.note(one.name, clean(message))
-                if key in self._told_dead:
+                if key in self._noted_dead:
                     self._forget(key)
                 else:
                     late = Failure(FailureKind.LATE, clean(message), now)
@@ -261,13 +261,13 @@ class PrometheusFeed:
         self._handed_on[successor.key] = self._seen.pop(one.key, self._handed_on.get(one.key, float("-inf")))
         for known in (self._gone, self._placed, self._handed_on):
             known.pop(one.key, None)
-        self._told_dead.discard(one.key)
+        self._noted_dead.discard(one.key)
 
     def _forget(self, key: Key) -> None:
         one = self._raw.pop(key)
         for known in (self._seen, self._gone, self._placed, self._handed_on):
             known.pop(key, None)
-        self._told_dead.discard(key)
+        self._noted_dead.discard(key)
         self._store.remove(SourceKey.backend(one.name))
 
     async def _read_raw(self) -> None:
@@ -309,7 +309,7 @@ class PrometheusFeed:
             for at in times:
                 self._deliver_page(one, found[one.key][at], at + self._clocks.to_monotonic_s, took_ms)
                 self._seen[one.key] = at
-                self._told_dead.discard(one.key)
+                self._noted_dead.discard(one.key)
             await asyncio.sleep(0)  # keys and other sources come between two servers
 
     def _deliver_page(self, one: FoundServer, page: bytes, at: float, took_ms: float) -> None:
@@ -325,7 +325,7 @@ class PrometheusFeed:
         """Deliver a failure for each server that cannot be scraped."""
         now, active = self._clock(), self._finder.active
         for one in [one for one in self._raw.values() if one.key in self._finder.dead]:
-            self._told_dead.add(one.key)
+            self._noted_dead.add(one.key)
             error = active[one.key].error if one.key in active else ""
             message = f"{self.target.name} cannot scrape it (up is 0){f': {error}' if error else ''}"
             failure = Failure(FailureKind.UNREACHABLE, clean(message), now)
