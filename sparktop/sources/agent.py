@@ -78,7 +78,8 @@ class AgentSource:
         try:
             return await self._replies.poll(ask, end, self._sleep)
         except (AnswerError, WireError) as error:
-            return Failure(error.kind, clean(str(error)), self._clock())
+            late = self._replies.nothing_new if error.kind is FailureKind.TIMEOUT else None
+            return Failure(error.kind, clean(late or str(error)), self._clock())
 
     async def ask_ranks(self, deadline_s: float) -> Found | Failure:
         """Return what NCCL on the agent's machine answers about the ranks of a job, within `deadline_s` s."""

@@ -39,6 +39,9 @@ class NodeReplies:
         restart."""
         self.reader_sha256: str | None = None
         """SHA-256 of the reader that was sent to the node, which becomes part of its identity."""
+        self.nothing_new: str | None = None
+        """Message that the node answered this poll without a new sample; None if it has not. A source whose
+        deadline passes between two requests reports it: the node is not silent."""
         self._boot_id: str | None = None
         self._placed_at: float | None = None
 
@@ -70,6 +73,7 @@ class NodeReplies:
         Raises:
             WireError: no new sample arrived in time. Exceptions of `ask` pass through.
         """
+        self.nothing_new = None
         while True:
             asked_since = self.since
             reply, received_at = await ask()
@@ -79,8 +83,9 @@ class NodeReplies:
             if self.since != asked_since:
                 continue  # the node restarted: its samples are older than the requested time
             wait_s = self._wait_s(reply)
+            self.nothing_new = self._without_sample(reply)
             if asyncio.get_running_loop().time() + wait_s > end:
-                raise WireError(FailureKind.TIMEOUT, self._nothing_new(reply))
+                raise WireError(FailureKind.TIMEOUT, self.nothing_new)
             await sleep(wait_s)
 
     def _notice(self, reply: Reply) -> None:
@@ -115,7 +120,7 @@ class NodeReplies:
         due_s = self.since + (reply.interval_s or _USUAL_INTERVAL_S) - reply.monotonic_s
         return max(_SHORTEST_WAIT_S, due_s + _LATE_S)
 
-    def _nothing_new(self, reply: Reply) -> str:
+    def _without_sample(self, reply: Reply) -> str:
         if self.since is None:
             return "the agent answers and has taken no sample yet"
         age_s = max(0.0, reply.monotonic_s - self.since)

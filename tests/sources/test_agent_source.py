@@ -135,6 +135,16 @@ async def test_an_agent_that_takes_no_samples_any_more_is_a_failure(serve: Serve
     assert failure.message == "the agent answers, but its newest sample is 40 s old"
 
 
+async def test_an_answer_without_a_sample_is_not_silence(serve: Serve, watch: Make) -> None:
+    """If the deadline passes between two requests, the failure says that the agent answers."""
+    silence = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"
+    server = await scripted(serve, reply(9000.0, 9000.0), reply(9007.0), silence, b"")
+    source = watch(server.url)
+    await sample_of(source)
+    failure = await failure_of(source, 0.5)
+    assert failure.message == "the agent answers, but its newest sample is 7 s old"
+
+
 async def test_a_sample_from_the_future_does_not_end_the_stream(serve: Serve, watch: Make) -> None:
     """A node that dates a sample ahead of its own clock still gives the next ones."""
     server = await scripted(serve, reply(9000.0, 9999999.0), reply(9001.0, 9001.0))

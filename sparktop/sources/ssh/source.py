@@ -197,6 +197,8 @@ class SshSource:
         """
         if self._link is None:
             return self._waiting()
+        if self._replies.nothing_new is not None:
+            return self._failure(FailureKind.TIMEOUT, f"{self._where}: {self._replies.nothing_new}")
         now = self._clock()
         if self._silent_since is None:
             self._silent_since = now - deadline_s

@@ -51,8 +51,9 @@ class Sshd:
         return ("-F", str(config))
 
     def make_key(self, name: str) -> Path:
-        """Return the path of a new key; its public half is beside it."""
+        """Return the path of a new key; its public half is beside it. A key of that name is replaced."""
         file = self.folder / name
+        file.unlink(missing_ok=True)
         command = [
             installed("ssh-keygen", "openssh-client"),
             "-q",

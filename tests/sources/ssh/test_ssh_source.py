@@ -358,6 +358,20 @@ async def test_a_remote_that_hangs_costs_a_deadline_and_then_the_connection(
     assert {one.kind for one in (early, first, second)} == {FailureKind.TIMEOUT}
 
 
+async def test_an_answer_without_a_sample_is_not_silence(server: Sshd, tmp_path: Path) -> None:
+    """If the deadline passes between two requests, the failure says that the machine answers."""
+    answers = [
+        json.dumps({**json.loads(HELLO), "monotonic_s": now, "interval_s": 0.1, "samples": [{"at": 50.0}]})
+        for now in (50.0, 57.0)
+    ]
+    text = f"echo '{HELLO}'; read question; echo '{answers[0]}'; read question; echo '{answers[1]}'; cat"
+    async with ssh_source(server, script(tmp_path, text)) as source:
+        await sample_of(source)
+        source._sleep = lambda _: asyncio.sleep(DEADLINE_S)
+        failure = await failure_of(source, deadline_s=0.5)
+    assert failure.message == "spark: the agent answers, but its newest sample is 7 s old"
+
+
 async def test_a_late_answer_is_not_taken_for_the_next_one(server: Sshd, tmp_path: Path) -> None:
     """The answer to an abandoned question is discarded: its age would be wrong."""
     gate = tmp_path / "gate"
