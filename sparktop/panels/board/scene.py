@@ -26,8 +26,8 @@ from sparktop.values import dataclass
 
 if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
     from sparktop.model.sweep_view import SweepView
+    from sparktop.panels.board.wall.drawn import DrawnWall
     from sparktop.panels.board.wall.order import WallOrders
-    from sparktop.panels.board.wall.panel import DrawnWall
 
 _GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
 """Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""
@@ -277,7 +277,7 @@ class Scene:
             *(
                 Drawn(
                     PanelKey(*spot.entry),
-                    Place("row", 0, place.x + spot.x, place.y + spot.y, spot.width, 1),
+                    Place("row", 0, place.x + spot.x, place.y + spot.y, spot.width, spot.height),
                     [],
                 )
                 for spot in spots

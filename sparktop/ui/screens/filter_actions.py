@@ -55,6 +55,12 @@ class FilterActions(BalanceActions):
         else:
             self.show_as(replace(view, filter=words))
 
+    def _filter_by_state(self, state: str) -> None:
+        """Add the word of a state to the filter; remove it if the filter ends with it."""
+        words = f" {self._filter}".removesuffix(f" {state}").lstrip()
+        self._first_row = self._scroll = 0
+        self._filter_by(words if words != self._filter else f"{words} {state}".lstrip())
+
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Close the input line and keep the filter."""
         if event.input.id == "filter":

@@ -336,7 +336,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
         """Run the action of a clicked key; else select the clicked panel, or zoom it if it is selected.
 
-        A click on the header shows alerts and events.
+        A click on the header shows alerts and events, one on the number of servers in a state filters by it.
         """
         panel = self._panel_at(message.x, message.y)
         actions = {key.shown: key.action for key in self.key_table} | _FOOTER_ACTIONS
@@ -348,6 +348,8 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
             self.action_events()
         elif message.y > self._room:
             self._point_at_bar(message.x)
+        elif panel is not None and panel.kind == "state":
+            self._filter_by_state(panel.name)
         elif panel is not None and self.selected == panel:
             if not self._opens_line():
                 self.action_zoom()

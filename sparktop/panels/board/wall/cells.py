@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
+from sparktop.panels.parts.rows import Row, Run, row_width
 
 _CELLS: Mapping[str, Run] = {
     "unreachable": ("✖", "bad"),
@@ -71,14 +71,17 @@ def _by_share(counts: Mapping[str, int], width: int) -> list[str]:
     return [state for state, count in cells.items() for _ in range(count)]
 
 
-def legend(counts: Mapping[str, int], width: int) -> Row:
-    """Return each state with its cell and its number, as far as they fit into `width`."""
+def legend(counts: Mapping[str, int], width: int) -> dict[str, Row]:
+    """Return the cell, number and word of each state, by state, with the blanks after them.
+
+    They are the long form if all of it fits into `width`, else the short one, which may be too long too.
+    """
     for gap, apart in ((" ", "  "), ("", " ")):
-        row: Row = []
+        pieces: dict[str, Row] = {}
         for state, count in counts.items():
             text, role = cell_of(state)
             word = _SHORT.get(state, state) if not gap else state
-            row += [(f"{text}{gap}", role), (f"{count:,}", "text"), label(f" {word}{apart}")]
-        if row_width(row) <= width:
-            return row
-    return fit_row(row, width)
+            pieces[state] = [(f"{text}{gap}", role), (f"{count:,}", "text"), label(f" {word}{apart}")]
+        if sum(map(row_width, pieces.values())) <= width:
+            break
+    return pieces

@@ -10,7 +10,7 @@ from sparktop.panels.board.held import HeldOrder
 
 if TYPE_CHECKING:  # a start without a wall needs none of it
     from sparktop.analysis.wall import Wall
-    from sparktop.panels.board.wall.panel import Look
+    from sparktop.panels.board.wall.drawn import Look
 
 Line = TypeVar("Line")
 

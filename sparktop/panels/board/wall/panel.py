@@ -6,12 +6,12 @@ Only the lines in sight are drawn, so that a wall of 10,000 servers costs no mor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import field
+from collections.abc import Mapping, Sequence
 
 from sparktop.analysis.wall import DOWN, Stated, Top, Wall, WallGroup, counts_of, node_rank
 from sparktop.graphics import numbers
 from sparktop.panels.board.wall.cells import legend
+from sparktop.panels.board.wall.drawn import STATE, DrawnWall, Entry, Look, Spot
 from sparktop.panels.board.wall.lines import (
     WELL,
     group_columns,
@@ -26,8 +26,7 @@ from sparktop.panels.board.wall.lines import (
 from sparktop.panels.board.wall.tops import KEY, top_keys, top_rows
 from sparktop.panels.parts.figures import LIVE, figure, label
 from sparktop.panels.parts.frame import frame_role, framed, key_tab
-from sparktop.panels.parts.rows import Row, fit_row, in_role, row_width
-from sparktop.values import dataclass
+from sparktop.panels.parts.rows import Row, fit_row, in_role, row_text, row_width
 
 BESIDE_FROM = 150
 """Cells inside the frame from which on the lists stand beside the groups."""
@@ -44,88 +43,6 @@ _LEAST_WRONG = 7
 LISTS_NOTE, FILTER_NOTE = key_tab(KEY, "lists"), key_tab("/", "filter")
 """Keys in the lower edge: of a wall both, of an opened group the filter."""
 MACHINES, ATTENTION = "machines", "need attention"
-
-Entry = tuple[str, str]
-"""Kind and name of what a line stands for, as in a `PanelKey` of the board."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A line that can be selected: what it stands for, and its cells, from the panel's upper left corner."""
-
-    entry: Entry
-    x: int
-    y: int
-    width: int
-
-
-@dataclass(slots=True)
-class Look:
-    """What of a wall is shown, and the texts of its frame."""
-
-    title: Row
-    status: Row = field(default_factory=list)
-    note: str = ""
-    """What limits the figures, or why there are none."""
-    is_failed: bool = False
-    is_direct: bool = True
-    """Whether servers and machines are polled, so that each has a screen of its own."""
-    fleet: str = ""
-    """Name of the Prometheus; "" for what is watched directly."""
-    kind: str = "backend"
-    """Chooses the colour of the frame."""
-    is_selected: bool = False
-    marked: Entry | None = None
-    first: int = 0
-    """Index of the first line of a long list, as long as nothing in it is marked."""
-    words: str = ""
-    """The words of the filter."""
-    top: Top | None = None
-    """The list that is shown in full."""
-    opened: str | None = None
-    """The group whose servers are shown, or `MACHINES` with `of_machines`."""
-    of_machines: bool = False
-
-
-@dataclass(slots=True)
-class DrawnWall:
-    """A drawn wall: rows, selectable lines in sight, and all that could be selected, in reading order."""
-
-    rows: list[Row] = field(default_factory=list)
-    spots: list[Spot] = field(default_factory=list)
-    keys: list[Entry] = field(default_factory=list)
-    first: int = 0
-    range: str = ""
-    """Which lines of how many are in sight; "" where all are."""
-
-    def add(self, row: Row) -> None:
-        """Add a row that is not selectable."""
-        self.rows.append(row)
-
-    def listed(
-        self,
-        entries: Sequence[Entry],
-        draw: Callable[[int, bool], list[Row]],
-        room: int,
-        look: Look,
-        noun: str,
-        width: int,
-    ) -> None:
-        """Add the lines of `entries` that fit into `room` rows, among them the marked one."""
-        if room < 1:
-            self.keys += entries
-            return
-        first = max(0, min(look.first, len(entries) - room))
-        if look.marked in entries:
-            at = entries.index(look.marked)
-            first = min(max(first, at - room + 1), at)
-        self.first = first
-        self.keys += entries
-        for index in range(first, min(len(entries), first + room)):
-            self.spots.append(Spot(entries[index], 1, 1 + len(self.rows), width))
-            self.rows += draw(index, entries[index] == look.marked)
-        if len(entries) > room:
-            self.range = f"{noun} {first + 1}–{first + room} of {len(entries):,}"
 
 
 def draw_wall(wall: Wall, width: int, height: int, look: Look) -> DrawnWall:
@@ -209,7 +126,17 @@ def _head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int,
     total = wall.total if len(groups) == len(wall.groups) else 0
     drawn.add(_totals(wall, groups, total, width))
     if inside >= _LEGEND_FROM:
-        drawn.add([label(" "), *legend(counts_of(groups), width - 2)])
+        _legend(drawn, counts_of(groups), width)
+
+
+def _legend(drawn: DrawnWall, counts: Mapping[str, int], width: int) -> None:
+    """Add the number of servers or machines in each state; a click on one of them filters by its word."""
+    row: Row = [label(" ")]
+    for state, piece in legend(counts, width - 2).items():
+        cells = min(len(row_text(piece).rstrip()), width - row_width(row))
+        drawn.spots.append(Spot((STATE, state), 1 + row_width(row), 1 + len(drawn.rows), cells))
+        row += piece
+    drawn.add(row)
 
 
 def _server_entries(servers: Sequence[Stated], look: Look) -> list[Entry]:
@@ -221,7 +148,7 @@ def _opened(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -
     if look.of_machines:
         counts = Counter(one.state for one in wall.nodes)
         ordered = {state: counts[state] for state in sorted(counts, key=node_rank)}
-        drawn.add([label(" "), *legend(ordered, width - 2)])
+        _legend(drawn, ordered, width)
         _machines(drawn, wall, width, inside, look)
         return
     group = wall.group(look.opened or "")
@@ -329,9 +256,8 @@ def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> 
         drawn.keys.append((MACHINES, look.fleet))
     if has_machines:
         entry = (MACHINES, look.fleet)
-        drawn.spots.append(Spot(entry, 1, 1 + len(drawn.rows), width))
-        drawn.add(machines_line(wall.nodes, columns, selected=look.marked == entry))
-        drawn.rows += details(wrong_machines(wall.nodes, width))
+        line = machines_line(wall.nodes, columns, selected=look.marked == entry)
+        drawn.pick(entry, [line, *details(wrong_machines(wall.nodes, width))], width)
     _wrong(drawn, wall, width, end - len(drawn.rows), look)
     drawn.rows += [[]] * (end - len(drawn.rows))
 
@@ -350,8 +276,7 @@ def _wrong(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> N
     for one in wrong[: room - 3]:
         entry = (ATTENTION, one.server.name)
         drawn.keys.append(entry)
-        drawn.spots.append(Spot(entry, 1, 1 + len(drawn.rows), width))
-        drawn.add(columns.line(one, selected=look.marked == entry))
+        drawn.pick(entry, [columns.line(one, selected=look.marked == entry)], width)
 
 
 def _beside(

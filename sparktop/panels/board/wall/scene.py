@@ -11,9 +11,10 @@ from sparktop.model.targets import StateThresholds
 from sparktop.panels.balance.band import edge_verdict
 from sparktop.panels.balance.verdict import samples_apart
 from sparktop.panels.board.view import View
+from sparktop.panels.board.wall.drawn import DrawnWall, Entry, Look
 from sparktop.panels.board.wall.lines import group_name
 from sparktop.panels.board.wall.order import WallOrders
-from sparktop.panels.board.wall.panel import MACHINES, DrawnWall, Entry, Look, draw_wall
+from sparktop.panels.board.wall.panel import MACHINES, draw_wall
 from sparktop.panels.parts.frame import name_tab
 from sparktop.panels.parts.rows import Row
 
