@@ -28,6 +28,7 @@ from sparktop.panels.board.scene import Drawn, PanelKey, Scene
 from sparktop.panels.board.view import View
 from sparktop.panels.board.wall.order import WallOrders
 from sparktop.panels.board.wall.panel import ATTENTION
+from sparktop.panels.parts.roles import alerts_sign
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sentences import wrapped
 
@@ -316,8 +317,8 @@ def _heading(key: PanelKey) -> str:
 def _verdict_html(snapshot: Snapshot) -> str:
     """Return the worst thing that holds now, with what to try; the words link to the page that shows more."""
     found, count = verdict(snapshot), len(snapshot.alerts)
-    sign = f"▲{count} " if count > 1 else "▲ " if count else ""
-    words = f"<b class={_ROLES[found.severity]}>{escape(sign + clean(found.words, 300))}</b>"
+    words = alerts_sign(found.severity, count) + clean(found.words, 300)
+    words = f"<b class={_ROLES[found.severity]}>{escape(words)}</b>"
     page = _page_of(found, snapshot)
     if page is not None:
         words = f'<a href="{escape(page.path)}">{words}</a>'

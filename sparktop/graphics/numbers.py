@@ -1,9 +1,10 @@
 """Formats numbers in a fixed width: a number that does not fit is shown in a coarser unit, never cut.
 
 Every number is right-aligned in exactly `width` cells. Counts and rates have a comma before each group of
-three digits, as all numbers on screens and in reports, unless only the digits fit; clock rates never do. An
-unknown number (None, NaN, infinite) is "–". A number other than zero is never shown as zero but as "<0.1" or
-"<1". If not even one digit fits, the text is "…".
+three digits, as all numbers on screens and in reports. Where it does not fit, four digits stand without one,
+and more are shortened ("24.1k"). Clock rates have no commas. An unknown number (None, NaN, infinite) is "–".
+A number other than zero is never shown as zero but as "<0.1" or "<1". If not even one digit fits, the text is
+"…".
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _MOST_PREFIXED = 1e21
 _MOST_DAYS = 9999
 _GROUPED = 999.5
 """From this number on, digits without a unit are grouped."""
+_ALWAYS_GROUPED = 9999.5
+"""From this number on, digits without a unit are not shown without commas."""
 _THREE_DIGITS = ((10.0, 2), (100.0, 1), (1000.0, 0))
 
 
@@ -103,7 +106,8 @@ def _spellings(size: float, unit: _Unit, *, finest: bool) -> Iterator[str]:
             if size == 0.0 or float(digits) != 0.0:
                 if unit.grouped and number >= _GROUPED:
                     yield f"{number:,.{decimals}f}"
-                yield digits + suffix
+                if not unit.grouped or number < _ALWAYS_GROUPED:
+                    yield digits + suffix
             elif finest:
                 yield f"<{10.0**-decimals:.{decimals}f}{suffix}"
 

@@ -10,12 +10,14 @@ from sparktop.graphics import numbers
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, label, tokens_rate
 from sparktop.panels.parts.frame import hot
-from sparktop.panels.parts.roles import alert_role, wait_role
+from sparktop.panels.parts.roles import alert_role, alerts_sign, wait_role
 from sparktop.panels.parts.rows import Row, row_width, spread_row
 
 _WIDE = 90
 """Width in cells from which on the header's pieces stand two cells apart, not one."""
 _RATE_WINDOW = " (10 s)"
+_FIVE_DIGITS = 9999.5
+"""From this rate on, it is shown with five digits and a comma."""
 HELP = "?"
 """The key that shows the help."""
 
@@ -28,13 +30,17 @@ def _verdicts(snapshot: Snapshot) -> list[Row]:
     """
     found, count = verdict(snapshot), len(snapshot.alerts)
     role = "good" if found.severity is None else alert_role(found.about, found.severity)
-    several = f"▲{count} " if count > 1 else "▲ " if count else ""
+    several = alerts_sign(found.severity, count)
     key: Row = [label(" ("), (found.key, "key"), label(")")] if found.key else []
     hints: list[Row] = [[label(f" · {hint}")] for hint in (found.hint, found.short_hint) if hint]
     rows: list[Row] = [[(several + found.words, role), *hint, *key] for hint in (*hints, [])]
     rows += [[(several + found.short, role), *hint, *key] for hint in (*hints[1:], [])]
     words = f"{count} alert{'' if count == 1 else 's'}"
-    return [*rows, [(several + found.short, role)], [(f"▲ {words}", role) if count else label("no alerts")]]
+    return [
+        *rows,
+        [(several + found.short, role)],
+        [(f"{several[:1]} {words}", role) if count else label("no alerts")],
+    ]
 
 
 def header_row(
@@ -101,11 +107,20 @@ def total_pieces(snapshot: Snapshot) -> list[Row]:
         [label(f" ({totals.counted} of {totals.watched})")] if 0 < totals.counted < totals.watched else []
     )
     return [
-        [*tokens_rate(totals.generation_tps, 5), *some],
-        [label("prompt "), figure(numbers.rate(totals.prompt_tps, 5)), label(" tok/s")],
+        [*tokens_rate(totals.generation_tps, _rate_width(totals.generation_tps)), *some],
+        [
+            label("prompt "),
+            figure(numbers.rate(totals.prompt_tps, _rate_width(totals.prompt_tps))),
+            label(" tok/s"),
+        ],
         count("run", totals.running, LIVE),
         count("wait", totals.waiting, _wait_role(snapshot)),
     ]
+
+
+def _rate_width(value: float | None) -> int:
+    """Return the cells of a rate: those of four digits with their comma, or of five."""
+    return 5 if value is None or value < _FIVE_DIGITS else 6
 
 
 def _wait_role(snapshot: Snapshot) -> str:

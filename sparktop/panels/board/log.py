@@ -11,7 +11,7 @@ from sparktop.model.event import Alert, Event, Severity, Values
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed, name_tab, shortened
-from sparktop.panels.parts.roles import alert_role
+from sparktop.panels.parts.roles import SEVERITY_SIGNS, alert_role
 from sparktop.panels.parts.rows import Row, row_width
 from sparktop.panels.parts.sentences import flowed, wrapped
 from sparktop.values import dataclass
@@ -45,7 +45,6 @@ _LEAST_WRAPPED = 30
 _INDENT = 4
 _MOST_ROWS = 100
 """Most rows of one entry on the full screen: more than the longest message has."""
-_SIGNS = {Severity.INFO: "·", Severity.WARNING: "▲", Severity.CRITICAL: "✖"}
 
 
 def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
@@ -131,7 +130,7 @@ class _Entry:
 def _entry(one: Alert | Event, time: str, subject_role: str, *, active: bool = False) -> _Entry:
     about = (one.id if isinstance(one, Alert) else one.about) or ""
     role = "muted" if one.severity is Severity.INFO else alert_role(about, one.severity)
-    head: Row = [(f" {_SIGNS[one.severity]} ", role), label(time), (f"{one.subject}: ", subject_role)]
+    head: Row = [(f" {SEVERITY_SIGNS[one.severity]} ", role), label(time), (f"{one.subject}: ", subject_role)]
     return _Entry(head, one.message, role if active else "muted", tuple(value_texts(one.values)))
 
 

@@ -8,11 +8,16 @@ from itertools import pairwise
 from statistics import median
 
 from sparktop.model.event import Severity
+from sparktop.panels.parts.roles import SEVERITY_SIGNS
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.values import dataclass
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_SIGNS = {Severity.INFO: ("•", "text"), Severity.WARNING: ("▲", "warn"), Severity.CRITICAL: ("✖", "bad")}
+_SIGNS = {
+    Severity.INFO: ("•", "text"),  # larger than in a list: it stands among blocks
+    Severity.WARNING: (SEVERITY_SIGNS[Severity.WARNING], "warn"),
+    Severity.CRITICAL: (SEVERITY_SIGNS[Severity.CRITICAL], "bad"),
+}
 _LINE = "─"
 _LEAST_WIDTH = 10
 _LONG = timedelta(hours=12)

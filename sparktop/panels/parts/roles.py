@@ -79,6 +79,8 @@ WORD_ROLES = {
 """The role of each verdict on balance; the verdict is always written out, too."""
 
 
+SEVERITY_SIGNS = {Severity.INFO: "·", Severity.WARNING: "▲", Severity.CRITICAL: "✖"}
+"""The sign of an alert or event: critical is the sign of servers and machines that do not answer, too."""
 _BY_SEVERITY = {Severity.INFO: "text", Severity.WARNING: "warn", Severity.CRITICAL: "bad"}
 _ALERTED_STATES = {"kv-full": BackendState.KV_FULL, "preempting": BackendState.PREEMPTING}
 """The state that a backend's panel shows while an alert with this condition holds."""
@@ -94,6 +96,15 @@ def alert_role(alert_id: str, severity: Severity) -> str:
     if severity is Severity.WARNING and condition in _ALERTED_STATES:
         return STATE_ROLES[_ALERTED_STATES[condition]]
     return _BY_SEVERITY[severity]
+
+
+def alerts_sign(worst: Severity | None, count: int) -> str:
+    """Return the sign of `count` alerts and their number if there are several, with a blank; "" for none.
+
+    `worst` is the severity of the worst of them; None or INFO if none needs attention.
+    """
+    sign = SEVERITY_SIGNS[worst if worst is Severity.CRITICAL else Severity.WARNING]
+    return "" if not count else f"{sign}{count} " if count > 1 else f"{sign} "
 
 
 def part_role(index: int) -> str:

@@ -10,6 +10,7 @@ import pytest
 from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
 from sparktop.demo.scenario import SCENARIOS
+from sparktop.model.event import Severity
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.board.bars import footer_row, header_row, scroll_keys
 from sparktop.panels.board.flat import flatten
@@ -131,7 +132,7 @@ def test_header_and_footer_fit(broken: Snapshot, width: int) -> None:
     header = header_row(broken, width, moment="REWIND −2:10 12:03:20")
     assert row_width(header) == width
     assert "SIMULATED" in row_text(header)
-    assert "▲" in row_text(header)
+    assert "✖" in row_text(header)
     assert "…" not in row_text(header)
     footer, spots = footer_row([("q", "quit"), ("?", "help")] * 20, width)
     assert row_width(footer) == width
@@ -155,6 +156,18 @@ def test_the_header_says_the_worst_thing_in_words(width: int, said: str) -> None
     assert "tok/s" in header
     several = replace(swinging, alerts=swinging.alerts * 3)
     assert "▲3 " in row_text(header_row(several, width))
+
+
+def test_the_header_has_the_sign_of_the_panel_for_what_does_not_answer(broken: Snapshot) -> None:
+    """Critical alerts have the sign of servers that are unreachable, warnings another one."""
+    for width in (60, 80, 120, 200):
+        assert "✖ spark-b" in row_text(header_row(broken, width))
+        several = replace(
+            broken, alerts=(*broken.alerts, replace(broken.alerts[0], severity=Severity.WARNING))
+        )
+        assert "✖2 spark-b" in row_text(header_row(several, width))
+        mild = replace(broken, alerts=tuple(replace(one, severity=Severity.WARNING) for one in broken.alerts))
+        assert "▲ spark-b" in row_text(header_row(mild, width))
 
 
 def test_the_header_names_the_seconds_of_its_rate_beside_a_sweep(playing: Snapshot) -> None:
@@ -270,3 +283,18 @@ def test_what_a_view_leaves_out_is_named_in_the_row_of_keys(
 ) -> None:
     """A remembered view may hide backends: the first key says so, and shows them."""
     assert [word for _, word in keys_to_unseen(KEYS, view, broken)] == words
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"), [(412.0, "412 tok/s"), (9_412.0, "9,412 tok/s"), (24_133.4, "24,133 tok/s")]
+)
+def test_the_header_has_the_rates_with_commas_as_walls_have(
+    playing: Snapshot, rate: float, said: str
+) -> None:
+    """At every width: the totals of a wall have the same number in the same form."""
+    some = replace(playing, totals=replace(playing.totals, generation_tps=rate, prompt_tps=rate))
+    for width in (60, 80, 120, 200):
+        header = row_text(header_row(some, width))
+        assert f" {said}" in header
+        assert not re.search(r"\d{5}", header)
+    assert re.search(rf"prompt +{said}", header)
