@@ -22,7 +22,7 @@ _CELLS: Mapping[str, Run] = {
     "connecting": ("○", "muted"),
     "busy": ("■", "good"),
     "bored": ("▪", "info"),
-    "idle": ("·", "muted"),
+    "idle": ("▫", "muted"),  # no dot: that stands between the totals, in the row above
     "asleep": ("z", "muted"),
     "unknown": ("?", "muted"),
     "GPU lost": ("✖", "bad"),

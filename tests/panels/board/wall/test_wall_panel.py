@@ -148,6 +148,7 @@ def test_no_two_kinds_of_trouble_look_alike() -> None:
     assert len(set(cells)) == len(cells)
     known = {cell_of(state) for state in (*GRAVITY, *NODE_GRAVITY)}
     assert cell_of("a state of a later version") not in known
+    assert not {cell for cell, _ in known} & set("·│─ ")  # what stands between figures and panels
 
 
 @pytest.mark.parametrize("width", [4, 9, 40, 70])
@@ -164,8 +165,8 @@ def test_a_strip_shows_each_state_at_least_once(width: int) -> None:
 def test_the_legend_counts_the_states() -> None:
     """In full where there is room, else without blanks."""
     states = {"unreachable": 2, "idle": 1200}
-    assert list(map(row_text, legend(states, 60).values())) == ["✖ 2 unreachable  ", "· 1,200 idle  "]
-    assert list(map(row_text, legend(states, 22).values())) == ["✖2 down ", "·1,200 idle "]
+    assert list(map(row_text, legend(states, 60).values())) == ["✖ 2 unreachable  ", "▫ 1,200 idle  "]
+    assert list(map(row_text, legend(states, 22).values())) == ["✖2 down ", "▫1,200 idle "]
 
 
 def test_only_what_is_in_sight_is_drawn(fleet: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
