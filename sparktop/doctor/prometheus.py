@@ -61,11 +61,11 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     active = {} if isinstance(listed[0], BaseException) else active_targets(listed[0])
     servers = await in_steps(found_servers(answer.series, active, target.group_by, past))
     groups = len({one.group for one in servers})
-    every = [known.every_s for one in servers if (known := active.get(one.key)) and known.every_s]
+    every = [known.every_s for one in servers if (known := active.get(one.key.target)) and known.every_s]
     checks = [reach, _clock(target.name, clocks.ahead_s)]
     if not servers:
         advice = "scrape the servers' /metrics, or correct the selector"
-        said = "scrapes no vLLM or SGLang"
+        said = "scrapes no vLLM, SGLang or Ray Serve LLM"
         if down:
             said, advice = f"{said}; {said_down(down)}", "start them: a server is known once it was scraped"
         return [*checks, Check(f"{target.name} servers", Status.FAIL, said, advice)]
@@ -74,7 +74,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     slow = bool(every) and median(every) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
     checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
-    if dead := down & {one.key for one in servers}:
+    if dead := down & {one.key.target for one in servers}:
         advice = "start them, or correct their targets: the Prometheus cannot scrape them"
         checks.append(Check(f"{target.name} down", Status.FAIL, said_down(dead), advice))
     if fault := groups_fault(answer.series, target.group_by):
@@ -103,7 +103,7 @@ async def _down(
         past = await client.query(past_query(target.selector, target.group_by, down))
     except AnswerError:
         return down, ()
-    return down, [one for one in past.series if key_of(one.labels) in down]
+    return down, [one for one in past.series if key_of(one.labels).target in down]
 
 
 def _count(number: int, noun: str) -> str:

@@ -2,8 +2,8 @@
 
 * Ray Serve LLM: `ray_vllm_<name>` (older versions of Ray: `ray_vllm:<name>`) on the metrics port of each of
   Ray's nodes. Each counter exists with and without `_total`, and only from its first increment on: the first
-  is read. All replicas on a node are on one page, with equal `engine` labels: with several, each
-  (`ReplicaId`) is a lane.
+  is read. All replicas on a node are on one page, with equal `engine` labels: with several, each is a lane.
+  They differ by `ReplicaId`, or by `WorkerId` (the process) where vLLM is older than 0.11.
 * NIM: vLLM's old names without a prefix, at `/v1/metrics`. `request_finish_total` has the reasons.
   `gpu_power_usage_watts` is not read: versions differ in its unit.
 """
@@ -23,19 +23,25 @@ NIM_FACTS = ("/v1/version", "/v1/models")
 """Routes that report the identity of a NIM."""
 _OURS, _SLOTS = "vllm:", "num_request_max"
 _PLAIN = {name.removeprefix(_OURS): name for name in vllm.NAMES}
-_RAY = Reader(
-    {
-        f"{prefix}{plain}": name
-        for plain, name in _PLAIN.items()
-        if name.startswith(_OURS)
-        for prefix in ("ray_vllm_", "ray_vllm:")
-    }
-)
+_RAY_PREFIXES = ("ray_vllm_", "ray_vllm:")
+REPLICA_LABELS = ("ReplicaId", "WorkerId")
+"""The labels by which the replicas on a page of Ray differ; the first that they have counts."""
 _FINISHED = {
     "request_finish_total": "vllm:request_success_total",
     "request_success_total": "vllm:request_success",  # read only where the name above is absent
 }
 _NIM = Reader({**_PLAIN, **_FINISHED, _SLOTS: _SLOTS})
+
+
+def ray_names(name: str) -> tuple[str, ...]:
+    """Return the names under which Ray may report the vLLM metric `name`; none for others."""
+    plain = name.removeprefix(_OURS)
+    return tuple(f"{prefix}{plain}" for prefix in _RAY_PREFIXES) if plain != name else ()
+
+
+RAY_NAMES = {theirs: name for name in vllm.NAMES for theirs in ray_names(name)}
+"""vLLM's name by each name that is read from a page of Ray."""
+_RAY = Reader(RAY_NAMES)
 
 
 def read_ray(
@@ -55,8 +61,12 @@ def read_ray(
 
 def _lane_label(page: Page) -> str:
     """Return the label that separates the engine cores on a page of Ray."""
-    replicas = {label(labels, "ReplicaId") for places in page.places.values() for labels in places}
-    return "ReplicaId" if len(replicas - {None}) > 1 else "engine"
+    every = [labels for places in page.places.values() for labels in places]
+    for name in REPLICA_LABELS:
+        replicas = {label(labels, name) for labels in every} - {None}
+        if replicas:
+            return name if len(replicas) > 1 else "engine"
+    return "engine"
 
 
 def read_nim(

@@ -288,6 +288,8 @@ class _Scraped:
     fleets: tuple[Fleet, ...] = ()
     places: frozenset[object] = frozenset()
     """Where these servers are."""
+    count: int = 0
+    """Number of these servers; at one place of Ray there may be several."""
     answering: int = 0
     known: Mapping[str, Sequence[float]] = field(default_factory=lambda: dict.fromkeys(_TOTALLED, ()))
     """The values of each total, of the servers that answer."""
@@ -301,13 +303,19 @@ def _scraped(fleets: tuple[Fleet, ...]) -> _Scraped:
     known = _newest[0]
     if len(known.fleets) == len(fleets) and all(map(is_, known.fleets, fleets)):
         return known
-    scraped = {_place(one.url): (one, fleet.late_at) for fleet in fleets for one in fleet.servers}
+    scraped = {_server(one.url): (one, fleet.late_at) for fleet in fleets for one in fleet.servers}
     answering = [
         one for one, late_at in scraped.values() if not one.down and one.at is not None and one.at >= late_at
     ]
     values = {name: tuple(_known(answering, name)) for name in _TOTALLED}
-    _newest[0] = found = _Scraped(fleets, frozenset(scraped), len(answering), values)
+    places = frozenset(place for place, _ in scraped)
+    _newest[0] = found = _Scraped(fleets, places, len(scraped), len(answering), values)
     return found
+
+
+def _server(url: str) -> tuple[object, str]:
+    """Return the place of a server, and which one it is there: the fragment of the URL of Ray's replicas."""
+    return _place(url), url.partition("#")[2]
 
 
 def _place(url: str) -> object:
@@ -338,5 +346,5 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
         running=total("running"),
         waiting=total("waiting"),
         counted=scraped.answering + len(answering),
-        watched=len(places) + len(others),
+        watched=scraped.count + len(others),
     )

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.outside
     ("servers", "ahead_s", "status", "wanted"),
     [
         (3, 0.0, Status.OK, "3 servers in 1 group"),
-        (0, 0.0, Status.FAIL, "scrapes no vLLM or SGLang"),
+        (0, 0.0, Status.FAIL, "scrapes no vLLM, SGLang or Ray Serve LLM"),
         (1, 1.0, Status.OK, "1 server in 1 group"),
     ],
 )

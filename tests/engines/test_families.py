@@ -32,6 +32,13 @@ def test_replicas_on_a_page_of_ray_are_lanes(read: Read) -> None:
     assert (second.lane, second.running, second.generation_tokens) == ("zz01", 5.0, None)
 
 
+def test_replicas_without_an_id_are_lanes_by_their_process() -> None:
+    """Before vLLM 0.11, Ray has no ReplicaId: one process with requests does not hide another."""
+    gauge = 'ray_vllm_num_requests_running{WorkerId="%s",engine="0",model_name="m"} %d\n'
+    lanes = read_page((gauge % ("4f1c", 3) + gauge % ("77aa", 5)).encode(), at=1.0).lanes
+    assert [(lane.lane, lane.running) for lane in lanes] == [("4f1c", 3), ("77aa", 5)]
+
+
 def test_older_names_of_ray_are_read_too(read: Read) -> None:
     """Older names of Ray are read; with one replica, its engine cores are the lanes."""
     lanes = read("ray-old").lanes

@@ -39,6 +39,15 @@ def test_two_prometheus_servers_that_scrape_the_same_servers_count_them_once() -
     assert totals([], [WALL, replace(WALL, name="other")]) == Totals(8700.0, None, 174.0, 87.0, 87, 87)
 
 
+def test_replicas_on_one_node_of_ray_each_count() -> None:
+    """Their URLs differ by a fragment; a page of the whole node that is polled beside them does not count."""
+    assert WALL.fleet is not None
+    some = tuple(replace(one, url=f"http://ray:8085#r{number}") for number, one in enumerate(SERVERS[:3]))
+    view = replace(WALL, fleet=replace(WALL.fleet, servers=some))
+    rows = [polled(one.url, 2.0) for one in some]
+    assert totals([*rows, polled("http://ray:8085", 6.0)], [view]) == Totals(300.0, None, 6.0, 3.0, 3, 3)
+
+
 def test_servers_without_an_answer_are_counted() -> None:
     """One server is down on the wall and a polled one refuses: the sum says that it lacks them."""
     assert WALL.fleet is not None

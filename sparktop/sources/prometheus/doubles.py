@@ -10,8 +10,8 @@ from math import inf
 
 from sparktop.engines.tables import RUNNING
 from sparktop.sources.prometheus.found import (
-    KEY_LABELS,
     NOT_A_ROUTER,
+    SERVER_LABELS,
     ActiveTarget,
     FoundServer,
     Key,
@@ -27,7 +27,7 @@ def doubles(servers: Iterable[FoundServer]) -> Steps[list[list[Key]]]:
     """Return, in steps, the keys of servers with the same instance, model and pod, of several each."""
     found: dict[tuple[object, ...], list[Key]] = {}
     for one in servers:
-        same = (one.key.instance, one.key.exported_instance, one.model, one.pod)
+        same = (one.key.instance, one.key.exported_instance, one.key.replica, one.model, one.pod)
         found.setdefault(same, []).append(one.key)
         yield
     return [keys for keys in found.values() if len(keys) > 1]
@@ -38,7 +38,7 @@ def times_query(more: str, same: Sequence[Sequence[Key]]) -> str:
     instances = {keys[0].instance for keys in same}
     only = f"instance=~{any_of(sorted(instances))}" if len(instances) <= _MOST_NAMED else ""
     gauges = selector(RUNNING, NOT_A_ROUTER, only, more)
-    return f"max by ({', '.join(KEY_LABELS)}) (timestamp({gauges}))"
+    return f"max by ({', '.join(SERVER_LABELS)}) (timestamp({gauges}))"
 
 
 def to_leave_out(
@@ -58,7 +58,7 @@ def to_leave_out(
         listed = {} if keys[0].exported_instance else targets
         newest = max(times.get(key, -inf) for key in keys)
         current = [key for key in keys if times.get(key, -inf) >= newest - _CURRENT_SCRAPES * every_s]
-        current = [key for key in current if key in listed] or current
+        current = [key for key in current if key.target in listed] or current
         first = min(current, key=lambda key: (key not in known, key))
         found |= {
             key for key in keys if key != first and (key not in current or _at_same(key, first, listed))
@@ -67,6 +67,6 @@ def to_leave_out(
 
 
 def _at_same(one: Key, other: Key, targets: Mapping[Key, ActiveTarget]) -> bool:
-    if one in targets and other in targets:
-        return targets[one].url == targets[other].url
+    if one.target in targets and other.target in targets:
+        return targets[one.target].url == targets[other.target].url
     return one.address.rpartition(":")[2].isdecimal()

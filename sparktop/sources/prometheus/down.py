@@ -34,7 +34,7 @@ def keys_in(series: Iterable[Series]) -> Steps[set[Key]]:
     """Return, in steps, the keys of the targets that series belong to."""
     found: set[Key] = set()
     for one in series:
-        found.add(key_of(one.labels))
+        found.add(key_of(one.labels).target)
         yield
     return found
 

@@ -1,7 +1,8 @@
 """Finds the inference servers and routers among the series of a Prometheus.
 
 A server is recognised by its engine's gauge of running requests. production-stack's router writes the same
-names with a label `server`: such series belong to the router, never to a server.
+names with a label `server`: such series belong to the router, never to a server. A target of Ray is a node
+with all its replicas, each of which is a server.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from sparktop.engines.dialects import REPLICA_LABELS
 from sparktop.engines.tables import RUNNING
 from sparktop.model.text import clean
 from sparktop.sources.prometheus.answer import Labels, Series
@@ -25,30 +27,35 @@ NOT_A_ROUTER = 'server=""'
 REPLICA = "prometheus_replica"
 """The label by which series of one target differ that several replicas of a Prometheus wrote."""
 KEY_LABELS = ("job", "instance", "exported_job", "exported_instance")
-"""The labels of a `Key`."""
+"""The labels of a target's `Key`."""
+SERVER_LABELS = (*KEY_LABELS, *REPLICA_LABELS)
+"""The labels of a server's `Key`."""
+_REPLICA, _WORKER = REPLICA_LABELS
 _PLACE = ("namespace", "pod", "node", "model_name")
 _HEALTHY = "vllm:healthy_pods_total"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PLAIN = re.compile(r"(https?://[\w.-]+(?::\d{1,4})?)(?:/metrics)?/*", re.ASCII)
 """A URL with the page's usual path or none, and without a user."""
-_LONGEST = 64
+_LONGEST, _LONGEST_REPLICA = 64, 12
 GROUPS_ADVICE = "correct group_by under [[prometheus]] in the configuration"
 
 
 class Key(NamedTuple):
-    """The labels by which one scraped target differs from others."""
+    """The labels by which a scraped target, or one of Ray's replicas there, differs from others."""
 
     job: str
     instance: str
     exported_job: str = ""
     exported_instance: str = ""
     """Not empty where a Prometheus federates another one, whose instance it is."""
+    replica: str = ""
+    """Ray's id of the replica, or of its process; empty for a target and for servers of other engines."""
 
     @property
-    def labels(self) -> dict[str, str]:
-        """The key as labels; an empty value means that the label is absent."""
-        return self._asdict()
+    def target(self) -> Key:
+        """The key of the target at which this server was scraped."""
+        return self._replace(replica="") if self.replica else self
 
     @property
     def address(self) -> str:
@@ -57,9 +64,15 @@ class Key(NamedTuple):
 
 
 def key_of(labels: Labels) -> Key:
-    """Return the key of the target that a series belongs to."""
+    """Return the key of the server or target that a series belongs to."""
     get = labels.get  # spelled out: this is called for each series
-    return Key(get("job", ""), get("instance", ""), get("exported_job", ""), get("exported_instance", ""))
+    return Key(
+        get("job", ""),
+        get("instance", ""),
+        get("exported_job", ""),
+        get("exported_instance", ""),
+        get(_REPLICA) or get(_WORKER, ""),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +120,7 @@ def servers_query(more: str, group_by: Sequence[str], *, past_s: int | None = No
 
     With `past_s`, also samples count that are up to this many seconds old.
     """
-    labels = ", ".join(dict.fromkeys(("__name__", *KEY_LABELS, *_PLACE, *group_by)))
+    labels = ", ".join(dict.fromkeys(("__name__", *SERVER_LABELS, *_PLACE, *group_by)))
     gauges = selector(RUNNING, NOT_A_ROUTER, more)
     newest = gauges if past_s is None else f"last_over_time({gauges}[{past_s}s])"
     return f"count by ({labels}) ({newest})"
@@ -173,7 +186,7 @@ def found_servers(
                 key,
                 names[key],
                 RUNNING[labels["__name__"]],
-                (targets[key].url if key in targets else "") or _address_url(key.address),
+                _url_of(key, targets.get(key.target)),
                 clean(labels.get("model_name", ""), _LONGEST) or None,
                 groups[key],
                 (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None,
@@ -210,15 +223,21 @@ def found_routers(series: Iterable[Series]) -> dict[Key, tuple[str, ...]]:
 
 def is_federated(keys: Iterable[Key]) -> bool:
     """Return whether one scraped instance holds the series of several others."""
-    counted = Counter((key.job, key.instance) for key in keys if key.exported_instance)
+    counted = Counter(
+        (key.job, key.instance) for key in {key.target for key in keys if key.exported_instance}
+    )
     return any(count > 1 for count in counted.values())
 
 
 def _names(found: Mapping[Key, Labels]) -> Steps[dict[Key, str]]:
-    """Return a name for each server: its pod, else its address, with its job or a number if names repeat."""
+    """Return a name for each server: its pod, else its address, with its job or a number if names repeat.
+
+    The id of a replica of Ray follows.
+    """
     wanted: dict[Key, str] = {}
     for key, labels in found.items():
-        wanted[key] = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
+        place = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
+        wanted[key] = f"{place}{_replica_suffix(key)}"
         yield
     counted = Counter(wanted.values())
     taken: set[str] = set()
@@ -226,7 +245,7 @@ def _names(found: Mapping[Key, Labels]) -> Steps[dict[Key, str]]:
     for key in sorted(found):
         name = wanted[key]
         if counted[name] > 1:
-            name = clean(f"{key.job}/{key.address}", _LONGEST - 6)
+            name = clean(f"{key.job}/{key.address}{_replica_suffix(key)}", _LONGEST - 6)
         number, own = 2, name
         while own in taken:
             own, number = f"{name}-{number}", number + 1
@@ -251,6 +270,16 @@ def _groups(found: Mapping[Key, Labels], group_by: Sequence[str]) -> Steps[dict[
         names[key] = clean(" ".join(part for part in shown if part), _LONGEST) or "backends"
         yield
     return names
+
+
+def _replica_suffix(key: Key) -> str:
+    return f"/{clean(key.replica, _LONGEST_REPLICA)}" if key.replica else ""
+
+
+def _url_of(key: Key, target: ActiveTarget | None) -> str:
+    """Return where a server was scraped; of a replica of Ray, with its id as a fragment."""
+    url = (target.url if target else "") or _address_url(key.address)
+    return f"{url}#{clean(key.replica, _LONGEST)}" if key.replica else url
 
 
 def _base_url(text: object) -> str:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from sparktop.engines.tables import RUNNING
 from sparktop.sources.prometheus.answer import Labels, Series
-from sparktop.sources.prometheus.found import Key, key_of
+from sparktop.sources.prometheus.apart import merged, scraped_apart
+from sparktop.sources.prometheus.found import REPLICA, Key, key_of
 
 _NAME = re.compile(r"[A-Za-z_:][\w:]*", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _VALUE = re.compile(r"[-+.\w]+", re.ASCII)
 _EXPORTED = "exported_"
+_NEVER = frozenset({"__name__", REPLICA})
+"""Labels that no page has: replicas of a Prometheus write the same page, each at times of its own."""
 USUAL = frozenset(
     {
         *("job", "instance", "namespace", "pod", "container", "endpoint", "service", "node", "cluster"),
@@ -25,26 +29,40 @@ USUAL = frozenset(
 """Labels that are not the page's, where the labels of a target are not known."""
 
 
-def pages(series: Iterable[Series], targets: Mapping[Key, Labels]) -> dict[Key, dict[float, bytes]]:
-    """Return the pages of each target by the time of the scrape (Unix seconds), oldest first.
+def pages(
+    series: Iterable[Series], targets: Mapping[Key, Labels]
+) -> tuple[dict[Key, dict[float, bytes]], frozenset[Key]]:
+    """Return the pages of each server by the time of the scrape (Unix seconds), oldest first, and mixed ones.
 
     `targets` has the labels of each target, as its series `up` has them. Series with the same labels but
-    those are one to a page: the later in the answer counts.
+    those are one to a page: the later in the answer counts. A server is mixed if several targets with the
+    same job and instance write its series at different times: then a page has the newest lines of each.
     """
     found: dict[Key, dict[float, list[str]]] = {}
+    gauges: dict[Key, dict[str, frozenset[float]]] = {}
     for one in series:
         key = key_of(one.labels)
-        start = line_start(one.labels, targets.get(key))
+        start = line_start(one.labels, targets.get(key.target))
         if start is None:
             continue
         lines = found.setdefault(key, {})
         for at, value in one.samples:
             if _VALUE.fullmatch(value):
                 lines.setdefault(at, []).append(start + value)
-    return {
+        if one.labels["__name__"] in RUNNING:
+            times = gauges.setdefault(key, {})
+            times[start] = times.get(start, frozenset()).union(at for at, _ in one.samples)
+    mixed: set[Key] = set()
+    for key, times in gauges.items():
+        apart = scraped_apart([*times.values()])
+        if len(apart) > 1:
+            mixed.add(key)
+            found[key] = dict(merged(found[key], apart))
+    made = {
         key: {at: "\n".join([*lines[at], ""]).encode("utf-8", "surrogateescape") for at in sorted(lines)}
         for key, lines in found.items()
     }
+    return made, frozenset(mixed)
 
 
 def line_start(labels: Labels, target: Labels | None) -> str | None:
@@ -60,7 +78,7 @@ def line_start(labels: Labels, target: Labels | None) -> str | None:
     own: list[str] = []
     for label, value in labels.items():
         theirs = label in added and (target is None or target[label] == value)
-        if theirs or label == "__name__" or not _LABEL.fullmatch(label):
+        if theirs or label in _NEVER or not _LABEL.fullmatch(label):
             continue
         plain = label.removeprefix(_EXPORTED)
         written = plain if plain in added else label

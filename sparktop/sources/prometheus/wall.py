@@ -6,11 +6,18 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from sparktop.engines.tables import RUNNING, buckets_for, names_for
+from sparktop.engines.tables import RAY, RUNNING, buckets_for, names_for, twice_counted
 from sparktop.model.fleet import FleetServer
 from sparktop.sources.prometheus.answer import Series
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient
-from sparktop.sources.prometheus.found import NOT_A_ROUTER, REPLICA, FoundServer, Key, key_of
+from sparktop.sources.prometheus.found import (
+    NOT_A_ROUTER,
+    REPLICA,
+    SERVER_LABELS,
+    FoundServer,
+    Key,
+    key_of,
+)
 from sparktop.sources.prometheus.promql import any_of, selector
 from sparktop.sources.prometheus.steps import Steps
 from sparktop.values import dataclass
@@ -21,7 +28,10 @@ _RATE_SCRAPES = 4.0
 _LEAST_RATE_S = 60.0
 _LEAST_STATE_S, _SLACK_S = 10.0, 1.0
 """Preemptions are those between the two newest scrapes, as where every sample is read: they make a state."""
-_BY = "by (job, instance, exported_job, exported_instance)"
+_BY = f"by ({', '.join(SERVER_LABELS)})"
+_SAME_GAUGE = ("pid", "tp_rank", "pp_rank")
+"""Labels by which series differ that report the same gauge: API servers of one vLLM, ranks of one lane of
+SGLang."""
 _GAUGES = (("running", "sum"), ("waiting", "sum"), ("kv_cache_percent", "max"))
 _RATES = ("generation_tokens", "prompt_tokens")
 _QUANTILES = ("ttft", "itl")
@@ -38,23 +48,29 @@ class Figures:
 
 
 async def gauges_and_rates(
-    client: PrometheusClient, more: str, every_s: float, *, replicated: bool = False
+    client: PrometheusClient,
+    more: str,
+    every_s: float,
+    *,
+    replicated: bool = False,
+    engines: Collection[str] = (),
 ) -> Figures:
     """Return the newest gauges, rates and times of all servers; `more` has further matchers.
 
-    If `replicated`, the series that differ by their `REPLICA` count once.
+    If `replicated`, the series that differ by their `REPLICA` count once. `engines` are those of the servers.
 
     Raises:
         AnswerError: a query failed.
     """
     window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
-    once = f"max without ({REPLICA}) " if replicated else ""
+    same = ", ".join((*_SAME_GAUGE, *((REPLICA,) if replicated else ())))
     asked = {
-        name: f"{how} {_BY} ({once}({selector(names_for(name), NOT_A_ROUTER, more)}))"
+        name: f"{how} {_BY} (max without ({same}) ({selector(names_for(name), NOT_A_ROUTER, more)}))"
         for name, how in _GAUGES
     }
-    asked |= {name: _rate(name, more, window_s, once) for name in _RATES}
-    asked["preemptions"] = _rate("preemptions", more, max(_LEAST_STATE_S, 2 * every_s + _SLACK_S), once)
+    windows = dict.fromkeys(_RATES, window_s) | {"preemptions": max(_LEAST_STATE_S, 2 * every_s + _SLACK_S)}
+    for name, rate_s in windows.items():
+        asked[name] = _rate(name, more, rate_s, replicated=replicated, of_ray=RAY in engines)
     asked["at"] = f"max {_BY} (timestamp({selector(RUNNING, NOT_A_ROUTER, more)}))"
     return await _figures(client, asked)
 
@@ -111,7 +127,7 @@ def rows(
     for one in servers:
         key = one.key
         at, kv = value("at", key), value("kv_cache_percent", key)
-        down = key in dead
+        down = key.target in dead
         found.append(
             FleetServer(
                 one.name,
@@ -134,9 +150,18 @@ def rows(
     return tuple(found)
 
 
-def _rate(name: str, more: str, window_s: float, once: str) -> str:
-    counted = selector(_counted(name), NOT_A_ROUTER, more)
-    return f"sum {_BY} ({once}(rate({counted}[{window_s:.0f}s])))"
+def _rate(name: str, more: str, window_s: float, *, replicated: bool, of_ray: bool) -> str:
+    """Return the query for the rate of a counter.
+
+    Where Ray has it under two names, series of both in one `rate` are an error: the second name is used for
+    the servers that lack the first.
+    """
+    again = twice_counted(name)
+    once = f"max without ({REPLICA}) " if replicated else ""
+    parts = [[known for known in _counted(name) if known not in again], *([again] if of_ray else [])]
+    return " or ".join(
+        f"sum {_BY} ({once}(rate({selector(names, NOT_A_ROUTER, more)}[{window_s:.0f}s])))" for names in parts
+    )
 
 
 async def _figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figures:

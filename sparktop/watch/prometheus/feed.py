@@ -9,11 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from sparktop.engines import PageError, read_page
-from sparktop.engines.tables import NAMES
-from sparktop.model.engine import EngineSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet
@@ -22,14 +19,7 @@ from sparktop.model.text import clean
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError
 from sparktop.sources.prometheus.down import said_down
-from sparktop.sources.prometheus.found import (
-    GROUPS_ADVICE,
-    NOT_A_ROUTER,
-    FoundServer,
-    Key,
-)
-from sparktop.sources.prometheus.pages import pages
-from sparktop.sources.prometheus.promql import any_of, selector
+from sparktop.sources.prometheus.found import GROUPS_ADVICE, FoundServer, Key
 from sparktop.sources.prometheus.steps import in_steps
 from sparktop.sources.prometheus.wall import Figures, fullest, gauges_and_rates, quantiles, rows
 from sparktop.store import SourceKey, Store
@@ -38,6 +28,7 @@ from sparktop.watch.prometheus.finder import Finder
 from sparktop.watch.prometheus.machines import Deliver, MachineFeed
 from sparktop.watch.prometheus.pace import Pace
 from sparktop.watch.prometheus.routers import Routers
+from sparktop.watch.prometheus.samples import SampleReader
 
 _log = logging.getLogger(__name__)
 MOST_RAW = 64
@@ -46,8 +37,6 @@ MOST_IN_GROUP = 16
 """Servers of one group whose raw samples are read, where there are more than `MOST_RAW`."""
 FIND_AGAIN_S = 60.0
 _QUANTILES_AGAIN_S = 60.0
-_FIRST_WINDOW_S = 120.0
-_MORE_WINDOW_S = 5.0
 _LATE_SCRAPES = 2.0
 _LATE_S = 5.0
 _GONE_AFTER_S = 300.0
@@ -83,8 +72,7 @@ class PrometheusFeed:
         self._finder = Finder(target, self._client)
         self._found_at: float | None = None
         self._machines = MachineFeed(target, self._client, store, deliver, clock)
-        self._seen: dict[Key, float] = {}
-        """Unix time of the newest sample that was delivered, by server."""
+        self._samples = SampleReader(target, self._client, self._finder, deliver, clock)
         self._raw: dict[Key, FoundServer] = {}
         """The servers whose raw samples are read."""
         self._placed: dict[Key, tuple[str, ...]] = {}
@@ -95,17 +83,12 @@ class PrometheusFeed:
         self._paused: frozenset[str] = frozenset()
         """Names of the servers that are polled directly at present."""
         self._gone: dict[Key, float] = {}
-        self._noted_dead: set[Key] = set()
-        """The servers of which no sample came since they could not be scraped."""
-        self._handed_on: dict[Key, float] = {}
-        """Unix time of the newest sample of a server as another target, by the key that it has now."""
         self._group: str | None = None
         """The group whose raw samples are wanted, where there are too many servers for all."""
         self._quantiles, self._quantiles_at = Figures({}), float("-inf")
         self._wall_at = float("-inf")
         self._first = _NO_FIRST
         """When a look began that delivered figures before it found machines, these, and the ms they took."""
-        self._warnings: tuple[str, ...] = ()
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -244,7 +227,7 @@ class PrometheusFeed:
             elif key not in self._gone:
                 self._gone[key] = now
                 self._store.note(one.name, clean(message))
-                if key in self._noted_dead:
+                if key in self._samples.silent:
                     self._forget(key)
                 else:
                     late = Failure(FailureKind.LATE, clean(message), now)
@@ -258,78 +241,28 @@ class PrometheusFeed:
             self._forget(one.key)
             return
         del self._raw[one.key]
-        self._handed_on[successor.key] = self._seen.pop(one.key, self._handed_on.get(one.key, float("-inf")))
-        for known in (self._gone, self._placed, self._handed_on):
+        self._samples.hand_on(one.key, successor.key)
+        for known in (self._gone, self._placed):
             known.pop(one.key, None)
-        self._noted_dead.discard(one.key)
 
     def _forget(self, key: Key) -> None:
         one = self._raw.pop(key)
-        for known in (self._seen, self._gone, self._placed, self._handed_on):
+        self._samples.forget(key)
+        for known in (self._gone, self._placed):
             known.pop(key, None)
-        self._noted_dead.discard(key)
         self._store.remove(SourceKey.backend(one.name))
 
     async def _read_raw(self) -> None:
-        left_out, dead = self._paused, self._finder.dead
-        servers = [one for one in self._raw.values() if one.key not in dead and one.name not in left_out]
-        size = self.pace.at_once
-        # A server without samples yet needs the long window, which costs more: apart from the others.
-        first = [one for one in servers if one.key not in self._seen]
-        known = [one for one in servers if one.key in self._seen]
-        period_s = self.pace.period_s(len(self._raw))
-        short_s = max(self.pace.every_s, period_s) + _MORE_WINDOW_S
-        for some, window_s in ((first, max(_FIRST_WINDOW_S, 2 * short_s)), (known, short_s)):
-            for start in range(0, len(some), size):
-                await self._read_some(some[start : start + size], window_s)
-        if self._clocks is not None:
-            shift_s = self._clocks.to_monotonic_s
+        left_out, dead, clocks = self._paused, self._finder.dead, self._clocks
+        servers = [
+            one for one in self._raw.values() if one.key.target not in dead and one.name not in left_out
+        ]
+        if clocks is not None:
+            shift_s = clocks.to_monotonic_s
+            await self._samples.read(servers, self.pace, len(self._raw), shift_s)
             await self._machines.read_raw(self._raw.values(), self._finder.dead, shift_s, self.pace.every_s)
-        self._tell_dead()
+        self._samples.deliver_dead(self._raw.values())
         self._routers.deliver(self._finder)
-
-    async def _read_some(self, servers: Sequence[FoundServer], window_s: float) -> None:
-        """Read the raw samples of a few servers, and deliver those that are new, the oldest first."""
-        if self._clocks is None:
-            return
-        began = self._clock()
-        names = set().union(*(NAMES[one.engine] for one in servers))
-        only = (
-            f"{label}=~{any_of({getattr(one.key, label) for one in servers})}"
-            for label in ("job", "instance")
-        )
-        query = selector(names, NOT_A_ROUTER, *only, self.target.selector)
-        answer = await self._client.query(f"{query}[{window_s:.0f}s]")
-        self._warnings = answer.warnings
-        took_ms = (self._clock() - began) * 1000
-        found = pages(answer.series, self._finder.labels)
-        for one in servers:
-            after = self._seen.get(one.key, self._handed_on.get(one.key, float("-inf")))
-            times = [at for at in found.get(one.key, ()) if at > after]
-            for at in times:
-                self._deliver_page(one, found[one.key][at], at + self._clocks.to_monotonic_s, took_ms)
-                self._seen[one.key] = at
-                self._noted_dead.discard(one.key)
-            await asyncio.sleep(0)  # keys and other sources come between two servers
-
-    def _deliver_page(self, one: FoundServer, page: bytes, at: float, took_ms: float) -> None:
-        key = SourceKey.backend(one.name)
-        reading: EngineSample | Failure
-        try:
-            reading = read_page(page, at=min(at, self._clock()), engine=one.engine)
-        except PageError as error:
-            reading = Failure(error.kind, clean(error.message), self._clock())
-        self._deliver(key, reading, took_ms)
-
-    def _tell_dead(self) -> None:
-        """Deliver a failure for each server that cannot be scraped."""
-        now, active = self._clock(), self._finder.active
-        for one in [one for one in self._raw.values() if one.key in self._finder.dead]:
-            self._noted_dead.add(one.key)
-            error = active[one.key].error if one.key in active else ""
-            message = f"{self.target.name} cannot scrape it (up is 0){f': {error}' if error else ''}"
-            failure = Failure(FailureKind.UNREACHABLE, clean(message), now)
-            self._deliver(SourceKey.backend(one.name), failure, None)
 
     async def _read_wall(self, began: float, *, is_first: bool = False) -> None:
         """Deliver the figures of all servers; at first those that need few queries, without their machines.
@@ -342,8 +275,10 @@ class PrometheusFeed:
         asked = self._clock()
         (at, figures, before_ms), self._first = self._first, _NO_FIRST
         if at != began:
-            every_s, once = self.pace.every_s, self._finder.replicated
-            figures, before_ms = await gauges_and_rates(self._client, more, every_s, replicated=once), 0.0
+            once, before_ms = self._finder.replicated, 0.0
+            engines = {one.engine for one in servers}
+            asked_of = self._client, more, self.pace.every_s
+            figures = await gauges_and_rates(*asked_of, replicated=once, engines=engines)
         if not is_first and servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
             self._quantiles_at = began
             self._quantiles = await quantiles(self._client, more, servers, figures, self.pace.every_s)
@@ -365,7 +300,8 @@ class PrometheusFeed:
             message = f"itself is late: its newest sample is {now - newest:.0f} s old"
             self._deliver(self._key, Failure(FailureKind.LATE, message, now), None)
         elif not servers:
-            parts = ("scrapes no server that is known here: vLLM or SGLang", said_down(self._finder.down))
+            nothing = "scrapes no server that is known here: vLLM, SGLang or Ray Serve LLM"
+            parts = (nothing, said_down(self._finder.down))
             message = "; ".join(part for part in parts if part)
             self._deliver(self._key, Failure(FailureKind.METRICS_DISABLED, clean(message), now), None)
         else:
@@ -388,7 +324,7 @@ class PrometheusFeed:
         parts = (
             self.pace.note,
             federated if self._finder.found.federated else "",
-            next(iter((*warnings, *self._warnings)), ""),
+            next(iter((*warnings, *self._samples.warnings)), ""),
             self._machines.problem,
         )
         return clean("; ".join(part for part in parts if part), 200) or None

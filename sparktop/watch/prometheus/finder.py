@@ -77,7 +77,7 @@ class Finder:
 
     def every_s_of(self, key: Key) -> float | None:
         """Return the seconds between two scrapes of a target, by the list of targets; None if unknown."""
-        active = self.active.get(key)
+        active = self.active.get(key.target)
         return None if active is None else active.every_s
 
     async def find(self) -> None:
@@ -104,9 +104,9 @@ class Finder:
             for one in self.found.servers
             if one.key not in keys and one.name not in names and one.key not in self._left_out
         ]
-        if any(one.key not in self.dead for one in missing):
+        if any(one.key.target not in self.dead for one in missing):
             self.dead |= await self._down({one.key.job for one in missing})
-        down = [one for one in missing if one.key in self.dead]
+        down = [one for one in missing if one.key.target in self.dead]
         listed = tuple(sorted((*servers, *down), key=lambda one: one.name)) if down else servers
         fault = groups_fault(answers[0].series, group_by)
         self.found = Found(listed, found_routers(answers[1].series), fault, is_federated(keys))
@@ -134,7 +134,7 @@ class Finder:
     async def _find_past(self, series: Sequence[Series]) -> None:
         """Find which targets that are down were servers; `series` are those of servers that are not."""
         self._past = {key: known for key, known in self._past.items() if key in self.down}
-        wanted = self.down - self._past.keys() - {one.key for one in self.found.servers}
+        wanted = self.down - self._past.keys() - {one.key.target for one in self.found.servers}
         if wanted:
             wanted -= await in_steps(keys_in(series))
         if not wanted:
@@ -146,7 +146,7 @@ class Finder:
         except AnswerError:
             return  # too much, or a server of the API without that function: as if there were none
         for one in answer.series:
-            if (key := key_of(one.labels)) in wanted:
+            if (key := key_of(one.labels).target) in wanted:
                 self._past.setdefault(key, []).append(one)
 
     async def _step_s(self, servers: Sequence[FoundServer]) -> float | None:
@@ -195,7 +195,7 @@ class Finder:
         if not some:
             return
         self.dead = await self._down(some)
-        unknown = {one.key.instance for one in wanted if one.key not in self.labels}
+        unknown = {one.key.instance for one in wanted if one.key.target not in self.labels}
         if unknown and not self.found.federated:
             asked = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
             answer = await self._client.query(asked)

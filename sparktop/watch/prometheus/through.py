@@ -77,6 +77,8 @@ class Through:
             return f"{clean(group, 60)}: its servers are polled directly already"
         if feed.target.closer == "never":
             return 'not polled directly: closer = "never" in the configuration'
+        if any("#" in feed.names[name].url for name in names):
+            return f"{clean(group, 60)} cannot be polled directly: Ray has all replicas of a node on one page"
         if len(names) > MOST_MEMBERS:
             return f"{clean(group, 60)} has {len(names)} servers: at most {MOST_MEMBERS} are polled directly"
         if self._looking:

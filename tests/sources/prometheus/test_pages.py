@@ -47,7 +47,7 @@ def series_of(body: bytes, at: float) -> list[Series]:
 def test_a_page_made_from_raw_samples_reads_as_the_page_that_was_scraped() -> None:
     """Every figure of a real page of vLLM is equal; labels that Prometheus added are gone."""
     body = PAGE.read_bytes()
-    made = pages(series_of(body, 100.0), {KEY: ADDED})
+    made, _ = pages(series_of(body, 100.0), {KEY: ADDED})
     assert list(made) == [KEY]
     assert list(made[KEY]) == [100.0]
     assert b"namespace" not in made[KEY][100.0]
@@ -60,14 +60,16 @@ def test_labels_of_the_page_get_their_names_back_and_no_line_can_be_forged() -> 
     """A renamed label, quotes, line feeds and names that no page has; duplicates count once."""
     labels = {"__name__": RUNNING_NAME, **ADDED, "exported_namespace": "own", "model_name": 'a"b\\c\nd 1'}
     bad = {"__name__": "x 1\ny", **ADDED}
-    made = pages(
+    found, mixed = pages(
         [
             Series(labels, [(2.0, "2"), (1.0, "1")]),
             Series(bad, [(1.0, "1")]),
             Series(labels, [(1.0, "3\n4")]),
         ],
         {KEY: ADDED},
-    )[KEY]
+    )
+    made = found[KEY]
+    assert not mixed
     assert list(made) == [1.0, 2.0]
     line = f'{RUNNING_NAME}{{namespace="own",model_name="a\\"b\\\\c\\nd 1"}} 1\n'
     assert made[1.0].decode() == line
@@ -152,7 +154,7 @@ def test_queries_quote_what_came_from_outside() -> None:
     assert selector(["up"], 'job="x"', "") == '{__name__=~"up",job="x"}'
     query = servers_query('namespace="llm"', ("team",))
     assert query.startswith(
-        "count by (__name__, job, instance, exported_job, exported_instance, namespace, pod"
+        "count by (__name__, job, instance, exported_job, exported_instance, ReplicaId, WorkerId, namespace"
     )
     assert 'server="",namespace="llm"}' in query
     assert "vllm:generation_tokens_total" in names_for("generation_tokens")

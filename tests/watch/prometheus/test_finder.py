@@ -113,7 +113,8 @@ async def test_targets_that_are_down_and_never_were_servers_are_named() -> None:
         failure = store.snapshot().fleets[0].failure
         assert failure is not None
         assert failure.message.isprintable()
-        assert failure.message.startswith("scrapes no server that is known here: vLLM or SGLang; ")
+        known = "vLLM, SGLang or Ray Serve LLM"
+        assert failure.message.startswith(f"scrapes no server that is known here: {known}; ")
         assert "4 targets are down (up is 0): a" in failure.message
         assert failure.message.endswith(", h:1, h:2, …")
 

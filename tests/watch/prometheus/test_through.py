@@ -105,6 +105,16 @@ async def test_the_verdict_of_a_closer_look_stays_as_an_event() -> None:
     assert scene.notes()[-1] == "closer look at g ended: oscillating; a swing of 6 s"
 
 
+def test_replicas_of_ray_are_not_polled_directly() -> None:
+    """All those of a node are on one page: a poll would give each the figures of all."""
+    scene = Scene()
+    (feed,) = scene.through.feeds
+    feed.names["b"] = cast("Any", SimpleNamespace(url="http://ray:8085#q3v8", engine="ray"))
+    said = scene.through.look_closer("g")
+    assert said == "g cannot be polled directly: Ray has all replicas of a node on one page"
+    assert not scene.tasks
+
+
 def test_a_wanted_group_is_passed_on_to_every_feed() -> None:
     """The user gets a message."""
     wanted: list[str] = []
