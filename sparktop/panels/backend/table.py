@@ -29,12 +29,15 @@ from sparktop.values import dataclass
 
 _SPARK_MIN = 10
 _NAME, _LONG_NAME = 8, 16
+"""Cells of a name, also where names are longer: in a list with graphs, and in one with more values."""
 _STATE = 13
 """Width in cells of a state with its time window: "queueing 10 s"."""
 _SHORT_STATE, _SHORT_REST = 8, 22
 """Widths in cells of a short entry: the state, and all but the name."""
 _KEPT = 4
 """Number of columns that a table keeps even if there is no room for a graph beside them."""
+_BELOW = {"TTFT p95": 2, "ITL p95": 3, "KV": 4}
+"""Least rows of an entry from which a column's figure stands below the line of values, too, by heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +136,20 @@ class Table:
     columns: ColumnOrder = ColumnOrder.LOAD
     names: tuple[str, ...] = ()
     """All names of the column, also of backends that are not shown now."""
+    each: int = 1
+    """Rows of an entry."""
     _fitted: Mapping[str, str] = field(init=False)
+    _shape: tuple[int, list[Column], int] = field(init=False)
+    """(cells of a name, columns of values, cells of the graph after them if the table is wide)."""
 
     def __post_init__(self) -> None:
-        names = fitted_names(self.names, _LONG_NAME if self.wide else _NAME)
-        object.__setattr__(self, "_fitted", names)
+        shape = self._shaped(max(map(cell_width, self.names), default=0))
+        object.__setattr__(self, "_shape", shape)
+        object.__setattr__(self, "_fitted", fitted_names(self.names, shape[0]))
 
     def heading(self, order: str) -> Row:
         """Return the heading row; `order` names the sort order, "" for the configured one."""
-        name, columns, spark = self._shape()
+        name, columns, spark = self._shape
         value = order.removeprefix("by ")
         choices = (f"backend ({order})", order, f"▾{value}") if order else ("backend",)
         row: Row = [
@@ -154,7 +162,7 @@ class Table:
 
     def rows(self, view: BackendView, height: int, *, selected: bool = False) -> list[Row]:
         """Return one backend as `height` rows: a line of values, further values below it, and its graphs."""
-        name, columns, spark = self._shape()
+        name, columns, spark = self._shape
         line: Row = [(self._fitted.get(view.name) or fit_name(view.name, name), "title")]
         for column in columns:
             text, role = column.cell(view)
@@ -174,12 +182,25 @@ class Table:
             return [[row[0], *in_role(row[1:], role)] for row in rows]
         return rows
 
-    def _shape(self) -> tuple[int, list[Column], int]:
-        """Return (cells of a name, columns of values, cells of the graph after them if the table is wide)."""
+    def _shaped(self, longest: int) -> tuple[int, list[Column], int]:
+        """Return what `_shape` is for names of at most `longest` cells.
+
+        Longer names than usual get half of the graph's cells beyond its least width, or cells that are free.
+        In a list with more graphs, they get those of figures that stand in the rows below, too.
+        """
         if self.wide:
             columns, room = _columns(self.width - 3, _LONG_NAME, _SPARK_MIN, self.columns)
-            return _LONG_NAME, columns, room - 2 if room > _SPARK_MIN else 0
-        return _NAME, _columns(figures_width(self.width), _NAME, 0, self.columns)[0], 0
+            spare = (room - _SPARK_MIN) // 2 if room > _SPARK_MIN else room
+            more = max(0, min(longest - _LONG_NAME, spare))
+            return _LONG_NAME + more, columns, room - more - 2 if room > _SPARK_MIN else 0
+        columns, room = _columns(figures_width(self.width), _NAME, 0, self.columns)
+        for column in reversed(columns):
+            if _NAME + room >= longest:
+                break
+            if _BELOW.get(column.heading, self.each + 1) <= self.each:
+                columns = [one for one in columns if one is not column]
+                room += column.width + 1
+        return max(_NAME, min(longest, _NAME + room)), columns, 0
 
     def _with_graphs(
         self, view: BackendView, figures: Sequence[Row], spark: int, leads: Sequence[Run]

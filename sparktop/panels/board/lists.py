@@ -105,7 +105,7 @@ def backend_list(
     shown = views[first : first + visible(place, len(views), wide=wide)]
     graphs = place.columns == 1 or heading
     names = tuple(view.name for view in views)
-    table = Table(place.width, window, scale(shown if graphs else ()), wide, columns, names)
+    table = Table(place.width, window, scale(shown if graphs else ()), wide, columns, names, each)
     if place.columns > 1:
         rows = _short_entries(place, shown, names, selected)
     else:
