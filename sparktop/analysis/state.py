@@ -17,6 +17,25 @@ from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
 from sparktop.values import dataclass
 
+GRAVITY = (
+    BackendState.UNREACHABLE,
+    BackendState.ENGINE_DEAD,
+    BackendState.STUCK,
+    BackendState.SUSPECT,
+    BackendState.PREEMPTING,
+    BackendState.KV_FULL,
+    BackendState.STILL,
+    BackendState.QUEUEING,
+    BackendState.STALE,
+    BackendState.LOADING,
+    BackendState.CONNECTING,
+    BackendState.BUSY,
+    BackendState.BORED,
+    BackendState.IDLE,
+    BackendState.ASLEEP,
+    BackendState.UNKNOWN,
+)
+"""The states of servers, the worst first: the order of walls, and of lists that are sorted by state."""
 _LEAST_WINDOW_S = 1.0
 """A shorter window is shown as this many seconds; one of a single sample has no length."""
 _LEAST_QUEUED = 0.5

@@ -10,7 +10,7 @@ from heapq import nlargest
 from operator import itemgetter
 
 from sparktop.analysis.speed_state import IDLE_PERCENT
-from sparktop.analysis.state import USUAL, scraped_state
+from sparktop.analysis.state import GRAVITY, USUAL, scraped_state
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.failure import FailureKind
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, stale_s
@@ -22,25 +22,6 @@ Server = FleetServer | BackendView
 """An inference server on a wall: one that is polled, or one that a Prometheus scrapes."""
 STALE = "stale"
 """The state of a server whose newest figures are old, although nothing failed."""
-GRAVITY = (
-    "unreachable",
-    "engine dead",
-    "stuck",
-    "stuck?",
-    "preempting",
-    "KV-full",
-    "no progress",
-    "queueing",
-    STALE,
-    "loading",
-    "connecting",
-    "busy",
-    "bored",
-    "idle",
-    "asleep",
-    "unknown",
-)
-"""The states of servers, the worst first."""
 NODE_GRAVITY = (
     "unreachable",
     "GPU lost",

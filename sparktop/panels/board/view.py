@@ -7,7 +7,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from sparktop.model.snapshot import BackendState, BackendView, NodeView
+from sparktop.analysis.state import GRAVITY
+from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.node.processes import ProcessOrder
@@ -86,8 +87,8 @@ class View:
         return not self.filter and self.sort is Sort.CONFIG
 
 
-_URGENCY = list(BackendState)
-"""Backend states in the enumeration's own order, which after `connecting` runs from the worst to idle."""
+_RANKS = {state: rank for rank, state in enumerate(GRAVITY)}
+"""The place of each state of a backend in the order of the wall: 0 is the worst."""
 
 
 def _backend_number(view: BackendView, sort: Sort) -> float | None:
@@ -97,7 +98,7 @@ def _backend_number(view: BackendView, sort: Sort) -> float | None:
         return None if view.running is None else view.running + (view.waiting or 0.0)
     if sort is Sort.MEMORY:
         return view.kv_cache_percent
-    return -float(_URGENCY.index(view.state) or len(_URGENCY))
+    return -float(_RANKS[view.state])
 
 
 def _node_number(view: NodeView, sort: Sort) -> float | None:

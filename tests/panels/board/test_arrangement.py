@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from sparktop.analysis.state import GRAVITY
+from sparktop.analysis.wall import wall_of
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.arrangement import FLEET, Arrangement
 from sparktop.panels.board.scene import PanelKey
-from sparktop.panels.board.view import Sort, View
+from sparktop.panels.board.view import Sort, View, backend_order
 from stage.rehearsal import Rehearsal
 
 NAMES = ("spark-a", "spark-b", "spark-c", "spark-d")
@@ -51,6 +54,18 @@ def test_a_lasting_difference_moves_a_row(four: Snapshot) -> None:
     for second in range(30):
         after = names(rows.of(loaded(four, 161.0 + second, 15.0, 16.0, 30.0, 1.0), LOAD))
     assert after == ("spark-c", "spark-a", "spark-b", "spark-d")
+
+
+def test_by_state_the_order_is_that_of_a_wall(four: Snapshot) -> None:
+    """A server that sleeps or connects is not above one that is stuck; every state has a place."""
+    assert set(GRAVITY) == set(BackendState)
+    for worse, better in pairwise(GRAVITY):
+        states = [better, worse, better, worse]
+        shown = [replace(one, state=state) for one, state in zip(four.backends, states, strict=True)]
+        order = backend_order(shown, Sort.STATE)
+        walled = wall_of(replace(four, backends=tuple(replace(one, group="") for one in shown))).groups
+        assert order == ["spark-b", "spark-d", "spark-a", "spark-c"]
+        assert walled[0].states == [worse, worse, better, better]
 
 
 def test_a_failure_moves_its_row_within_seconds(four: Snapshot) -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.analysis.wall import GRAVITY, NODE_GRAVITY, Stated, Top, Wall, WallGroup
+from sparktop.analysis.state import GRAVITY
+from sparktop.analysis.wall import NODE_GRAVITY, Stated, Top, Wall, WallGroup
 from sparktop.model.fleet import FleetNode, FleetServer
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.flat import flatten
