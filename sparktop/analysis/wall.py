@@ -35,7 +35,7 @@ NODE_GRAVITY = (
     "unknown",
 )
 """The states of machines, the worst first."""
-_RANKS = {state: rank for rank, state in enumerate(GRAVITY)}
+_RANKS: dict[str, int] = {state.value: rank for rank, state in enumerate(GRAVITY)}
 _NODE_RANKS = {state: rank for rank, state in enumerate(NODE_GRAVITY)}
 DOWN = frozenset({"unreachable", "engine dead", "stuck"})
 SLOW = frozenset({"slow clock", "slow steps", "throttled"})
