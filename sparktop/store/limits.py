@@ -60,9 +60,10 @@ class LimitBook:
                 book.pop(gone, None)
         due = [name for name in backends if at - self._judged_at.get(name, -math.inf) >= EVERY_S]
         due.sort(key=lambda name: self._judged_at.get(name, -math.inf))
+        running = _running_on(backends) if due else {}
         for name in due[:MOST_AT_ONCE]:
             self._judged_at[name] = at
-            self.note(name, _verdict(backends[name], backends, nodes, routed))
+            self.note(name, _verdict(backends[name], backends, nodes, routed, running))
         for track in backends.values():
             track.show_limit(self._found.get(track.target.name))
 
@@ -77,18 +78,38 @@ class LimitBook:
             self._next[name] = kind
 
 
+def _running_on(backends: Mapping[str, BackendTrack]) -> dict[str, list[str]]:
+    """Return the names of the backends that run requests, by the node they are on."""
+    found: dict[str, list[str]] = {}
+    for name, track in backends.items():
+        if track.view.running:
+            for node in track.view.nodes:
+                found.setdefault(node, []).append(name)
+    return found
+
+
 def _verdict(
-    track: BackendTrack, backends: Mapping[str, BackendTrack], nodes: Mapping[str, NodeTrack], routed: Routed
+    track: BackendTrack,
+    backends: Mapping[str, BackendTrack],
+    nodes: Mapping[str, NodeTrack],
+    routed: Routed,
+    running: Mapping[str, Sequence[str]],
 ) -> Limit | None:
     if track.health.failure is not None or not track.work.looks:
         return None
     from sparktop.analysis.limited_by.judge import limited_by  # late: the first verdict comes after seconds
 
-    return limited_by(_evidence(track, backends, nodes, routed))
+    beside = (name for node in track.view.nodes for name in running.get(node, ()))
+    neighbours = tuple(name for name in dict.fromkeys(beside) if backends[name] is not track)
+    return limited_by(_evidence(track, backends, nodes, routed, neighbours))
 
 
 def _evidence(
-    track: BackendTrack, backends: Mapping[str, BackendTrack], nodes: Mapping[str, NodeTrack], routed: Routed
+    track: BackendTrack,
+    backends: Mapping[str, BackendTrack],
+    nodes: Mapping[str, NodeTrack],
+    routed: Routed,
+    neighbours: tuple[str, ...],
 ) -> Evidence:
     view, lanes = track.view, max(1, len(track.view.lanes))
     hosts = [nodes[name] for name in view.nodes if name in nodes]
@@ -109,23 +130,11 @@ def _evidence(
         cores=lanes,
         router=router,
         peers=peers,
-        neighbours=_neighbours(track, backends),
+        neighbours=neighbours,
         read_percent=read_percent(bandwidth_gb_per_s(samples), reads, len(view.nodes), lanes),
         read_gb_per_s=reads,
         server_cores=track.work.server_cores,
         speculates=bool(view.spec_drafts_per_s),
-    )
-
-
-def _neighbours(track: BackendTrack, backends: Mapping[str, BackendTrack]) -> tuple[str, ...]:
-    """Return the names of the other servers on the machines of a backend that run requests."""
-    nodes = set(track.view.nodes)
-    if not nodes:
-        return ()
-    return tuple(
-        name
-        for name, other in backends.items()
-        if other is not track and other.view.running and nodes & set(other.view.nodes)
     )
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from sparktop.analysis.limited_by import judge
 from sparktop.demo.scenario import SCENARIOS
+from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.snapshot import BackendState
+from sparktop.model.targets import BackendTarget, Watch
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import SourceKey
 from stage.limited import LengthsDraw, LimitedRun, Setting, Users
 from stage.rehearsal import Rehearsal
+from tests.store.conftest import START, World
 
 LENGTHS = LengthsDraw(200, 300)
 
@@ -92,3 +97,28 @@ def test_the_idle_neighbour_of_a_stuck_server_is_not_limited_by_the_router() -> 
     assert stuck.state is BackendState.STUCK
     assert idle.running == 0
     assert idle.limited_by is None or idle.limited_by.kind is not LimitKind.ROUTER
+
+
+def test_neighbours_are_the_other_servers_that_run_requests_on_its_machines(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is named once; idle servers and those on other machines are not."""
+    found: dict[int, tuple[str, ...]] = {}
+    monkeypatch.setattr(judge, "limited_by", lambda one: found.update({one.spans: one.neighbours}))
+    on = {"one": ("a",), "two": ("a", "b"), "three": ("a", "b", "c"), "idle": ("a", "b", "c", "d")}
+    on["far"] = ("v", "w", "x", "y", "z")
+    targets = tuple(BackendTarget(name, f"http://{name}:8000", nodes=nodes) for name, nodes in on.items())
+    world = make_world(Watch(backends=targets))
+    for number, name in enumerate(on):
+        running = 0.0 if name == "idle" else 1.0
+        page = EngineSample(0.0, "vllm", (LaneSample("0", running=running),), models=("m",))
+        world.feed(page, at=START + number / 10, name=name)
+    world.store.judge()
+    assert {number: set(names) for number, names in found.items()} == {
+        1: {"two", "three"},
+        2: {"one", "three"},
+        3: {"one", "two"},
+        4: {"one", "two", "three"},
+        5: set(),
+    }
+    assert all(len(names) == len(set(names)) for names in found.values())
