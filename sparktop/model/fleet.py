@@ -63,6 +63,14 @@ def stale_s(every_s: float) -> float:
     return max(_STALE_SCRAPES * every_s, _LEAST_STALE_S)
 
 
+_RATE_SCRAPES, _LEAST_RATE_S = 4.0, 60.0
+
+
+def rate_window_s(every_s: float) -> float:
+    """Return the seconds over which a Prometheus that scrapes every `every_s` seconds is asked for rates."""
+    return max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
+
+
 @dataclass(frozen=True, slots=True)
 class FleetServer:
     """An inference server on the wall, by the aggregates that a Prometheus computed; None where unknown.
@@ -158,6 +166,8 @@ class FleetView:
     failing_since: datetime | None = None
     age_s: float | None = None
     """Seconds since the newest scrape of any server; None when there never was one."""
+    by_rows: bool = False
+    """Whether the servers' figures are those of their rows; else the Prometheus computed the rates."""
 
     @property
     def ok(self) -> bool:

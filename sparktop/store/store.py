@@ -314,7 +314,7 @@ class Store:
         at, now = self._clock(), self._now()
         routers, groups, names = self._tracks.routing()
         backends = tuple(self._backend_view(one, at, now, names) for one in self._tracks.backends.values())
-        fleets = self._tracks.fleet_views(at)
+        fleets = self._tracks.fleet_views(at, backends)
         nodes = tuple(
             replace(track.view, age_s=track.health.age_s(at)) for track in self._tracks.nodes.values()
         )

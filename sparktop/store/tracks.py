@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sparktop.model.engine import EngineIdentity
@@ -10,6 +10,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import FleetView, stale_s
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
+from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import (
     BackendTarget,
     NodeTarget,
@@ -23,6 +24,7 @@ from sparktop.store.fleet import EachOnce, FleetTrack
 from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import Group, RouterTrack, group_names
+from sparktop.store.wall_figures import WallFigures
 from sparktop.values import replace
 
 _STALE = "its figures are stale"
@@ -50,6 +52,7 @@ class Tracks:
         self.fleets: dict[str, FleetTrack] = {}
         self.thresholds = thresholds
         self._each_once = EachOnce()
+        self._wall_figures = WallFigures()
 
     def add(self, targets: Iterable[Target]) -> None:
         """Add an empty track for each target, except where its type and name have a track already.
@@ -137,9 +140,13 @@ class Tracks:
         }
         return {name: group for name, group in known.items() if group is not None}
 
-    def fleet_views(self, at: float) -> tuple[FleetView, ...]:
-        """Return each Prometheus as shown at `at` (monotonic seconds), each server through one of them."""
-        return self._each_once.of(tuple(track.view(at) for track in self.fleets.values()))
+    def fleet_views(self, at: float, backends: Sequence[BackendView] = ()) -> tuple[FleetView, ...]:
+        """Return each Prometheus as shown at `at` (monotonic seconds), each server through one of them.
+
+        Where all of its servers are among `backends`, their figures are those of `backends`.
+        """
+        views = self._each_once.of(tuple(track.view(at) for track in self.fleets.values()))
+        return self._wall_figures.of(views, backends)
 
     def note_stale(self, alerts: AlertBook, instant: Instant) -> None:
         """Record a failure of each backend and node whose newest sample through a Prometheus is old by now.

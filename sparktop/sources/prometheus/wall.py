@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from sparktop.engines.tables import RAY, RUNNING, buckets_for, names_for, twice_counted
-from sparktop.model.fleet import FleetServer
+from sparktop.model.fleet import FleetServer, rate_window_s
 from sparktop.sources.prometheus.answer import Series
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient
 from sparktop.sources.prometheus.found import (
@@ -24,8 +24,7 @@ from sparktop.values import dataclass
 
 MOST_QUANTILES = 500
 """Servers whose quantiles are computed at a time: 500 take a Prometheus 0.2 s, 1,000 take 0.7 s."""
-_RATE_SCRAPES = 4.0
-_LEAST_RATE_S = 60.0
+_LEAST_QUANTILES_S = 120.0
 _LEAST_STATE_S, _SLACK_S = 10.0, 1.0
 """Preemptions are those between the two newest scrapes, as where every sample is read: they make a state."""
 _BY = f"by ({', '.join(SERVER_LABELS)})"
@@ -62,7 +61,7 @@ async def gauges_and_rates(
     Raises:
         AnswerError: a query failed.
     """
-    window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
+    window_s = rate_window_s(every_s)
     same = ", ".join((*_SAME_GAUGE, *((REPLICA,) if replicated else ())))
     asked = {
         name: f"{how} {_BY} (max without ({same}) ({selector(names_for(name), NOT_A_ROUTER, more)}))"
@@ -85,7 +84,7 @@ async def quantiles(
     Raises:
         AnswerError: a query failed.
     """
-    window_s = max(2 * _LEAST_RATE_S, _RATE_SCRAPES * every_s)
+    window_s = max(_LEAST_QUANTILES_S, rate_window_s(every_s))
     waiting = figures.values["waiting"]
     some = sorted(servers, key=lambda one: -waiting.get(one.key, 0.0))[:MOST_QUANTILES]
     only = f"instance=~{any_of({one.key.instance for one in some})}"

@@ -36,8 +36,11 @@ async def test_servers_are_found_and_their_samples_have_their_own_times() -> Non
         assert view.ok
         assert view.fleet is not None
         assert [(each.name, each.running, scraped_state(each)) for each in view.fleet.servers][:1] == [
-            ("h:0", 2, "preempting")
+            ("h:0", 3, "bored")
         ]
+        assert view.by_rows
+        assert shown.totals.running == 9
+        assert shown.totals.generation_tps == sum(each.generation_tps or 0.0 for each in shown.backends)
         assert view.age_s == pytest.approx(3.0, abs=2.5)
 
 
@@ -54,7 +57,7 @@ async def test_up_0_is_dead() -> None:
         assert failure.message == "main cannot scrape it (up is 0)"
         fleet = shown.fleets[0].fleet
         assert fleet is not None
-        assert [scraped_state(one) for one in fleet.servers] == ["preempting", "unreachable"]
+        assert [scraped_state(one) for one in fleet.servers] == ["bored", "unreachable"]
         assert fleet.servers[1].running is None
 
 

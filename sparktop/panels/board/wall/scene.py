@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparktop.analysis.wall import Wall, wall_of, wall_of_fleet
 from sparktop.graphics import numbers
 from sparktop.model.failure import FailureKind
-from sparktop.model.fleet import Fleet, FleetView, stale_s
+from sparktop.model.fleet import Fleet, FleetView, rate_window_s, stale_s
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import StateThresholds
 from sparktop.panels.balance.band import edge_verdict
@@ -21,6 +21,7 @@ from sparktop.panels.parts.rows import Row
 BOARD, PROMETHEUS, MEMBERS, SCRAPED = "wall", "prometheus", "members", "scraped"
 """Kinds of places with a wall: the board, a Prometheus, and the opened group of one or the other."""
 _MOST_KEPT = 4
+_WITH_RATES_WIDTH = 80
 
 _kept: list[tuple[Fleet, str, StateThresholds, Wall]] = []
 """The newest walls by what they were made from: a Prometheus answers every 15 s, its wall is drawn each
@@ -76,7 +77,7 @@ def draw_place(
     kind, name, width, height = place
     shown = _fleet_view(kind, name, snapshot)
     if shown is not None:
-        look = _fleet_look(shown, kind, name, view)
+        look = _fleet_look(shown, kind, name, view, width)
         fleet = shown.fleet
         wall = Wall(()) if fleet is None else fleet_wall(fleet, view.filter, snapshot.thresholds)
     else:
@@ -120,12 +121,17 @@ def _direct_look(snapshot: Snapshot, kind: str, name: str, view: View, width: in
     return Look(name_tab("backend", "", "servers"), status, words=view.filter, top=view.top)
 
 
-def _fleet_look(view: FleetView, kind: str, name: str, chosen: View) -> Look:
-    """Return how the wall of a Prometheus is shown: how old its samples are, and what limits them."""
+def _fleet_look(view: FleetView, kind: str, name: str, chosen: View, width: int) -> Look:
+    """Return how the wall of a Prometheus is shown: how old its samples are, and what limits it.
+
+    Where there is room, over which window its rates are, unless they are those of rows.
+    """
     every = view.fleet.every_s if view.fleet else None
     age = "no sample yet" if view.age_s is None else f"newest {numbers.age(view.age_s)} old"
     late = every is not None and view.age_s is not None and view.age_s > stale_s(every)
     said = age if every is None else f"every {every:g} s, {age}"
+    if every is not None and not view.by_rows and width >= _WITH_RATES_WIDTH:
+        said = f"{said}, rates over {rate_window_s(every):g} s"
     status: Row = [(f" {said} ", "warn" if late else "muted")]
     note = view.failure.message if view.failure else (view.fleet.note or "") if view.fleet else ""
     title = name_tab("router", view.name, "prometheus")
