@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sparktop.sweep.history.history import History
     from sparktop.sweep.plan.draft import Draft
     from sparktop.sweep.plan.plan import Plan, SweepTarget
-    from sparktop.sweep.result.results import SweepResult
     from sparktop.sweep.session import Followed, Sweeping
     from sparktop.sweep.view.source import SweepSource
     from sparktop.ui.host import Host
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 AGAIN_S = 3.0
 """A key that stops a sweep must be pressed a second time within this many seconds."""
-_KNOWN = 40
-"""The number of newest results that an estimate of a sweep's duration uses."""
 _TOAST = {
     Severity.INFO: "information",
     Severity.WARNING: "warning",
@@ -133,8 +130,24 @@ class SweepDesk:
 
     def targets(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
+        found = self._loadable(wanted, selected)
+        names = [one.name for one in found or ()]
+        if not wanted and (problem := self._refusal(self._watched(), names, selected)):
+            self.say(problem, Severity.WARNING)
+            return None
+        return found
+
+    def _refusal(
+        self, targets: Sequence[SweepTarget], names: Sequence[str], selected: PanelKey | None
+    ) -> str:
+        """Return why one key does not load `names`, which are too many; else ""."""
         from sparktop.sweep.plan.watched_targets import too_many
 
+        kind = "" if selected is None else selected.kind
+        return too_many(targets, names, kind=kind, shown=self._host.overview.left_by_filter)
+
+    def _loadable(self, wanted: Sequence[str], selected: PanelKey | None) -> list[SweepTarget] | None:
+        """Return what `targets` does, however many there are."""
         sweeping = self._ready()
         if sweeping is None:
             return None
@@ -149,10 +162,8 @@ class SweepDesk:
             self.say(f"nothing of that name is watched: {', '.join(missing)}", Severity.WARNING)
             return None
         if not names:
-            self.say("nothing to sweep: no server or router is watched yet", Severity.WARNING)
-            return None
-        if not wanted and (problem := too_many(targets, names)):
-            self.say(problem, Severity.WARNING)
+            why = "the filter leaves no server" if targets else "no server or router is watched yet"
+            self.say(f"nothing to sweep: {why}", Severity.WARNING)
             return None
         return [by_name[name] for name in names]
 
@@ -174,8 +185,8 @@ class SweepDesk:
         key = selected or PanelKey("", "")
         if key.kind == "sweep" and self._names and known.issuperset(self._names):
             return self._names
-        snapshot = self._snapshot()
-        return () if snapshot is None else chosen_names(targets, snapshot, key.kind, key.name)
+        snapshot, shown = self._snapshot(), self._host.overview.left_by_filter
+        return () if snapshot is None else chosen_names(targets, snapshot, key.kind, key.name, shown=shown)
 
     def _snapshot(self) -> Snapshot | None:
         return self._host.overview.shown or (None if self._store is None else self._store.snapshot())
@@ -205,7 +216,7 @@ class SweepDesk:
 
     def edit(self, selected: PanelKey | None) -> None:
         """Open the editor with the last draft, or else with the default preset on the selected target."""
-        if self.targets((), selected) is None:
+        if self._loadable((), selected) is None:
             return
         self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
 
@@ -213,11 +224,14 @@ class SweepDesk:
         from sparktop.sweep.plan.draft import draft_of
         from sparktop.sweep.plan.last_choice import recall, remember, still_there
         from sparktop.sweep.plan.presets import DEFAULT
+        from sparktop.sweep.result.store import newest
         from sparktop.ui.screens.editor.screen import SweepEditor
 
-        known = await asyncio.to_thread(self._known_results)
+        folder = self.folder()
+        known = [] if folder is None else await asyncio.to_thread(newest, folder)
         targets, presets, guard = self._watched(), self.presets(), self.watch.guard
         meant = self._meant(targets, (), selected)
+        meant = () if self._refusal(targets, meant, selected) else meant  # the user chooses some
         draft = (self._choice and recall(self._choice)) or draft_of(presets[DEFAULT], meant, guard)
         draft = still_there(draft, presets, {one.name for one in targets})
         draft = draft if draft.targets else replace(draft, targets=meant)
@@ -234,20 +248,6 @@ class SweepDesk:
             targets, draft, presets=presets, guard=guard, known=known, snapshot=self._snapshot(), keep=keep
         )
         self._app.push_screen(editor, chosen)
-
-    def _known_results(self) -> list[SweepResult]:
-        """Return the newest stored results; files that cannot be read are skipped."""
-        from sparktop.errors import UsageError
-        from sparktop.sweep.result.store import load
-
-        folder = self.folder()
-        found: list[SweepResult] = []
-        for path in sorted(folder.glob("[!.]*.json"))[-_KNOWN:] if folder is not None else ():
-            try:
-                found.append(load(path))
-            except UsageError:
-                continue
-        return found
 
     def start_now(self) -> None:
         """Start the announced sweep without waiting for the end of the countdown."""

@@ -53,16 +53,26 @@ def watched_targets(
     return tuple(made)
 
 
-def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, name: str) -> tuple[str, ...]:
+def chosen_names(
+    targets: Sequence[SweepTarget],
+    snapshot: Snapshot,
+    kind: str,
+    name: str,
+    *,
+    shown: Collection[str] | None = None,
+) -> tuple[str, ...]:
     """Return the names of the targets to load if the panel with the key (`kind`, `name`) is selected.
 
     For the panel of a backend or router, return its name. For a group, return its router, or its backends if
     it has no router. For a machine, return the backends on it. In all other cases, return all watched
     routers, or all backends if no router is watched.
+
+    `shown` has the names of the backends that a filter leaves; None without a filter. It narrows a group of a
+    wall to those that are shown, and all other cases to all that are shown.
     """
     # A router that is not watched is only chosen by name.
-    shown = {view.name for view in snapshot.routers}
-    routers = [one.name for one in targets if one.kind is TargetKind.ROUTER and one.name in shown]
+    watched = {view.name for view in snapshot.routers}
+    routers = [one.name for one in targets if one.kind is TargetKind.ROUTER and one.name in watched]
     engines = [one.name for one in targets if one.kind is TargetKind.ENGINE]
     found: list[str] = []
     if kind == "router":
@@ -70,27 +80,40 @@ def chosen_names(targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, 
     elif kind in _GROUPS:
         found = [one for one in routers if one == name] or _of_group(engines, snapshot, name)
     elif kind in _WALL_GROUPS:
-        found = [one for one in routers if one == name] or _on_wall(engines, snapshot, name)
+        members = _on_wall(engines, snapshot, name)
+        left = members if shown is None else [one for one in members if one in shown]
+        found = left if len(left) < len(members) else [one for one in routers if one == name] or members
     elif kind in _NODES:
         placed = {view.name for view in snapshot.backends if name in view.nodes}
         placed |= {one.name for one in targets if name in one.nodes}
         found = [one for one in engines if one in placed]
     elif name:
         found = [one for one in engines if one == name]
+    if not found and shown is not None:
+        return tuple(one for one in engines if one in shown)
     return tuple(found or routers or engines)
 
 
-def too_many(targets: Sequence[SweepTarget], names: Sequence[str]) -> str:
+def too_many(
+    targets: Sequence[SweepTarget],
+    names: Sequence[str],
+    *,
+    kind: str = "",
+    shown: Collection[str] | None = None,
+) -> str:
     """Return why one key does not load the targets `names`, which are all of many servers; else "".
 
-    `targets` are all possible ones.
+    They are all of `targets`, or, where the selected panel is not of a `kind` that chooses servers, all that
+    a filter leaves (`shown`, as above).
     """
-    engines = [one.name for one in targets if one.kind is TargetKind.ENGINE]
-    if len(engines) <= MOST_UNMARKED or not set(names) >= set(engines):
+    engines = {one.name for one in targets if one.kind is TargetKind.ENGINE}
+    loaded = engines.intersection(names)
+    is_marked = shown is None or kind in _GROUPS | _WALL_GROUPS | _NODES
+    if len(loaded) <= MOST_UNMARKED or (is_marked and loaded != engines):
         return ""
-    return (
-        f"this would load all {len(engines)} servers: mark a server or a group first, or choose in the editor"
-    )
+    which = f"all {len(loaded)} servers" if is_marked else f"the {len(loaded)} servers that the filter leaves"
+    fewer = f"filter (/) until at most {MOST_UNMARKED} are left"
+    return f"this would load {which}: mark a server or a group, {fewer}, or choose in the editor (S)"
 
 
 def _on_wall(engines: Sequence[str], snapshot: Snapshot, group: str) -> list[str]:

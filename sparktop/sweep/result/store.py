@@ -123,5 +123,16 @@ def stored(folder: Path) -> list[StoredSweep]:
     return found
 
 
+def newest(folder: Path, most: int = 40) -> list[SweepResult]:
+    """Return at most `most` of the newest results in a folder; files that cannot be read are skipped."""
+    found: list[SweepResult] = []
+    for path in sorted(folder.glob("[!.]*.json"))[-most:]:
+        try:
+            found.append(load(path))
+        except UsageError:
+            continue
+    return found
+
+
 def _reason(error: OSError) -> str:
     return clean(error.strerror or error)

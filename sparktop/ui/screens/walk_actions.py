@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sparktop.panels.board.scene import Drawn, PanelKey
+from sparktop.panels.board.view import filtered_backends
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.screens.balance_actions import BalanceActions
 from sparktop.values import dataclass
@@ -47,6 +48,19 @@ class WalkActions(BalanceActions):
     def _has_lists(self) -> bool:
         """Whether a wall is shown whose lists of the worst can be shown in full."""
         return self._on_lines and (self.zoomed is None or self.zoomed.kind == "prometheus")
+
+    @property
+    def left_by_filter(self) -> frozenset[str] | None:
+        """The names of the servers that are watched directly and that the filter leaves; None without one."""
+        snapshot, words = self.shown, self.view.filter
+        if snapshot is None or not words:
+            return None
+        if not self._is_wall:
+            return frozenset(view.name for view in filtered_backends(snapshot.backends, words))
+        from sparktop.panels.board.wall.scene import direct_wall  # late: most boards have no wall
+
+        groups = direct_wall(snapshot, words).groups
+        return frozenset(one.server.name for group in groups for one in group.servers)
 
     def _wall_keys(self) -> list[tuple[str, str]]:
         """Return (key, text) pairs that the footer shows first on a wall."""

@@ -208,10 +208,38 @@ def test_a_group_of_the_wall_is_its_servers() -> None:
         assert chosen_names(TARGETS, SEEN, kind, "proxy") == ("proxy",)
 
 
+def test_what_a_filter_leaves_is_loaded_where_nothing_is_marked() -> None:
+    """Neither routers nor what is hidden; a panel that is no server does not mean all of them either."""
+    for kind in ("", "machines", "events"):
+        assert chosen_names(TARGETS, SEEN, kind, "", shown={"spark-b", "found"}) == ("spark-b", "found")
+    assert chosen_names(TARGETS, SEEN, "", "", shown=()) == ()
+    assert chosen_names(TARGETS, SEEN, "backend", "spark-a", shown={"spark-a", "found"}) == ("spark-a",)
+
+
+def test_a_filter_narrows_a_group_of_the_wall() -> None:
+    """A group that is shown whole is loaded through its router, as without a filter."""
+    for kind in ("wall", "members"):
+        assert chosen_names(TARGETS, SEEN, kind, "proxy", shown={"spark-b", "found"}) == ("spark-b",)
+        assert chosen_names(TARGETS, SEEN, kind, "proxy", shown={"spark-a", "spark-b"}) == ("proxy",)
+        assert chosen_names(TARGETS, SEEN, kind, "tiny", shown={"found"}) == ("found",)
+
+
+def test_a_filter_that_leaves_many_servers_is_no_choice() -> None:
+    """The message counts them, and names the filter as a way out; a marked group may be large."""
+    many = [replace(TARGETS[-1], name=f"s{one}") for one in range(3 * MOST_UNMARKED)]
+    left = [one.name for one in many[: MOST_UNMARKED + 1]]
+    refused = too_many(many, left, shown=left)
+    assert f"the {MOST_UNMARKED + 1} servers that the filter leaves" in refused
+    assert f"filter (/) until at most {MOST_UNMARKED} are left" in refused
+    assert too_many(many, left[1:], shown=left[1:]) == ""
+    assert too_many(many, left, kind="wall", shown=left) == ""
+
+
 def test_one_key_does_not_load_all_of_many_servers() -> None:
     """A part of them, or all of a few, is loaded."""
     many = [replace(TARGETS[-1], name=f"s{one}") for one in range(MOST_UNMARKED + 1)]
     names = [one.name for one in many]
     assert too_many(many, names).startswith(f"this would load all {MOST_UNMARKED + 1} servers")
+    assert f"filter (/) until at most {MOST_UNMARKED} are left" in too_many(many, names)
     assert too_many(many, names[1:]) == ""
     assert too_many(many[1:], names[1:]) == ""
