@@ -209,7 +209,7 @@ def test_a_group_of_the_wall_is_its_servers() -> None:
 
 
 def test_what_a_filter_leaves_is_loaded_where_nothing_is_marked() -> None:
-    """Neither routers nor what is hidden; a panel that is no server does not mean all of them either."""
+    """Neither routers nor what is hidden; the panel of the machines or events does not mean all servers."""
     for kind in ("", "machines", "events"):
         assert chosen_names(TARGETS, SEEN, kind, "", shown={"spark-b", "found"}) == ("spark-b", "found")
     assert chosen_names(TARGETS, SEEN, "", "", shown=()) == ()
