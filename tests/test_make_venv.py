@@ -1,0 +1,65 @@
+"""The script that makes the environment for `make demo` says what it does before it does it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parent.parent
+STUB = """#!/bin/sh
+# A Python that creates environments with itself in them and installs nothing.
+echo "$0 $*" >>"$CALLS"
+case "$*" in
+  --version) echo "Python 3.99.0" ;;
+  "-m venv --clear "*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+esac
+"""
+
+
+def made(venv: Path, kind: str, stub: Path) -> tuple[list[str], list[str]]:
+    """Run the script; return the lines that it writes, and the calls of Python."""
+    calls = stub.with_name("calls")
+    calls.write_text("")
+    env = os.environ | {"PYTHON": str(stub), "CALLS": str(calls)}
+    done = subprocess.run(  # noqa: S603 - our own script
+        [ROOT / "scripts/make_venv", venv, kind],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout == ""
+    return done.stderr.splitlines(), calls.read_text().splitlines()
+
+
+@pytest.mark.parametrize("kind", ["run", "dev"])
+def test_the_first_line_says_what_takes_long(tmp_path: Path, kind: str) -> None:
+    """It comes before the environment is made; where all is there, nothing is said and installed."""
+    stub, venv = tmp_path / "python", tmp_path / "new"
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    said, calls = made(venv, kind, stub)
+    assert f"is being installed into {venv}; this takes about" in said[0]
+    assert any("-m pip" in one for one in calls)
+    said, calls = made(venv, kind, stub)
+    assert said == []
+    assert not any("-m pip" in one or "-m venv" in one for one in calls)
+
+
+def test_an_environment_of_another_version_is_renewed_with_a_word(tmp_path: Path) -> None:
+    """As after a pull: the environment stays, its packages are installed again."""
+    stub, venv = tmp_path / "python", tmp_path / "new"
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    made(venv, "run", stub)
+    (venv / ".run").write_text("another version")
+    said, calls = made(venv, "run", stub)
+    assert len(said) == 1
+    assert any("-m pip" in one for one in calls)
+    assert not any("-m venv" in one for one in calls)
