@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from sparktop.model.event import Severity
 from sparktop.model.fleet import Scrape
-from sparktop.values import dataclass
+from sparktop.values import dataclass, replace
 
 ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
 """Usual ports of engines: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
@@ -63,7 +63,19 @@ class BackendTarget:
     scrape: Scrape | None = None
     """The Prometheus that its samples come from; None where this program polls the server."""
     group: str | None = None
-    """The group that labels in Prometheus name; used where no router is known."""
+    """The group that labels in Prometheus or a job name; used where no router is known."""
+
+    def updated_by(self, found: BackendTarget) -> BackendTarget:
+        """Return this backend with what is new in `found`, which has the same name.
+
+        Through a Prometheus, its machines may have become known; at an address that is polled, a newer job
+        may have begun, with other machines, another group and another key.
+        """
+        if self.scrape is not None and found.scrape is not None:
+            return replace(self, nodes=found.nodes)
+        if self.url != found.url or self.scrape is not None or found.scrape is not None:
+            return self
+        return replace(self, nodes=found.nodes, group=found.group, api_key=found.api_key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,8 @@ def target_fields(target: Target) -> dict[str, object]:
     found["kind"] = next(kind for kind, one in TARGET_KINDS.items() if isinstance(target, one))
     if "url" in found:
         found["url"] = public_url(target.url)
+        if isinstance(target, BackendTarget) and target.scrape is not None:  # which replica of a node of Ray
+            found["url"] = "".join((public_url(target.url) or "", *target.url.partition("#")[1:]))
     return {name: _plain(value) for name, value in found.items()}
 
 

@@ -104,14 +104,20 @@ class Head:
             source="recording",
         )
 
+    def _added(self, target: Target) -> tuple[SourceKey, Target]:
+        """Return a target that is added, by its key; one that is known is updated as in the store."""
+        known = self.targets.get(key := key_of(target))
+        if isinstance(known, BackendTarget) and isinstance(target, BackendTarget):
+            return key, known.updated_by(target)
+        return key, known or target
+
     def after(self, call: Call) -> Head:
         """Return a copy of the head, updated by `call`; the same head if `call` changes nothing in it."""
         arguments = cast("tuple[Any, ...]", call.arguments)
         changed: dict[str, Any] = {}
         match call.change:
             case Change.ADD:
-                new = {key: one for one in arguments if (key := key_of(one)) not in self.targets}
-                changed = {"targets": {**self.targets, **new}}
+                changed = {"targets": {**self.targets, **dict(map(self._added, arguments))}}
             case Change.REMOVE:
                 kept = {key: one for key, one in self.targets.items() if key != arguments[0]}
                 changed = {"targets": kept}

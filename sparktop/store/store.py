@@ -136,7 +136,7 @@ class Store:
         self._searching = hosts
 
     def add(self, *targets: Target) -> None:
-        """Also watch `targets`, except those with the type and name of a target that is watched already."""
+        """Also watch `targets`; of a backend that is watched already, its machines and group may change."""
         self._begin(Change.ADD, *targets)
         self._add(*targets)
 

@@ -25,7 +25,6 @@ from sparktop.store.keys import SourceKey, SourceKind
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.router import Group, RouterTrack, group_names
 from sparktop.store.wall_figures import WallFigures
-from sparktop.values import replace
 
 _STALE = "its figures are stale"
 Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
@@ -57,14 +56,14 @@ class Tracks:
     def add(self, targets: Iterable[Target]) -> None:
         """Add an empty track for each target, except where its type and name have a track already.
 
-        Of a backend that is read from a Prometheus, the machines may have become known since.
+        A backend that has one is updated (`BackendTarget.updated_by`).
         """
         for target in targets:
             if isinstance(target, BackendTarget):
                 known = self.backends.get(target.name)
-                if known is not None and target.scrape is not None and known.target.scrape is not None:
-                    known.target = replace(known.target, nodes=target.nodes)
-                elif known is None:
+                if known is not None:
+                    known.target = known.target.updated_by(target)
+                else:
                     self.backends[target.name] = BackendTrack(
                         target, self.thresholds.states, self.thresholds.nodes.slow_step_ratio
                     )

@@ -1,10 +1,10 @@
 """Servers and machines of sparkrun: those of its jobs that answer, and the machines of its default cluster.
 
 Clusters are in ~/.config/sparkrun/clusters/NAME.yaml (`hosts`, `user`), and `.default` there names one; jobs
-are in ~/.cache/sparkrun/jobs/*.yaml (`hosts`, the first of which serves, `port`, `model`,
+are in ~/.cache/sparkrun/jobs/*.yaml (`hosts`, the first of which serves, `ssh_user`, `port`, `model`,
 `served_model_name`, `api_key`, `started_at`), named by a hash. A host is HOST or USER@HOST. Files of jobs
 that have ended stay there for a month, so a server is watched only once it answers, and of several jobs with
-the same host and port the newest counts. A key is kept in memory only.
+the same host and port the newest counts, also one that begins later. A key is kept in memory only.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ _NO_CLUSTER = ".manifest.yaml"
 _NAME = 64
 _LATEST_S = 1e12
 """Above every time in seconds since 1970."""
+_USER_NAMES = ("ssh_user", "user")
+"""Where a table names the user for ssh: jobs and clusters."""
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")
 NO_YAML = "its files need PyYAML: install sparktop with the extra sparkrun, or PyYAML beside it"
 
@@ -189,8 +191,8 @@ def _users(tables: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """
     users: dict[str, str] = {}
     for table in tables:
-        given = table.get("user")
-        shared = given if isinstance(given, str) and _USER.fullmatch(given) else None
+        given = (table.get(name) for name in _USER_NAMES)
+        shared = next((one for one in given if isinstance(one, str) and _USER.fullmatch(one)), None)
         for host, own in _hosts(table).items():
             user = own or shared
             if user is not None:
@@ -238,20 +240,36 @@ async def follow_sparkrun(
 ) -> None:
     """Read sparkrun's files again and again; watch the servers that answer, and their machines.
 
-    `watch_nodes` returns the name under which each machine is watched, for `watch_backends`.
+    `watch_nodes` returns the name under which each machine is watched, for `watch_backends`. If a newer job
+    has the address of an earlier one, its server gets the machines and the group of that job once it answers.
     """
     note = partial(store.note, "sparkrun")
+    followed: dict[tuple[str | None, int | None], BackendTarget] = {}
     while True:
         found = await asyncio.to_thread(listed, home or Path.home())
         for problem in found.problems:
             note(problem)
         watched = {_place(one.url) for one in store.targets() if one.url}
-        new = [one for one in found.backends if _place(one.url) not in watched]
+        listed_now = {_place(one.url): one for one in found.backends}
+        new = [
+            one
+            for place, one in listed_now.items()
+            if place not in watched or followed.get(place, one) != one
+        ]
         answered = await answering(ways, [replace(one, nodes=()) for one in new])
         hosts = {one.url: one.nodes for one in new}
         wanted = dict.fromkeys((*found.default, *(host for one in answered for host in hosts[one.url])))
         named = await watch_nodes([found.nodes[host] for host in wanted if host in found.nodes])
-        watch_backends([replace(one, nodes=hosts[one.url]) for one in answered], named)
+        jobs = [replace(one, nodes=hosts[one.url]) for one in answered]
+        watch_backends([one for one in jobs if _place(one.url) not in watched], named)
+        store.add(
+            *(
+                replace(one, nodes=tuple(named[host] for host in one.nodes if host in named))
+                for one in jobs
+                if _place(one.url) in watched
+            )
+        )
+        followed |= {(place := _place(one.url)): listed_now[place] for one in answered}
         await sleep(AGAIN_S)
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from sparktop.model.fleet import Fleet, FleetServer, Scrape
 from sparktop.model.instant import Instant
-from sparktop.model.targets import BackendTarget, PrometheusTarget
+from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.recording.calls import call_of, read_target, record_of, target_fields
-from sparktop.store import SourceKey
+from sparktop.recording.head import first_head
+from sparktop.store import SourceKey, Store
 from sparktop.store.journal import Call, Change
 
 NOW = Instant(100.0, datetime(2026, 1, 1, tzinfo=UTC))
@@ -51,3 +52,22 @@ def test_targets_are_recorded_without_secrets() -> None:
     assert read_target(fields) == PrometheusTarget("main", "http://p:9090")
     server = BackendTarget("a", "http://a", "vllm", scrape=Scrape("main", 15.0), group="g")
     assert read_target(target_fields(server)) == server
+
+
+def test_a_replica_of_ray_keeps_which_one_it_is() -> None:
+    """Its URL's fragment is that of the wall's server; user and password are left out, as of others."""
+    replica = BackendTarget("h:1/q3v8", "http://me:pw@h:1#q3v8", scrape=Scrape("main", 15.0))
+    assert target_fields(replica)["url"] == "http://h:1#q3v8"
+    assert target_fields(BackendTarget("h:1", "http://h:1#token"))["url"] == "http://h:1"
+
+
+def test_a_head_has_what_changed_of_a_known_server() -> None:
+    """Whoever begins to read there sees the machines and the group of the newer job, as the store does."""
+    old = BackendTarget("h:1", "http://h:1", nodes=("a",), group="old")
+    watch = Watch(backends=(old,), source="test")
+    store = Store(watch)
+    newer = BackendTarget("h:1", "http://h:1", nodes=("b",), group="new")
+    head = first_head(watch, store).after(Call(Change.ADD, (newer,)))
+    store.add(newer)
+    assert head.targets[SourceKey.backend("h:1")] == newer
+    assert store.targets() == (newer,)

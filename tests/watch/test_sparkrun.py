@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -144,6 +145,23 @@ def test_a_host_may_name_its_user(tmp_path: Path) -> None:
     assert listed(tmp_path).default == ()
 
 
+def test_a_job_may_name_its_user(tmp_path: Path) -> None:
+    """Its `ssh_user` is that of all its hosts, before the cluster's; never an option of ssh."""
+    pytest.importorskip("yaml")
+    jobs = {
+        "a.yaml": "hosts: [spark-1, root@spark-2]\nssh_user: alice\n",
+        "b.yaml": "hosts: [spark-3]\nssh_user: -oProxyCommand=x\nuser: bob\n",
+    }
+    clusters = {"lab.yaml": "hosts: [spark-1, spark-4]\nuser: ops\n", ".default": "lab\n"}
+    found = listed(home(tmp_path, jobs, clusters))
+    assert {host: one.ssh for host, one in found.nodes.items()} == {
+        "spark-1": "alice@spark-1",
+        "spark-2": "root@spark-2",
+        "spark-3": "bob@spark-3",
+        "spark-4": "ops@spark-4",
+    }
+
+
 @pytest.mark.parametrize("place", ["~/other", "{home}/other"])
 def test_jobs_are_read_where_the_environment_says(tmp_path: Path, place: str) -> None:
     """SPARKRUN_CACHE_DIR is where sparkrun writes them; empty it says nothing."""
@@ -253,3 +271,78 @@ async def test_only_servers_that_answer_are_watched(tmp_path: Path) -> None:
     )
     assert set(named) == {"10.0.0.11", "spark-2"}
     assert [node.ssh for node in nodes] == ["ops@10.0.0.11", "ops@spark-2"]
+
+
+class Followed:
+    """A store that follows sparkrun's files; before each further reading of them a step is taken."""
+
+    def __init__(self, folder: Path, *watched: BackendTarget) -> None:
+        self.folder, self.alive = folder, ["spark-1:8000"]
+        self.store = Store(Watch(backends=watched, source="test"))
+        self.ssh: dict[str, str | None] = {}
+        self.steps: list[Callable[[], None]] = []
+
+    def job(self, name: str, hosts: str, model: str, started: int) -> None:
+        """Write the file of a job."""
+        text = f"hosts: [{hosts}]\nmodel: {model}\nssh_user: {model}\nstarted_at: {started}\n"
+        (self.folder / sparkrun.JOBS / name).write_text(text)
+
+    def server(self) -> tuple[str | None, tuple[str, ...]]:
+        """Return group and machines of the server."""
+        (one,) = (one for one in self.store.targets() if isinstance(one, BackendTarget))
+        return one.group, one.nodes
+
+    async def run(self, *steps: Callable[[], None]) -> None:
+        """Read the files, and again after each of `steps`."""
+        self.steps = [*steps]
+        ways = cast("Ways", SimpleNamespace(backends=lambda some: [Polled(one, self.alive) for one in some]))
+        with pytest.raises(asyncio.CancelledError):
+            await follow_sparkrun(ways, self.store, self._backends, self._nodes, self._sleep, self.folder)
+
+    def _backends(self, some: Iterable[BackendTarget], named: Mapping[str, str]) -> None:
+        self.store.add(*(replace(one, nodes=tuple(named[host] for host in one.nodes)) for one in some))
+
+    async def _nodes(self, some: Iterable[NodeTarget]) -> dict[str, str]:
+        self.ssh |= {one.name: one.ssh for one in some}
+        return {name: name for name in self.ssh}
+
+    async def _sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        if not self.steps:
+            raise asyncio.CancelledError
+        self.steps.pop(0)()
+
+
+async def test_a_newer_job_at_a_watched_address_changes_its_server(tmp_path: Path) -> None:
+    """Once it answers, its machines and its group are those of the newer job, whose user ssh has."""
+    pytest.importorskip("yaml")
+    scene = Followed(home(tmp_path, {}))
+    scene.job("a.yaml", "spark-1, spark-2", "old", 100)
+    seen: list[object] = []
+
+    def loading() -> None:
+        seen.append(scene.server())
+        scene.alive.clear()
+        scene.job("b.yaml", "spark-1, spark-3", "new", 200)
+
+    def answers() -> None:
+        seen.append(scene.server())
+        scene.alive.append("spark-1:8000")
+
+    await scene.run(loading, answers)
+    assert [*seen, scene.server()] == [
+        ("old", ("spark-1", "spark-2")),
+        ("old", ("spark-1", "spark-2")),
+        ("new", ("spark-1", "spark-3")),
+    ]
+    assert scene.ssh["spark-3"] == "new@spark-3"
+
+
+async def test_a_job_changes_no_configured_server(tmp_path: Path) -> None:
+    """What the configuration says of an address counts, also when a job begins there."""
+    pytest.importorskip("yaml")
+    scene = Followed(home(tmp_path, {}), BackendTarget("mine", "http://spark-1:8000", group="own"))
+    await scene.run(
+        lambda: scene.job("a.yaml", "spark-1", "old", 100), lambda: scene.job("b.yaml", "spark-1", "new", 200)
+    )
+    assert scene.server() == ("own", ())
