@@ -18,6 +18,7 @@ from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.fleet import stale_s
+from sparktop.model.series import LATE
 from sparktop.values import dataclass, replace
 
 SLOW_S = 2.2
@@ -127,21 +128,25 @@ def judge_slowly(
     earlier = spread_of(tracks, now_s - AGAIN_S - shortest_s, now_s - AGAIN_S)
     counts = _arrived(tracks, now_s, step_s)
     shares = request_shares(counts) if counts else None
+    needed_s = shortest_s + AGAIN_S
+    seen_s = _seen_s(tracks, now_s, step_s, needed_s)
+    if seen_s < shortest_s:
+        earlier = None  # samples over less time show no spread that has lasted
     word, reasons = _word(tracks, now_s, step_s, spread, earlier)
     also: tuple[BalanceWord, ...] = ()
     if shares is not None and shares.requests and _is_uneven(counts):
         also = (word,) if word is BalanceWord.MAY_SWING else ()
         word, reasons = BalanceWord.UNEVEN_REQUESTS, (shares.sentence, *reasons)
     means = {track.name: _mean(_loads(track, now_s - shortest_s)) for track in tracks}
-    window_s = min((now_s - track.times_s[0] for track in tracks if len(track.times_s)), default=0.0)
+    even = word is BalanceWord.EVEN_WITHIN_CHANCE
     return Balance(
         group=group,
         backends=tuple(track.name for track in tracks),
         word=word,
         word_now=word,
         also=also,
-        window_s=min(window_s, EVEN_S if word is BalanceWord.EVEN_WITHIN_CHANCE else shortest_s),
-        needed_s=shortest_s + AGAIN_S,
+        window_s=_seen_s(tracks, now_s, step_s, EVEN_S) if even else seen_s,
+        needed_s=needed_s,
         sample_hz=1 / step_s,
         mean_total=None if spread is None else spread.mean_total,
         mean_load={name: mean for name, mean in means.items() if mean is not None},
@@ -270,6 +275,26 @@ def _arrived(tracks: Sequence[LoadTrack], now_s: float, step_s: float) -> dict[s
             return {}
         counts[track.name] = max(0.0, grown)
     return counts
+
+
+def _seen_s(tracks: Sequence[LoadTrack], now_s: float, step_s: float, within_s: float) -> float:
+    """Return how many of the last `within_s` seconds have samples of all backends that still answer.
+
+    The time between two samples that are too far apart is not among them.
+    """
+    silence_s, since_s = stale_s(step_s), now_s - within_s
+    seen: list[float] = []
+    for track in tracks:
+        if not len(track.times_s) or now_s - track.times_s[-1] > silence_s:
+            continue
+        own_s = slow_step_s([track]) or step_s  # another one may be scraped more often
+        parts = (
+            later - max(earlier, since_s)
+            for earlier, later in pairwise((*track.times_s, now_s))
+            if later > since_s and (later - earlier <= LATE * own_s or later == now_s)
+        )
+        seen.append(sum(parts))
+    return min(seen, default=0.0)
 
 
 def _unbroken_since(times_s: Sequence[float], longest_s: float) -> float:

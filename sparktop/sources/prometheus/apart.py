@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-_CURRENT_STEPS = 1.75
-"""Scrapes for which the newest lines of a target stand for it."""
+from sparktop.model.series import LATE
 
 
 def scraped_apart(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]]:
@@ -42,7 +41,7 @@ def merged(
     """
     known = [sorted(times) for times in apart]
     steps = [later - earlier for times in known for earlier, later in pairwise(times)]
-    current_s = _CURRENT_STEPS * median(steps) if steps else 0.0
+    current_s = LATE * median(steps) if steps else 0.0
     for at in sorted(at for times in known for at in times):
         page: list[str] = []
         for times in known:

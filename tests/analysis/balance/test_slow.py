@@ -67,6 +67,57 @@ def test_the_word_follows_spread_and_time(load: Load, seconds: float, word: Bala
     assert any("every 15 s" in reason for reason in found.reasons)
 
 
+@pytest.mark.parametrize(("seconds", "word"), [(285, BalanceWord.TOO_SLOW), (330, BalanceWord.MAY_SWING)])
+def test_a_spread_is_wide_only_after_five_minutes_of_samples(seconds: float, word: BalanceWord) -> None:
+    """The verdict is dated at its announcement: before, less than that was seen."""
+    found = said(swinging, seconds)
+    assert found.word_now is word
+    assert seconds - STEP_S <= found.window_s <= seconds
+
+
+@pytest.mark.parametrize(
+    ("hole_s", "word"),
+    [(0.0, BalanceWord.MAY_SWING), (45.0, BalanceWord.MAY_SWING), (90.0, BalanceWord.TOO_SLOW)],
+)
+def test_a_hole_in_the_samples_was_not_seen(hole_s: float, word: BalanceWord) -> None:
+    """Of the six minutes that are needed, the time without samples is missing until it is past."""
+    loads = tracks(swinging, 900)
+    held = [without(track, 700.0, 700.0 + hole_s) for track in loads]
+    found = judge_slowly("group", held, 900.0, STEP_S, "router")
+    assert found.word_now is word
+    assert found.needed_s == 360.0
+    missing = hole_s and hole_s + STEP_S
+    assert found.window_s == pytest.approx(360.0 - missing, abs=STEP_S)
+    later = judge_slowly("group", [without(track, 300.0, 345.0) for track in loads], 900.0, STEP_S, "router")
+    assert later.window_s == pytest.approx(360.0)
+
+
+def test_backends_that_are_scraped_more_seldom_are_seen_as_well() -> None:
+    """One is scraped every 15 s, the other every 30 s: no step of either is a hole."""
+    first, second = tracks(swinging, 900)
+    seldom = replace(
+        second,
+        times_s=second.times_s[::2],
+        running=second.running[::2],
+        waiting=[0.0 for _ in second.times_s[::2]],
+        arrived=(second.arrived or [])[::2],
+    )
+    assert judge_slowly("group", [first, seldom], 900.0, STEP_S, "router").window_s == pytest.approx(360.0)
+
+
+def without(track: LoadTrack, begin_s: float, end_s: float) -> LoadTrack:
+    """Return a track without its samples between two times."""
+    kept = [index for index, at in enumerate(track.times_s) if not begin_s <= at < end_s]
+    arrived = track.arrived or []
+    return replace(
+        track,
+        times_s=[track.times_s[index] for index in kept],
+        running=[track.running[index] for index in kept],
+        waiting=[0.0 for _ in kept],
+        arrived=[arrived[index] for index in kept],
+    )
+
+
 def test_requests_that_are_unevenly_shared_need_no_condition() -> None:
     """Uneven request counts suffice for a bad verdict, whatever the loads; even counts do not."""
     found = said(by_chance, 900, per_s=(2.0, 1.0))
