@@ -18,7 +18,35 @@ from sparktop.values import dataclass
 
 _LEVEL = 6
 _LISTED = 20
-"""Damaged parts that `Checked.text` lists one by one."""
+"""Damaged parts, and spans of time without a record, that `Checked.text` lists one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A span of time of which no record could be read, because of damage there.
+
+    A damaged part costs all records up to the next frame, which may be a minute.
+    """
+
+    before: Instant | None
+    """Time of the last record before the damage; None for damage at the file's beginning."""
+    after: Instant | None
+    """Time of the first record after it; None if there is none."""
+
+    def text(self) -> str:
+        """Return the span as a line of text."""
+        if self.before is None or self.after is None:
+            known = self.after or self.before
+            edge = "before" if self.before is None else "after"
+            return f"nothing could be read {edge} {_when(known)}" if known else "nothing could be read at all"
+        seconds = (self.after.wall - self.before.wall).total_seconds()
+        return (
+            f"nothing could be read between {_when(self.before)} and {_when(self.after)} ({seconds:,.0f} s)"
+        )
+
+
+def _when(instant: Instant) -> str:
+    return f"{instant.wall.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 @dataclass(slots=True)
@@ -33,6 +61,8 @@ class Checked:
     first: Instant | None = None
     last: Instant | None = None
     damage: list[Damage] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    """What each damaged part, or several in succession, cost; of the first `MOST_DAMAGE` parts."""
     unreadable: int = 0
     """Records whose checksum is right but whose content cannot be used."""
     torn_bytes: int = 0
@@ -50,8 +80,7 @@ class Checked:
         frames = "frame" if self.frames == 1 else "frames"
         lines = [f"{clean(self.path, 300)}: {self.size:,} bytes, {self.frames} {frames}"]
         if self.first is not None and self.last is not None:
-            start, stop = (one.wall.astimezone() for one in (self.first, self.last))
-            lines.append(f"from {start:%Y-%m-%d %H:%M:%S} to {stop:%Y-%m-%d %H:%M:%S %Z}")
+            lines.append(f"from {_when(self.first)} to {_when(self.last)} {self.last.wall.astimezone():%Z}")
         counts = ", ".join(f"{count:,} {clean(kind, 20)}" for kind, count in sorted(self.kinds.items()))
         lines.append(f"records: {counts or 'none'}")
         lines.append(f"end: {self.end or 'none, so it is still written, or was cut off'}")
@@ -65,7 +94,13 @@ class Checked:
             )
         if self.unreadable:
             lines.append(f"{self.unreadable} records cannot be used by this version")
-        lines.append("nothing is damaged" if self.is_whole else "all else was read")
+        lines += [one.text() for one in self.lost[:_LISTED]]
+        if (more := len(self.lost) - _LISTED) > 0:
+            lines.append(f"nothing could be read in {more} further spans")
+        if self.lost:
+            lines.append("all outside of these times was read")
+        else:
+            lines.append("nothing is damaged" if self.is_whole else "all else was read")
         return "\n".join(lines) + "\n"
 
 
@@ -89,9 +124,12 @@ def check(path: Path) -> Checked:
     descriptor = _open(path)
     try:
         reader = FrameReader(descriptor)
-        found, frame = Checked(path, reader.size()), -1
+        found, frame, damaged = Checked(path, reader.size()), -1, 0
         for located in reader.records():
             record = located.record
+            if len(reader.damage) > damaged:
+                damaged = len(reader.damage)
+                found.lost.append(Lost(found.last, record.instant))
             found.frames += located.frame != frame
             frame = located.frame
             found.kinds[record.kind] += 1
@@ -102,6 +140,8 @@ def check(path: Path) -> Checked:
                 call_of(record)
             except RecordError:
                 found.unreadable += 1
+        if len(reader.damage) > damaged:
+            found.lost.append(Lost(found.last, None))
         found.damage = reader.damage
         found.torn_bytes = reader.size() - reader.good_end if reader.open_frame else 0
     except OSError as error:

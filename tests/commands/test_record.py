@@ -130,6 +130,27 @@ def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFi
     assert "exists: name a new file" in capsys.readouterr().err
 
 
+def test_the_lost_times_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Damage costs the rest of its frame: the last time before it and the first after it are printed."""
+    from tests.recording.conftest import FRAMES, Made, instant
+
+    made = Made()
+    data = bytearray(made.data)
+    middle, end = made.ends[60] + 5, made.ends[150] + 5
+    data[middle : middle + 12] = data[end : end + 12] = b"x" * 12
+    path = tmp_path / "bad"
+    path.write_bytes(data)
+    assert main(["record", "--check", str(path)]) == 1
+    kept, first, last = (f"{instant(at).wall.astimezone():%Y-%m-%d %H:%M:%S}" for at in (60, 80, 150))
+    printed = capsys.readouterr().out
+    assert f"\nnothing could be read between {kept} and {first} (20 s)\n" in printed
+    assert printed.endswith(f"\nnothing could be read after {last}\nall outside of these times was read\n")
+    frame = made.ends[len(made.records) // FRAMES - 1]
+    path.write_bytes(b"x" * 20 + made.data[20:frame] + made.data[frame:])
+    assert main(["record", "--check", str(path)]) == 1
+    assert "\nnothing could be read before " in capsys.readouterr().out
+
+
 def test_a_file_with_endless_damage_gets_a_short_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
