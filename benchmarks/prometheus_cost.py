@@ -2,12 +2,14 @@
 
 Each server has its own machine with dcgm-exporter and node_exporter. The Prometheus is simulated: it has the
 same API and answers every query with data of the shape and size of a real answer, for servers whose figures
-change, so that its memory does not limit their number. With --url, a real one is measured instead. The cost
-is the difference in CPU time of the whole program between a long and a short run, which leaves out the start.
+change, so that its memory does not limit their number. One server in a hundred is down, and so are twice as
+many other targets; with --none-down none is, and nothing is asked of their past. With --url, a real one is
+measured instead. The cost is the difference in CPU time of the whole program between a long and a short run,
+which leaves out the start.
 
-usage: prometheus_cost.py [COUNT ...]    (500 2000 10000)
+usage: prometheus_cost.py [--none-down] [COUNT ...]    (500 2000 10000)
        prometheus_cost.py --url http://127.0.0.1:9090
-       prometheus_cost.py --serve COUNT  prints its port, serves until standard input ends
+       prometheus_cost.py [--none-down] --serve COUNT  prints its port, serves until standard input ends
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from aiohttp import web
 
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING
+from sparktop.sources.prometheus.down import MOST_DOWN
 from sparktop.sources.prometheus.machines.exporters import MARKS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,16 +49,29 @@ MACHINE = {
 }
 """Metrics of a machine's exporters, each with its value."""
 GROUP = 8
+DOWN_EACH = 100
+"""One server in so many is down, and two other targets."""
+NONE_DOWN = "--none-down"
 
 
 class Answers:
     """The answers of a Prometheus that scrapes `count` servers every 15 s."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, none_down: bool = False) -> None:
         self.count = count
         self.labels = [
             {"job": "vllm", "instance": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:8000"}
             for number in range(count)
+        ]
+        self.down = [] if none_down else self.labels[DOWN_EACH - 1 :: DOWN_EACH]
+        self.others_down = [
+            {"job": "other", "instance": f"10.200.{number >> 8}.{number & 255}:9256"}
+            for number in range(2 * len(self.down))
+        ]
+        self.live = [
+            (number, labels)
+            for number, labels in enumerate(self.labels)
+            if none_down or number % DOWN_EACH != DOWN_EACH - 1
         ]
         families = Reader(NAMES["vllm"]).read(PAGE.read_bytes())
         self.page = [
@@ -69,8 +85,8 @@ class Answers:
         now = time.time()
         if query == "time()":
             return {"resultType": "scalar", "result": [now, str(now)]}
-        if query.endswith("== 0"):
-            return {"resultType": "vector", "result": []}
+        if (known := self.of_down(query, now)) is not None:
+            return known
         if any(word in query for word in ("DCGM", "node_")):
             return self.machines(query, now)
         if 'server!=""' in query or "prometheus_replica" in query:
@@ -89,6 +105,18 @@ class Answers:
         if "timestamp" in query:
             return self.vector(lambda _: {}, lambda number: str(self.newest(number, now)))
         return self.vector(lambda _: {}, lambda number: str(round(8 + 8 * math.sin(now / 60 + number))))
+
+    def of_down(self, query: str, now: float) -> object | None:
+        """Return the data of a query about targets that are down; None for another query."""
+        if query.endswith("== 0"):
+            return values(self.down, now, "0")
+        if query.startswith("topk("):
+            return values([*self.down, *self.others_down][:MOST_DOWN], now, "1")
+        if "last_over_time" not in query:
+            return None
+        plain = query.replace("\\\\", "")
+        mark = {"__name__": next(iter(RUNNING)), "model_name": "model-down"}
+        return values([labels | mark for labels in self.down if labels["instance"] in plain], now, "1")
 
     def newest(self, number: int, now: float) -> float:
         """Return the time of a server's newest scrape."""
@@ -121,8 +149,7 @@ class Answers:
         """Return an instant vector with one value per server, which has the labels `more` besides its own."""
         now = round(time.time(), 3)
         found = [
-            {"metric": labels | more(number), "value": [now, value(number)]}
-            for number, labels in enumerate(self.labels)
+            {"metric": labels | more(number), "value": [now, value(number)]} for number, labels in self.live
         ]
         return {"resultType": "vector", "result": found}
 
@@ -132,7 +159,7 @@ class Answers:
         plain = query.replace("\\\\", "")
         found = []
         page = [(own, value) for own, value in self.page if own["__name__"] in plain]
-        for number, labels in enumerate(self.labels):
+        for number, labels in self.live:
             if labels["instance"] not in plain:
                 continue
             last = self.newest(number, now)
@@ -149,9 +176,17 @@ def model(number: int) -> str:
     return f"model-{number // GROUP:04d}"
 
 
-async def serve(count: int) -> None:
+def values(some: Sequence[dict[str, str]], now: float, value: str) -> object:
+    """Return an instant vector of these series, all with the same value."""
+    return {
+        "resultType": "vector",
+        "result": [{"metric": labels, "value": [round(now, 3), value]} for labels in some],
+    }
+
+
+async def serve(count: int, *, none_down: bool) -> None:
     """Print the port and answer queries until standard input ends."""
-    answers = Answers(count)
+    answers = Answers(count, none_down=none_down)
 
     async def query(request: web.Request) -> web.Response:
         form = await request.post()
@@ -204,8 +239,10 @@ def measured(url: str) -> str:
 
 def main(words: list[str]) -> None:
     """Serve a simulated Prometheus, or measure the viewer and print the table."""
+    none_down = words[:1] == [NONE_DOWN]
+    words = words[none_down:]
     if words[:1] == ["--serve"]:
-        asyncio.run(serve(int(words[1])))
+        asyncio.run(serve(int(words[1]), none_down=none_down))
         return
     print("| servers on the wall | of them sample by sample | CPU of a core | memory | aggregates took |")
     print("|---:|---:|---:|---:|---:|")
@@ -213,7 +250,7 @@ def main(words: list[str]) -> None:
         print(measured(words[1]))
         return
     for count in [int(word) for word in words] or [500, 2000, 10_000]:
-        command = [sys.executable, __file__, "--serve", str(count)]
+        command = [sys.executable, __file__, *([NONE_DOWN] if none_down else []), "--serve", str(count)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None  # noqa: S101 - a pipe
             print(measured(f"http://127.0.0.1:{server.stdout.readline().strip()}"), flush=True)

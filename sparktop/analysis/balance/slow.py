@@ -291,7 +291,7 @@ def _seen_s(tracks: Sequence[LoadTrack], now_s: float, step_s: float, within_s: 
         parts = (
             later - max(earlier, since_s)
             for earlier, later in pairwise((*track.times_s, now_s))
-            if later > since_s and (later - earlier <= LATE * own_s or later == now_s)
+            if later > since_s and later - earlier <= LATE * own_s
         )
         seen.append(sum(parts))
     return min(seen, default=0.0)

@@ -40,6 +40,8 @@ _TARGETS = "/api/v1/targets?state=active"
 _SAMPLED, _SAMPLED_S = 3, 600.0
 """Servers whose samples of this many seconds show how often they are scraped."""
 _NEW_S = 120.0
+_ASKED_EACH = 10
+"""Searches after which a target that stays down, and was no server, is asked for once more."""
 
 
 class Finder:
@@ -60,6 +62,8 @@ class Finder:
         """All targets that were down at the newest search, also those that are no servers; the first 500."""
         self._past: dict[Key, list[Series]] = {}
         """The series by which targets that are down were found to be servers."""
+        self._no_servers: dict[Key, int] = {}
+        """Other targets that are down, which had no such series, with the number of searches since."""
         self._left_out: dict[Key, float] = {}
         """Targets that are another one's server once more, with the Unix times of their newest samples."""
         self.replicated = False
@@ -134,7 +138,13 @@ class Finder:
     async def _find_past(self, series: Sequence[Series]) -> None:
         """Find which targets that are down were servers; `series` are those of servers that are not."""
         self._past = {key: known for key, known in self._past.items() if key in self.down}
-        wanted = self.down - self._past.keys() - {one.key.target for one in self.found.servers}
+        self._no_servers = {
+            key: searches + 1
+            for key, searches in self._no_servers.items()
+            if key in self.down and searches < _ASKED_EACH
+        }
+        wanted = self.down - self._past.keys() - self._no_servers.keys()
+        wanted -= {one.key.target for one in self.found.servers}
         if wanted:
             wanted -= await in_steps(keys_in(series))
         if not wanted:
@@ -148,6 +158,7 @@ class Finder:
         for one in answer.series:
             if (key := key_of(one.labels).target) in wanted:
                 self._past.setdefault(key, []).append(one)
+        self._no_servers |= dict.fromkeys(wanted - self._past.keys(), 1)
 
     async def _step_s(self, servers: Sequence[FoundServer]) -> float | None:
         """Return the seconds between two samples, by those of a few servers; None if none has two.

@@ -61,6 +61,19 @@ async def test_up_0_is_dead() -> None:
         assert fleet.servers[1].running is None
 
 
+@pytest.mark.parametrize(("servers", "asked"), [(3, 2), (100, 1)])
+async def test_who_is_down_is_asked_once_a_scrape_where_that_is_dear(servers: int, asked: int) -> None:
+    """Of many servers, with the aggregates; of a few, at each look, three times a scrape."""
+    scraped = Scraped(servers)
+    async with watched(scraped) as (feed, _):
+        await feed.look()
+        scraped.queries.clear()
+        await feed.look()
+        feed._wall_at -= 15
+        await feed.look()
+        assert len([one for one in scraped.queries if one.endswith("== 0")]) == asked
+
+
 async def test_a_late_prometheus_says_so() -> None:
     """Newest samples older than two scrapes: it is late itself; the servers are not called unreachable."""
     async with watched(Scraped(2, age_s=90)) as (feed, store):
