@@ -15,6 +15,7 @@ from sparktop.events.webhook import Webhook
 from sparktop.model.event import Event, Severity
 from sparktop.model.targets import EventSettings
 from sparktop.model.text import clean
+from sparktop.python310.timeouts import timeout
 from sparktop.store import Store
 
 GRACE_S = 1.0
@@ -71,7 +72,7 @@ class Delivery:
 
     async def _finish(self, tasks: list[asyncio.Task[None]]) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(GRACE_S):
+            async with timeout(GRACE_S):
                 await asyncio.gather(*(outbox.drained() for outbox in self._outboxes))
         for task in tasks:
             task.cancel()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from sparktop.model.text import clean
+from sparktop.python310.timeouts import timeout
 
 LIMIT_S = 10.0
 """Seconds that the program may run; then it is killed with all that it started."""
@@ -118,5 +119,5 @@ async def _kill(process: Process) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(TimeoutError):
-        async with asyncio.timeout(_REAP_S):
+        async with timeout(_REAP_S):
             await process.wait()

@@ -20,6 +20,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import clean
+from sparktop.python310.timeouts import timeout
 from sparktop.store import Store
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.plan.plan import Plan
@@ -282,7 +283,7 @@ class Sweeping:
         if task is None or task.done():
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(LEAVE_S):
+            async with timeout(LEAVE_S):
                 await asyncio.shield(task)
                 return
         task.cancel()

@@ -15,6 +15,7 @@ from typing import Self
 from sparktop.errors import SparktopError
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.python310.timeouts import timeout
 from sparktop.sweep.generator.wire.lines import WorkerProtocolError, decode_message, encode_command
 from sparktop.sweep.generator.wire.messages import (
     Calibrated,
@@ -157,7 +158,7 @@ class SweepWorker:
             return
         await self.send(Cancel())
         try:
-            async with asyncio.timeout(_CANCEL_S):
+            async with timeout(_CANCEL_S):
                 await self._idle.wait()
         except TimeoutError:
             self._signal(signal.SIGKILL)
@@ -170,7 +171,7 @@ class SweepWorker:
         if stdin is not None:
             stdin.close()
         try:
-            async with asyncio.timeout(_LEAVING_S):
+            async with timeout(_LEAVING_S):
                 await self._process.wait()
         except TimeoutError:
             self._signal(signal.SIGKILL)
