@@ -23,6 +23,9 @@ _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
 _USAGE = 2
 _WORDS_LIMIT = 90
+_GIVES_UP_S = 10.0
+"""Seconds without any answer after which ssh has given up (ServerAliveInterval): it prints that only
+at LogLevel INFO, at which it also prints banners."""
 _INSTALL = "clone its repository there and run `make install`, or set command to where it is"
 
 _REMEDY = re.compile(r"^\s*(ssh-keygen .*-R .*)$", re.MULTILINE)
@@ -71,6 +74,8 @@ class Ending:
     """Whether the remote agent had answered before."""
     sent: bool = False
     """Whether the reader had been sent."""
+    unanswered_s: float = 0.0
+    """Seconds since the oldest request without an answer; 0 if there is none."""
 
 
 def explain(ending: Ending) -> LinkError:
@@ -164,6 +169,9 @@ def _of_network(ending: Ending) -> LinkError:
         if seen in text:
             return LinkError(kind, message.format(where))
     words = _last_words(text)
+    if ending.answered and not words and ending.unanswered_s >= _GIVES_UP_S:
+        message = f"{where} does not answer any more (ssh: no answer for {ending.unanswered_s:.0f} s)"
+        return LinkError(FailureKind.TIMEOUT, message)
     if ending.answered and not words:  # what ssh prints when a signal ended the remote program
         message = f"the sparktop on {where} was ended by a signal, or its connection"
         return LinkError(FailureKind.ENDED, message)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from sparktop.hardware.ras.reader import Found
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.python310.timeouts import timeout
 from sparktop.sources.ssh.failure import Ending, LinkError, explain
 from sparktop.sources.ssh.remote import READY, Remote, command_line, quiet_environment
 from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
@@ -26,6 +27,7 @@ _STDERR_MOST_BYTES = 1 << 20
 """Most bytes on standard error between two answers; more is a flood, which ends the connection."""
 _LAST_WORDS_S = 1.0
 """Seconds to wait for the exit status after the last answer."""
+_REPLY_START = b'{"'
 _LEAVING_S = 0.5
 """Seconds for each of: exit by itself, after SIGTERM, after SIGKILL."""
 
@@ -47,8 +49,9 @@ class SshLink:
         self._unanswered_bytes = 0
         """Bytes on standard error since the newest answer."""
         self._stderr_task = asyncio.get_running_loop().create_task(self._read_stderr())
-        self._owed = False
-        """True while the answer to a request is outstanding."""
+        self._owed_since: float | None = None
+        """Time of the event loop at which the oldest request without an answer was sent; None if there is
+        none."""
         self._answered = False
 
     @property
@@ -113,7 +116,7 @@ class SshLink:
             LinkError: the connection ended, or something other than a reply arrived.
             WireError: the reply is a refusal or unreadable; the next request may succeed.
         """
-        if self._owed:
+        if self._owed_since is not None:
             with suppress(WireError):
                 await self._answer()
         await self._write({"since": since, "processes": processes, "interval_s": interval_s})
@@ -136,7 +139,8 @@ class SshLink:
         assert stdin is not None  # noqa: S101 - the process was started with pipes
         with suppress(ConnectionError):  # whether it ended shows in what can be read
             stdin.write(json.dumps(question).encode() + b"\n")
-            self._owed = True
+            if self._owed_since is None:
+                self._owed_since = asyncio.get_running_loop().time()
             await stdin.drain()
 
     async def close(self) -> None:
@@ -152,7 +156,7 @@ class SshLink:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LEAVING_S):
+                async with timeout(_LEAVING_S):
                     await process.wait()
                     break
         self._stderr_task.cancel()
@@ -169,7 +173,7 @@ class SshLink:
     async def _reply_line(self) -> bytes:
         """Read lines until one is an agent's reply and return this line.
 
-        Skip the output of the shell's start-up files.
+        Skip the output of the shell's start-up files, which may lack its last end of line.
         """
         lines = size_bytes = 0
         line = b""
@@ -177,9 +181,10 @@ class SshLink:
             line = await self._line()
             if line.rstrip() == READY and not self.sent:
                 await self._send_reader()
-            if line.startswith(b"{") and b'"schema"' in line:
-                self._owed, self._answered, self._unanswered_bytes = False, True, 0
-                return line
+            begin = 0 if self._answered else max(0, line.find(_REPLY_START))
+            if line.startswith(b"{", begin) and b'"schema"' in line:
+                self._owed_since, self._answered, self._unanswered_bytes = None, True, 0
+                return line[begin:]
             lines += 1
             size_bytes += len(line)
         raise self._no_answer_in(line)
@@ -215,15 +220,24 @@ class SshLink:
     async def _ending(self) -> LinkError:
         """Return the error that explains why ssh's output ended, from the exit status and stderr."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_S):
+            async with timeout(_LAST_WORDS_S):
                 await self._process.wait()
                 await asyncio.shield(self._stderr_task)
         if self._unanswered_bytes > _STDERR_MOST_BYTES:
             return self._no_answer_in(self._written[-1].rpartition(b"\n")[0].rpartition(b"\n")[2])
         written = b"".join(self._written).decode("utf-8", "replace")
-        status = self._process.returncode
-        command = None if self.sent else self._remote.command
-        return explain(Ending(self._where, command, status, written, answered=self._answered, sent=self.sent))
+        since, now = self._owed_since, asyncio.get_running_loop().time()
+        return explain(
+            Ending(
+                self._where,
+                None if self.sent else self._remote.command,
+                self._process.returncode,
+                written,
+                answered=self._answered,
+                sent=self.sent,
+                unanswered_s=0.0 if since is None else now - since,
+            )
+        )
 
     async def _read_stderr(self) -> None:
         """Read stderr until it ends, since a full pipe would block ssh; keep its last `_STDERR_KEPT_BYTES`.

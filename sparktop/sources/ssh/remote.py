@@ -60,6 +60,7 @@ _RECEIVE = (
     "n,d=int(sys.argv[1]),sys.argv[2];"
     f'hasattr(os,"memfd_create") or sys.exit({NO_LINUX});'
     "signal.alarm(60);"
+    "print();"  # what a start-up file printed may lack its last end of line
     f'print("{READY.decode()}",flush=True);'
     "b=bytearray();"
     '[b.extend(c) for c in iter(lambda:os.read(0,n-len(b)),b"")];'

@@ -113,6 +113,12 @@ async def test_no_file_is_executed(server: Sshd) -> None:
     assert (await read_once(options)).reader_sha256 == reader_bundle().sha256
 
 
+async def test_a_title_without_an_end_of_line_does_not_hide_it(server: Sshd) -> None:
+    """A start-up file may set the terminal's title, which stands on the line of the request then."""
+    options = server.forced("title", f"printf '\\033]0;me@spark\\007'; {ASKED}")
+    assert (await read_once(options)).reader_sha256 is not None
+
+
 async def test_a_banner_does_not_hide_it(server: Sshd) -> None:
     """Lines that a shell's start-up files print are passed over, also those that look like ours."""
     text = f"echo 'Welcome to {{spark}}'; echo '{{\"motd\": 1}}'; echo not {READY.decode()}; echo; {ASKED}"
@@ -291,4 +297,4 @@ def test_only_the_announced_bytes_are_run(data: bytes, code: int) -> None:
     """Too few bytes end with 75, others with 76; not one more than announced is read."""
     command = [sys.executable, "-I", "-S", "-B", "-c", _RECEIVE, "4", "0" * 64]
     done = subprocess.run(command, input=data, capture_output=True, timeout=30, check=False)  # noqa: S603 - fixed
-    assert (done.returncode, done.stdout, done.stderr) == (code, READY + b"\n", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"\n" + READY + b"\n", b"")

@@ -122,6 +122,17 @@ def test_after_an_answer_usage_is_no_version() -> None:
     assert explain(Ending("a", "sparktop", 2, "", answered=True)).kind is FailureKind.ENDED
 
 
+def test_an_end_after_long_silence_is_of_the_machine() -> None:
+    """A long silence before means that ssh gave up; without one, the program there has ended."""
+    silent = explain(Ending("a", None, 255, "", answered=True, sent=True, unanswered_s=15.2))
+    assert (silent.kind, silent.message) == (
+        KIND.TIMEOUT,
+        "a does not answer any more (ssh: no answer for 15 s)",
+    )
+    ended = explain(Ending("a", None, 255, "", answered=True, sent=True, unanswered_s=0.4))
+    assert ended.message == "the sparktop on a was ended by a signal, or its connection"
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.none() | st.integers(-64, 255), st.text(max_size=200), st.text(max_size=40))
 @example(255, "\x1b[31mPermission denied (\x07)", "\u202e")

@@ -163,6 +163,13 @@ async def test_what_a_shell_prints_first_is_passed_over(server: Sshd, tmp_path: 
         await sample_of(source)
 
 
+async def test_a_title_without_an_end_of_line_does_not_hide_the_agent(server: Sshd, tmp_path: Path) -> None:
+    """A start-up file may set the terminal's title, which stands on the line of the first answer then."""
+    text = f"printf '\\033]0;me@spark\\007'\nexec {shlex.quote(SPARKTOP)} \"$@\""
+    async with ssh_source(server, script(tmp_path, text)) as source:
+        await sample_of(source)
+
+
 async def test_a_wrong_key_is_told_as_that(server: Sshd, tmp_path: Path) -> None:
     """A key that the server does not know is refused, and no password is prompted for."""
     other = server.make_key(f"other-{tmp_path.name}")
