@@ -51,7 +51,7 @@ def _uneven(peer: Peer, heavy: Sequence[tuple[Look, Look]], light: Sequence[tupl
     here, there = (sum(_held(pair[side]) for pair in (*heavy, *light)) for side in (0, 1))
     count = len(heavy) + len(light)
     if heavy and light and min(len(heavy), len(light)) > count / 5:
-        reason = f"it swings to {peer.name} and back, one of the two is idle"
+        reason = f"{peer.name} and this server take turns, one of the two is idle"
     else:
         reason = f"{here / count:.0f} requests here while {peer.name} has {there / count:.0f}"
     even = (here + there) / count / 2

@@ -230,6 +230,22 @@ def test_the_overlooked_server_is_limited_by_the_router_too() -> None:
     assert judged(Served(running=1), slots=16, router="proxy", peers=(peer,)).kind is LimitKind.ROUTER
 
 
+def test_servers_that_take_turns_are_no_verdict_on_balance() -> None:
+    """The reason is what was seen in seconds; *oscillating* needs more evidence and a period."""
+    looks = Served(running=16).looks()
+    idle = Served(running=0).looks()
+    turns = tuple(
+        one if number % 8 < 4 else other for number, (one, other) in enumerate(zip(looks, idle, strict=True))
+    )
+    others = tuple(
+        other if number % 8 < 4 else one for number, (one, other) in enumerate(zip(looks, idle, strict=True))
+    )
+    found = limited_by(Evidence(turns, slots=16, router="proxy", peers=(Peer("server-2", others, 16),)))
+    assert found is not None
+    assert found.kind is LimitKind.ROUTER
+    assert found.reason == "server-2 and this server take turns, one of the two is idle"
+
+
 def test_uneven_servers_without_a_router_blame_none() -> None:
     """Without a router, unevenly loaded servers are not put down to one."""
     peer = Peer("server-2", Served(running=1).looks(), 16)
