@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 
 from sparktop.analysis.wall import Top
+from sparktop.panels.board.wall.trends import Trend
 from sparktop.panels.parts.rows import Row
 from sparktop.values import dataclass
 
@@ -55,6 +56,8 @@ class Look:
     opened: str | None = None
     """The group whose servers are shown, or `MACHINES` with `of_machines`."""
     of_machines: bool = False
+    trend: Trend | None = None
+    """Draws a graph of each group; None where servers have no histories."""
 
 
 @dataclass(slots=True)

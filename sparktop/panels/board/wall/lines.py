@@ -13,6 +13,7 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.fleet import FleetNode, FleetServer
 from sparktop.panels.balance.verdict import verdict_line, word_role
 from sparktop.panels.board.wall.cells import cell_of, state_run, strip
+from sparktop.panels.board.wall.trends import CELLS, Trend
 from sparktop.panels.parts.columns import mark
 from sparktop.panels.parts.figures import LIVE, figure, label, quantile_text, share_role
 from sparktop.panels.parts.names import fitted_names
@@ -23,6 +24,8 @@ _COUNT, _FIGURES = 6, 35
 """Cells of the number of servers of a group, and of its figures, with the blanks between them."""
 _WORD, _VERDICT = 12, 34
 """Cells of a verdict in a word, and with its period and loss."""
+_TREND_FROM = 110
+"""Cells of a group's line from which on it has a graph."""
 _NARROW, _WIDE = 70, 120
 """Cells of a group's line from which on it has a verdict, and from which on that has figures."""
 _LONGEST_NAME = 28
@@ -51,25 +54,29 @@ class GroupColumns:
     """Of the strip with a cell for each server."""
     verdict: int
     """0 where no group is judged, or there is no room."""
+    trend: Trend | None = None
+    """Draws a graph of each group; None where there is no room."""
 
     @property
     def heading(self) -> Row:
         """The row above the groups."""
         state = "state of each" if self.cells + _COUNT > len("state of each") else "state"
         words = f" {fit('group', self.name)} {fit(state, self.cells + _COUNT)}"
+        words += f"{fit(self.trend.heading, CELLS)} " if self.trend else ""
         words += f"{'run':>6}{'wait':>6}{'KV':>6}{'tok/s':>8}{'TTFT p95':>9}"
         return fit_row([label(f"{words}  balance" if self.verdict else words)], self.width)
 
 
-def group_columns(wall: Wall, width: int) -> GroupColumns:
-    """Return the widths of the columns of the groups of a wall in lines of `width` cells."""
+def group_columns(wall: Wall, width: int, trend: Trend | None = None) -> GroupColumns:
+    """Return the columns of the groups of a wall in lines of `width` cells; `trend` draws their graphs."""
     judged = any(group.balance is not None for group in wall.groups)
     verdict = 0 if not judged or width < _NARROW else _WORD if width < _WIDE else _VERDICT
-    room = width - 2 - _COUNT - _FIGURES - (verdict and verdict + 2)
+    trend = trend if width >= _TREND_FROM else None
+    room = width - 2 - _COUNT - _FIGURES - (verdict and verdict + 2) - (CELLS + 1 if trend else 0)
     longest = max((cell_width(group_name(group.name)) for group in wall.groups), default=0)
     name = max(8, min(longest, _LONGEST_NAME, (room * 3) // 5))
     most = max([len(wall.nodes), *(len(group.servers) for group in wall.groups)])
-    return GroupColumns(width, name, max(4, min(most, room - name)), verdict)
+    return GroupColumns(width, name, max(4, min(most, room - name)), verdict, trend)
 
 
 def group_name(name: str) -> str:
@@ -86,6 +93,7 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
         label(f"{len(group.servers):>{_COUNT - 1},} "),
         *strip(group.states, columns.cells),
         label(" "),
+        *([*columns.trend.row(group), label(" ")] if columns.trend else []),
         figure(f"{numbers.count(group.running, 5):>6}", known=group.running is not None, role=LIVE),
         _waits(group.waiting),
         (f"{numbers.percent(group.kv_percent, 5):>6}", share_role(group.kv_percent, 90, 98)),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sparktop.panels.board.held import HeldOrder
+from sparktop.panels.board.wall.trends import GroupTrends
 
 if TYPE_CHECKING:  # a start without a wall needs none of it
     from sparktop.analysis.wall import Wall
@@ -21,6 +22,8 @@ class WallOrders:
     def __init__(self) -> None:
         """Start without an order: each wall is first shown in its present one, the worst first."""
         self._orders: dict[tuple[str, bool, str | None], HeldOrder] = {}
+        self.trends = GroupTrends()
+        """What the graphs of groups are drawn from, kept from drawing to drawing."""
 
     def of(self, wall: Wall, at: float, look: Look) -> Wall:
         """Return `wall` with the lines that `look` shows in the order to show at the time `at` in s."""

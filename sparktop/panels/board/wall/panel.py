@@ -230,7 +230,7 @@ def _board(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) ->
 
 def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
     """Add the groups and machines in exactly `room` rows; where some are left, with what is wrong in each."""
-    columns = group_columns(wall, width)
+    columns = group_columns(wall, width, look.trend)
     end = len(drawn.rows) + room
     has_machines = bool(wall.nodes) and room > 1
     if room > 1 + has_machines:

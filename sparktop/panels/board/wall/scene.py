@@ -15,6 +15,7 @@ from sparktop.panels.board.wall.drawn import DrawnWall, Entry, Look
 from sparktop.panels.board.wall.lines import group_name
 from sparktop.panels.board.wall.order import WallOrders
 from sparktop.panels.board.wall.panel import MACHINES, draw_wall
+from sparktop.panels.board.wall.trends import GroupTrends
 from sparktop.panels.parts.frame import name_tab
 from sparktop.panels.parts.rows import Row
 
@@ -83,6 +84,8 @@ def draw_place(
     else:
         look = _direct_look(snapshot, kind, name, view, width)
         wall = direct_wall(snapshot, view.filter)
+        trends = GroupTrends() if orders is None else orders.trends
+        look.trend = trends.until(snapshot.at, snapshot.interval_s)
     look.marked, look.is_selected, look.first = marked, is_selected, first
     return draw_wall(wall if orders is None else orders.of(wall, snapshot.at, look), width, height, look)
 
