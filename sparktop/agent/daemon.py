@@ -37,10 +37,14 @@ class Service:
         """Whether a socket is bound to an address that other machines may reach."""
         return not is_local(self.listeners)
 
-    def about(self, name: str = "agent") -> str:
-        """Return a line for the user: the name of the server, its URLs, and whether a token is required."""
+    def about(self, name: str = "agent", page: str = "") -> str:
+        """Return a line for the user: the name of the server, its URLs, and whether a token is required.
+
+        `page` is the path that the URLs are to have.
+        """
         who = "no token wanted" if self.token is None else "token wanted"
-        return f"{name} on {' and '.join(self.urls)}: {who}; Ctrl+C ends"
+        urls = " and ".join(f"{url}{page}" for url in self.urls)
+        return f"{name} on {urls}: {who}; Ctrl+C ends"
 
     def warning(self) -> str | None:
         """Return a warning for the user that TLS or a token is missing.

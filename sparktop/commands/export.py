@@ -8,9 +8,9 @@ from functools import partial
 
 from sparktop.commands.arguments import add_interval, add_targets
 from sparktop.commands.listening import Listening
-from sparktop.commands.output import write_out
+from sparktop.commands.output import tell, write_out
 
-LISTENING = Listening("export", 9751, "SPARKTOP_EXPORT_TOKEN")
+LISTENING = Listening("export", 9751, "SPARKTOP_EXPORT_TOKEN", "/metrics")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,4 +50,4 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.export.server import serve  # late: the port is bound before half a second of imports
 
     ready = partial(LISTENING.announce, service)
-    return asyncio.run(serve(service, watch, sweeps_folder(os.environ), place[0], ready=ready))
+    return asyncio.run(serve(service, watch, sweeps_folder(os.environ), place[0], ready=ready, report=tell))

@@ -25,6 +25,8 @@ class Listening:
     port: int
     variable: str
     """Name of the environment variable that may hold the token."""
+    page: str = ""
+    """Path of the only page, for the printed URL; empty for a server with several."""
 
     @property
     def default(self) -> str:
@@ -94,7 +96,7 @@ class Listening:
 
     def announce(self, service: Service) -> None:
         """Print where the service listens, and a warning if it has one."""
-        for line in (service.warning(), service.about(self.command)):
+        for line in (service.warning(), service.about(self.command, self.page)):
             if line is not None:
                 tell(line)
 

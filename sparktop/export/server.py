@@ -26,6 +26,7 @@ from sparktop.export.sweeps import NewestSweep
 from sparktop.model.targets import Watch
 from sparktop.store import Store
 from sparktop.watch.monitor import Monitor
+from sparktop.watch.reachable import reported
 
 FRESH_S = 0.5
 """A page that is at most this many seconds old is sent again: any number of clients causes two pages a
@@ -92,11 +93,19 @@ def allowed_hosts(service: Service, host: str) -> Collection[str] | None:
     return frozenset(named)
 
 
-async def serve(service: Service, watch: Watch, sweeps: Path, host: str, *, ready: Callable[[], None]) -> int:
+async def serve(
+    service: Service,
+    watch: Watch,
+    sweeps: Path,
+    host: str,
+    *,
+    ready: Callable[[], None],
+    report: Callable[[str], None],
+) -> int:
     """Watch the targets of `watch` and serve the page until a signal arrives; return the exit code.
 
     `sweeps` is the folder of stored sweeps, `host` the host that the user gave to listen on. `ready` is
-    called once the server accepts connections.
+    called once the server accepts connections. `report` receives lines on what does not answer.
     """
     store = Store(watch)
     monitor = Monitor(watch, store)
@@ -111,7 +120,8 @@ async def serve(service: Service, watch: Watch, sweeps: Path, host: str, *, read
         gc.collect()
         gc.freeze()
         try:
-            return await stop
+            async with reported(store, watch, report):
+                return await stop
         finally:
             searching.cancel()
             with suppress(asyncio.CancelledError):

@@ -39,6 +39,7 @@ from sparktop.store import Store
 from sparktop.store.journal import Call, Change, Journals
 from sparktop.values import dataclass
 from sparktop.watch.monitor import Monitor
+from sparktop.watch.reachable import reported
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from sparktop.model.sweep_view import SweepView
@@ -285,8 +286,7 @@ async def record(
         raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
     import_module("sparktop.recording.zstandard")  # fail before anything is watched
     RecordingFile(path).close()
-    written, stopped = list[Path](), list[str]()
-    ended = asyncio.Event()
+    written, stopped, ended = list[Path](), list[str](), asyncio.Event()
 
     def end(number: signal.Signals) -> None:
         stopped.append(number.name)
@@ -311,9 +311,10 @@ async def record(
     await monitor.start()
     report(f"recording to {clean(path, 300)}; Ctrl+C ends it")
     try:
-        while not stopped and (reason := limits.reached(clock() - began, written)) is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), _CHECK_S)
+        async with reported(store, watch, report):
+            while not stopped and (reason := limits.reached(clock() - began, written)) is None:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), _CHECK_S)
     finally:
         await monitor.stop()
         await asyncio.to_thread(recorder.stop, stopped[0] if stopped else reason or "ended")

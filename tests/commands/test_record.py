@@ -195,3 +195,13 @@ def test_the_unit_records_what_the_configuration_lists() -> None:
     )
     assert "OOMScoreAdjust=-900" in text
     assert "After=network-online.target time-sync.target" in text
+
+
+@pytest.mark.process
+def test_the_recorder_says_what_does_not_answer(tmp_path: Path) -> None:
+    """A server that refuses connections has a line on standard error with the reason."""
+    command = [*PROGRAM, "127.0.0.1:1", "--seconds", "6", "-o", str(tmp_path / "night.rec.zst")]
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=env, text=True) as recorder:  # noqa: S603 - as above
+        _, said = recorder.communicate(timeout=60)
+    assert "\nsparktop: 127.0.0.1:1: nothing listens on 127.0.0.1:1 (connection refused)\n" in said

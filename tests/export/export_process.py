@@ -17,10 +17,16 @@ COMMAND = [sys.executable, "-m", "sparktop", "export"]
 
 @dataclass(frozen=True)
 class ExportProcess:
-    """A running export and the URL that it printed at its start."""
+    """A running export and what it printed at its start."""
 
     process: subprocess.Popen[str]
-    url: str
+    line: str
+    """The line that it printed at its start."""
+
+    @property
+    def url(self) -> str:
+        """The server's URL, without the path of the page."""
+        return self.line.split(" on ")[1].split(": ")[0].removesuffix("/metrics")
 
     def page(self, accept: str = "text/plain") -> str:
         """Fetch the page."""
@@ -40,4 +46,4 @@ class ExportProcess:
 def exporting(home: Path, *words: str, **more: str) -> Iterator[ExportProcess]:
     """Start an export on a free port of loopback; kill it at the latest when the context ends."""
     with listening(COMMAND, home, *words, **more) as (process, said):
-        yield ExportProcess(process, said[-1].split(" on ")[1].split(": ")[0])
+        yield ExportProcess(process, said[-1])
