@@ -10,7 +10,7 @@ from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.backend.panel import GroupScale
 from sparktop.panels.backend.table import ColumnOrder, Table, entry_names, short_entry
 from sparktop.panels.board.layout import Place, entry_rows
-from sparktop.panels.node.table import node_entry, node_heading, short_node
+from sparktop.panels.node.table import line_shape, list_shape, node_entry, node_heading, short_node
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import TimeWindow, with_time_axis
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged
@@ -34,18 +34,20 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
     each, heading = entry_rows(place, len(views))
     width, title = place.width, name_tab("node", "", "nodes")
     if place.columns > 1:
+        short = line_shape(views, (place.width - 2) // place.columns - 1)
         entries = _short(
-            place, views, lambda view, cells: short_node(view, cells, selected=view.name == selected)
+            place, views, lambda view, _: short_node(view, short, selected=view.name == selected)
         )
         return _in_frame(place, len(views), entries, 1, None, kind="node", title=title)
-    drawn = [node_entry(view, width, each, window, selected=view.name == selected) for view in views]
+    shape = list_shape(views, width, each)
+    drawn = [node_entry(view, shape, width, each, window, selected=view.name == selected) for view in views]
     rows = [row for entry in drawn for row in entry]
     return _in_frame(
         place,
         len(views),
         rows,
         each,
-        node_heading(width) if heading else None,
+        node_heading(shape, width) if heading else None,
         kind="node",
         title=title,
     )

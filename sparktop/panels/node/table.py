@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import cell_width, fit, fit_name
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.node.memory_bar import used_percent
 from sparktop.panels.node.panel import gpu_totals, rows_below
@@ -11,35 +13,86 @@ from sparktop.panels.parts.columns import WIDE_FIGURES_WIDTH, figures_width, gra
 from sparktop.panels.parts.figures import LIVE, bar_runs, figure, label, share_role
 from sparktop.panels.parts.gpu_figures import lost_run, margin_of, margin_role, speed_role
 from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
+from sparktop.panels.parts.names import distinct_width, fitted_names
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 from sparktop.panels.parts.scraped import failure_role, is_stale
+from sparktop.values import dataclass
 
 _NAME = 8
-_BAR, _LONG_BAR = 5, 9
+"""Least cells of a name."""
+_NO_BAR, _TINY_BAR, _BAR, _LONG_BAR = 0, 3, 5, 9
+"""Cells of the bar of GPU use."""
+_NO_GPU = "no GPU"
 _DOTS = 4
 """Rows of dots in a row of text."""
 _PERCENT = 5
 """Width in cells of a percentage: "100 %"."""
+_VALUES = (6, 4, 9, 9)
+"""Cells of the values after GPU use, the most important first: power, heat, memory, CPU. Machines without a
+GPU have only the last two."""
 _GRAPHS = (("GPU", "gpu_percent", "gpu"), ("CPU", "cpu_percent", "cpu"))
 """Caption, name of the series and gradient of each graph, the most important first."""
 
 
-def node_heading(width: int) -> Row:
+@dataclass(frozen=True, slots=True)
+class LineShape:
+    """The widths in cells of a list's lines, the same for all its machines."""
+
+    width: int
+    bar: int
+    """Of the bar of GPU use."""
+    name: int
+    names: Mapping[str, str]
+    """By the name of a machine: the name in `name` cells."""
+
+
+def list_shape(views: Sequence[NodeView], width: int, each: int) -> LineShape:
+    """Return the shape of the lines of a list of `width` cells with `each` rows of text for every machine."""
+    has_cpu = each > 1 or graph_columns(width)[0] == len(_GRAPHS)
+    return line_shape(views, figures_width(width), has_cpu_elsewhere=has_cpu)
+
+
+def line_shape(views: Sequence[NodeView], width: int, *, has_cpu_elsewhere: bool = False) -> LineShape:
+    """Return the shape of lines of `width` cells for `views`.
+
+    Names longer than usual get the cells that are free, those of a CPU use that stands elsewhere too, and
+    part of the bar. Where they are still not distinct, values give way, the least important first.
+    """
+    names = tuple(view.name for view in views)
+    longest, least = max(map(cell_width, names), default=0), distinct_width(names, _NAME)
+    has_gpus = any(view.sample is None or view.sample.gpus or view.gpus_lost for view in views)
+    values = _VALUES if has_gpus else _VALUES[2:]
+
+    def room(bar: int, count: int) -> int:
+        """Return the cells of a name beside the bar and the first `count` values."""
+        return width - 1 - (bar + _PERCENT if has_gpus else len(_NO_GPU)) - sum(values[:count])
+
+    bar = _LONG_BAR if width >= WIDE_FIGURES_WIDTH else _BAR if room(_BAR, 0) >= _NAME else _TINY_BAR
+    shown = next((count for count in range(len(values), 0, -1) if room(bar, count) >= _NAME), 0)
+    kept = min(shown, len(values) - has_cpu_elsewhere)
+    free = ((bar, shown), (bar, kept), (_TINY_BAR, kept))
+    taken = (*((_TINY_BAR, count) for count in range(kept, -1, -1)), (_NO_BAR, 0))
+    fitting: Iterator[tuple[int, int]] = (one for one in free if room(*one) >= longest)
+    distinct = (one for one in taken if room(*one) >= least)
+    chosen = next(fitting, None) or next(distinct, taken[-1])
+    name = max(_NAME, min(longest, room(*chosen)))
+    return LineShape(width, chosen[0], name, fitted_names(names, name))
+
+
+def node_heading(shape: LineShape, width: int) -> Row:
     """Return the heading row of a list of nodes that is `width` cells wide."""
     count, each = graph_columns(width)
-    bar = _bar_width(figures_width(width))
-    words = f"{fit('node', _NAME)} {fit('GPU', bar + _PERCENT)}{'power':>6}{'°C':>4}{'memory':>9}"
+    words = f"{fit('node', shape.name)} {fit('GPU', shape.bar + _PERCENT)}{'power':>6}{'°C':>4}{'memory':>9}"
     captions = [caption([(name, gradient)], "100 %", each) for name, _, gradient in _GRAPHS[:count]]
     return panel_row([label(words)], captions, width)
 
 
 def node_entry(
-    view: NodeView, width: int, height: int, window: TimeWindow, *, selected: bool = False
+    view: NodeView, shape: LineShape, width: int, height: int, window: TimeWindow, *, selected: bool = False
 ) -> list[Row]:
     """Return one node as `height` rows of a list of `width` cells: values, and graphs beside them."""
-    cells = figures_width(width)
-    further = rows_below(view, cells - 2, height - 1)
-    figures = [node_line(view, cells), *([("  ", "text"), *row] for row in further)]
+    further = rows_below(view, shape.width - 2, height - 1)
+    figures = [node_line(view, shape), *([("  ", "text"), *row] for row in further)]
     figures += [[] for _ in range(height - len(figures))]
     count, each = graph_columns(width)
     axis = window.axis(max(1, each))
@@ -76,28 +129,27 @@ _QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
 """Speed states of a GPU that are not shown in a list."""
 
 
-def short_node(view: NodeView, width: int, *, selected: bool = False) -> Row:
-    """Return a node in `width` cells, for lists with several columns."""
-    row = fit_row([mark(selected=selected), *node_line(view, width - 1)], width)
+def short_node(view: NodeView, shape: LineShape, *, selected: bool = False) -> Row:
+    """Return a node for lists with several columns, in one cell more than `shape` is wide."""
+    row = [mark(selected=selected), *node_line(view, shape)]
     return row if view.failure is None else [row[0], *in_role(row[1:], failure_role(view))]
 
 
-def node_line(view: NodeView, width: int) -> Row:
-    """Return a node's values in one row of `width` cells: name, GPU, memory, and what is wrong with it.
+def node_line(view: NodeView, shape: LineShape) -> Row:
+    """Return a node's values in one row: name, GPU, memory, and what is wrong with it.
 
     Values that do not fit are left out, the least important first.
     """
-    row: Row = [(fit_name(view.name, _NAME), "title"), (" ", "text")]
+    width, room = shape.width, shape.width - shape.name - 1
+    row: Row = [(shape.names[view.name], "title"), (" ", "text")]
     if view.failure is not None:
         sign, word = ("…", "stale") if is_stale(view) else ("✖", "no answer")
         choices = (f"{sign} {view.failure.message}", f"{sign} {word}", word)
-        room = width - _NAME - 1
         said = next((words for words in choices if cell_width(words) <= room), choices[-1])
         return fit_row([*row, (said, failure_role(view))], width)
     if view.sample is None:
         return fit_row([*row, label("connecting")], width)
-    room = width - _NAME - 1
-    for piece in _pieces(view, width):
+    for piece in _pieces(view, shape.bar):
         cells = sum(len(text) for text, _ in piece)
         if cells <= room:
             row += piece
@@ -105,7 +157,7 @@ def node_line(view: NodeView, width: int) -> Row:
     return fit_row(row, width)
 
 
-def _pieces(view: NodeView, width: int) -> list[Row]:
+def _pieces(view: NodeView, bar_width: int) -> list[Row]:
     """Return the values of a node that answers, in pieces, the most important first."""
     sample = view.sample
     if sample is None:
@@ -117,10 +169,10 @@ def _pieces(view: NodeView, width: int) -> list[Row]:
         [label(" CPU"), (numbers.percent(cpu, _PERCENT), share_role(cpu, 101, 101))],
     ]
     if not sample.gpus:
-        lost: Row = [lost_run(view.gpus_lost)] if view.gpus_lost else [label("no GPU")]
+        lost: Row = [lost_run(view.gpus_lost)] if view.gpus_lost else [label(_NO_GPU)]
         return [lost, *ends]
     use, watts, hottest = gpu_totals(sample.gpus)
-    bar = bar_runs(None if use is None else use / 100, _bar_width(width), "gpu")
+    bar = bar_runs(None if use is None else use / 100, bar_width, "gpu") if bar_width else []
     pieces: list[Row] = [[*bar, figure(numbers.percent(use, _PERCENT), known=use is not None, role=LIVE)]]
     wrong = _wrong(view)
     if wrong is not None:
@@ -144,7 +196,3 @@ def _wrong(view: NodeView) -> Run | None:
     if view.gpus_lost:
         return lost_run(view.gpus_lost)
     return None if view.speed.word in _QUIET_SPEEDS else (view.speed.word, speed_role(view.speed))
-
-
-def _bar_width(width: int) -> int:
-    return _LONG_BAR if width >= WIDE_FIGURES_WIDTH else _BAR if width >= _NAME + 1 + _BAR + _PERCENT else 3

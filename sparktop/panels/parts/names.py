@@ -57,6 +57,14 @@ def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
     return best
 
 
+@lru_cache(maxsize=64)
+def distinct_width(names: tuple[str, ...], least: int) -> int:
+    """Return the least width in cells, from `least` on, in which `fitted_names` are distinct."""
+    widths = range(least, max(least, *map(cell_width, names)) if names else least)
+    count = len(set(names))
+    return next((one for one in widths if len(set(fitted_names(names, one).values())) == count), widths.stop)
+
+
 def _cuts(names: Sequence[str], width: int) -> Iterator[list[str]]:
     """Yield names that are longer than `width` cells in shorter forms, the preferred first."""
     start = _alike_to_number(names)

@@ -17,7 +17,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import NodeTarget, PrometheusTarget, Watch
 from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.scene import PanelKey, Scene
-from sparktop.panels.node.table import node_line, short_node
+from sparktop.panels.node.table import line_shape, node_line, short_node
 from sparktop.panels.parts.rows import Row
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
@@ -102,7 +102,8 @@ def test_no_figure_is_bright(stale: Snapshot) -> None:
         assert "stale" in text
         assert "no new sample through main" in text
         assert not bright([row for row in rows if "╭" not in row[0][0]])
-    lines = [node_line(stale.nodes[0], 60), short_node(stale.nodes[0], 30)]
+    (node,) = stale.nodes
+    lines = [node_line(node, line_shape([node], 60)), short_node(node, line_shape([node], 29))]
     assert {role for line in lines for text, role in line if "…" in text or "stale" in text} == {"warn"}
 
 
