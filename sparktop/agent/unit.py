@@ -9,6 +9,8 @@ from sparktop.values import dataclass
 
 USUAL_TOKEN_FILE = "/etc/sparktop/token"  # noqa: S105 - a place, not a token
 """The token file in the unit if a token is required and no file was given."""
+ENVIRONMENT_FILE = "/etc/sparktop/environment"
+"""The file in the unit that holds the values of the environment variables that a configuration names."""
 _HOMES = (Path("/home"), Path("/root"))
 
 _HARDENING = """\
@@ -125,22 +127,46 @@ def command_line(flags: UnitFlags, token_file: str | None) -> tuple[list[str], s
     return credentials, " ".join(words)
 
 
-def user_lines(program: Path) -> Iterator[str]:
-    """Yield the unit's lines that set the user of the agent.
+def user_lines(program: Path, *files: Path) -> Iterator[str]:
+    """Yield the unit's lines that set the user of the service.
 
-    The user is a dynamic user of systemd, or the owner of `program` if that file lies in a home directory.
+    The user is a dynamic user of systemd. If `program`, or one of the `files` that it reads, lies in a home
+    directory, it is the owner of the first that does.
     """
-    if not any(program.is_relative_to(home) for home in _HOMES):
+    place = next((path for path in (program, *files) if _in_home(path)), None)
+    if place is None:
         yield "# A user that exists only while it runs."
         yield from ("DynamicUser=yes", "ProtectHome=yes")
         return
     try:
-        owner = program.owner()
+        owner = place.owner()
     except (KeyError, OSError):
         owner = "nobody"
-    yield "# The program lies in a home: no other user can be counted on to reach it. Installed elsewhere"
-    yield "# (a virtual environment below /opt), DynamicUser=yes and ProtectHome=yes would do."
+    if place == program:
+        yield "# The program lies in a home: no other user can be counted on to reach it. Installed elsewhere"
+        yield "# (a virtual environment below /opt), DynamicUser=yes and ProtectHome=yes would do."
+    else:
+        shown = "".join(char if char.isprintable() else "?" for char in str(place))
+        yield f"# {shown} lies in a home: no other user can be counted on to read it."
+        yield "# With all files below /etc/sparktop, DynamicUser=yes and ProtectHome=yes would do."
     yield from (f"User={owner}", "ProtectHome=read-only")
+
+
+def _in_home(path: Path) -> bool:
+    return any(one.is_relative_to(home) for one in (path, path.resolve()) for home in _HOMES)
+
+
+def environment_lines(*, named: bool | None) -> Iterator[str]:
+    """Yield the unit's lines that load environment variables from a file, which need not exist.
+
+    `named` is whether the configuration names variables; None if it cannot be read here.
+    """
+    if named is False:
+        return
+    names = "The configuration names variables: they" if named else "Variables that the configuration names"
+    yield f"# {names} belong in this file, a line NAME=value each."
+    yield f"# install -m 600 /dev/null {ENVIRONMENT_FILE} makes it; without the file they are not set."
+    yield f"EnvironmentFile=-{ENVIRONMENT_FILE}"
 
 
 def quoted(word: str) -> str:

@@ -103,7 +103,7 @@ class Listening:
     def unit(self, arguments: argparse.Namespace, more: Sequence[str] = ()) -> str:
         """Return a systemd unit that runs the command with these arguments and `more`."""
         from sparktop.agent.unit import UnitFlags  # late: as above
-        from sparktop.export.unit import unit
+        from sparktop.export.unit import unit, watched_by
 
         flags = UnitFlags(
             Path(shutil.which("sparktop") or sys.argv[0]).absolute(),
@@ -114,5 +114,5 @@ class Listening:
             arguments.insecure,
             command=self.command,
         )
-        config = None if arguments.config is None else str(Path(arguments.config).absolute())
-        return unit(flags, config, arguments.targets, more)
+        words, needs = watched_by(arguments.config, arguments.targets)
+        return unit(flags, [*more, *words], needs)

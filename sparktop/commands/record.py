@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from sparktop.commands.arguments import add_targets, number
@@ -70,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         SparktopError: an argument, the configuration file or a file cannot be used.
     """
     if arguments.systemd_unit:
-        write_out(unit(Path(shutil.which("sparktop") or sys.argv[0]).absolute(), arguments.output))
+        program = Path(shutil.which("sparktop") or sys.argv[0]).absolute()
+        write_out(unit(program, arguments.output, arguments.config, arguments.targets))
         return 0
     if arguments.check is not None:
         return _check(Path(arguments.check), arguments.output)
@@ -133,9 +135,18 @@ def _check(path: Path, output: str | None) -> int:
     return 0 if found.is_whole else 1
 
 
-def unit(program: Path, output: str | None) -> str:
-    """Return a systemd unit that records the targets of /etc/sparktop/sparktop.toml in the file `output`."""
-    file = output or "/var/lib/sparktop/night.rec.zst"
+def unit(program: Path, output: str | None, config: str | None = None, targets: Sequence[str] = ()) -> str:
+    """Return a systemd unit that records in the file `output`.
+
+    It records `targets`, else what the configuration file `config` lists, else the usual file.
+    """
+    from sparktop.agent.unit import environment_lines, quoted  # late: --help needs none of it
+    from sparktop.export.unit import watched_by
+
+    file = "/var/lib/sparktop/night.rec.zst" if output is None else str(Path(output).absolute())
+    words, needs = watched_by(config, targets)
+    command = " ".join((quoted(str(program)), "record", *words, "--append", "-o", quoted(file)))
+    variables = "".join(f"{line}\n" for line in environment_lines(named=needs.variables))
     return f"""\
 # sparktop record --systemd-unit > /etc/systemd/system/sparktop-record.service
 # systemctl daemon-reload && systemctl enable --now sparktop-record
@@ -148,10 +159,10 @@ Wants=network-online.target time-sync.target
 
 [Service]
 Type=exec
-ExecStart={program} record --config /etc/sparktop/sparktop.toml --append -o {file}
+ExecStart={command}
 Restart=on-failure
 RestartSec=10
-StateDirectory=sparktop
+{variables}StateDirectory=sparktop
 StateDirectoryMode=0700
 # The minutes around chosen alerts are kept in /var/lib/sparktop/incidents.
 Environment=XDG_STATE_HOME=/var/lib

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from sparktop.agent.unit import UnitFlags, command_line, quoted, user_lines
+from sparktop.agent.unit import UnitFlags, command_line, environment_lines, quoted, user_lines
+from sparktop.config.needs import Needs, needs_of
 
 CONFIG = "/etc/sparktop/sparktop.toml"
 """The configuration file in the unit if neither targets nor a file were given."""
@@ -27,18 +29,28 @@ MemoryMax=512M
 CPUWeight=20"""
 
 
-def unit(flags: UnitFlags, config: str | None, targets: Sequence[str], options: Sequence[str] = ()) -> str:
+def watched_by(config: str | None, targets: Sequence[str]) -> tuple[list[str], Needs]:
+    """Return the unit's words that name what is watched, quoted for systemd, and what that needs.
+
+    These are `targets`, else the configuration file `config`, else the usual file.
+    """
+    names = [quoted(target) for target in targets]
+    if config is None and targets:
+        return names, Needs(variables=False)
+    path = Path(config or CONFIG).absolute()
+    return ["--config", quoted(str(path)), *names], needs_of(path)
+
+
+def unit(flags: UnitFlags, words: Sequence[str], needs: Needs) -> str:
     """Return the text of the systemd unit.
 
-    It watches `targets`, else what the configuration file `config` lists. `options` are further options of
-    the command, quoted where they need it.
+    `words` follow the options of `flags` on the command line, quoted where they need it; `needs` is what the
+    configuration needs.
     """
-    return "\n".join((*_lines(flags, config, targets, options), ""))
+    return "\n".join((*_lines(flags, words, needs), ""))
 
 
-def _lines(
-    flags: UnitFlags, config: str | None, targets: Sequence[str], options: Sequence[str]
-) -> Iterator[str]:
+def _lines(flags: UnitFlags, more: Sequence[str], needs: Needs) -> Iterator[str]:
     name = f"sparktop-{flags.command}"
     yield f"# sparktop {flags.command} --systemd-unit > /etc/systemd/system/{name}.service"
     yield f"# systemctl daemon-reload && systemctl enable --now {name}"
@@ -46,10 +58,10 @@ def _lines(
     yield from ("", "[Unit]", f"Description=sparktop {flags.command}: {_ABOUT[flags.command]}")
     yield from ("After=network-online.target", "Wants=network-online.target", "", "[Service]", "Type=exec")
     credentials, words = command_line(flags, flags.token_file)
-    named = [] if config is None and targets else ["--config", quoted(config or CONFIG)]
-    yield f"ExecStart={' '.join((words, *options, *named, *map(quoted, targets)))}"
+    yield f"ExecStart={' '.join((words, *more))}"
     yield from ("Restart=on-failure", "RestartSec=10")
     yield from credentials
-    yield from user_lines(flags.program)
+    yield from environment_lines(named=needs.variables)
+    yield from user_lines(flags.program, *needs.files)
     yield _SERVICE.replace("sparktop-COMMAND", name)
     yield from ("", "[Install]", "WantedBy=multi-user.target")

@@ -193,7 +193,11 @@ def test_the_unit_records_what_the_configuration_lists() -> None:
         "ExecStart=/opt/sparktop/bin/sparktop record --config /etc/sparktop/sparktop.toml --append -o /var"
         in text
     )
+    assert "\nEnvironmentFile=-/etc/sparktop/environment\n" in text  # the file may not exist there
     assert "OOMScoreAdjust=-900" in text
+    named = unit(Path("/opt/sparktop"), "/data/night.rec.zst", "/srv/my file.toml")
+    wanted = 'ExecStart=/opt/sparktop record --config "/srv/my file.toml" --append -o /data/night.rec.zst\n'
+    assert wanted in named
     assert "After=network-online.target time-sync.target" in text
 
 

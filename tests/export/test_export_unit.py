@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from sparktop.agent.unit import UnitFlags
 from sparktop.cli import main
-from sparktop.export.unit import unit
+from sparktop.config.needs import Needs
+from sparktop.export.unit import unit, watched_by
 
 pytestmark = pytest.mark.outside
 PROGRAM = Path("/bin/true")
 """Stands for sparktop: systemd checks that the program exists."""
+
+
+def made(flags: UnitFlags, config: str | None, targets: Sequence[str]) -> str:
+    """Return the unit that watches these targets, or what this configuration file lists."""
+    return unit(flags, *watched_by(config, targets))
 
 
 def starts(text: str) -> str:
@@ -25,11 +32,11 @@ def starts(text: str) -> str:
 def test_the_unit_watches_targets_or_a_file() -> None:
     """The unit watches targets or a configuration file, by default the usual one; secrets are credentials."""
     plain = UnitFlags(PROGRAM, command="export")
-    assert starts(unit(plain, None, ())) == "ExecStart=/bin/true export --config /etc/sparktop/sparktop.toml"
-    assert starts(unit(plain, "/a b.toml", ())) == 'ExecStart=/bin/true export --config "/a b.toml"'
-    assert starts(unit(plain, None, ("spark-a", "h:8000"))) == "ExecStart=/bin/true export spark-a h:8000"
+    assert starts(made(plain, None, ())) == "ExecStart=/bin/true export --config /etc/sparktop/sparktop.toml"
+    assert starts(made(plain, "/a b.toml", ())) == 'ExecStart=/bin/true export --config "/a b.toml"'
+    assert starts(made(plain, None, ("spark-a", "h:8000"))) == "ExecStart=/bin/true export spark-a h:8000"
     secret = UnitFlags(PROGRAM, "0.0.0.0:9751", "/etc/sparktop/token", command="export")
-    text = unit(secret, None, ())
+    text = made(secret, None, ())
     assert "LoadCredential=token:/etc/sparktop/token" in text
     assert "--listen 0.0.0.0:9751 --token-file ${CREDENTIALS_DIRECTORY}/token" in starts(text)
 
@@ -57,7 +64,7 @@ def test_systemd_has_no_complaint(tmp_path: Path, command: str) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze on PATH")
     path = tmp_path / f"sparktop-{command}.service"
-    path.write_text(unit(UnitFlags(PROGRAM, command=command), None, ()), encoding="utf-8")
+    path.write_text(made(UnitFlags(PROGRAM, command=command), None, ()), encoding="utf-8")
     done = subprocess.run(  # noqa: S603 - a program of the system, a file of ours
         ["systemd-analyze", "verify", "--man=no", str(path)],  # noqa: S607 - wherever it is installed
         capture_output=True,
@@ -66,3 +73,30 @@ def test_systemd_has_no_complaint(tmp_path: Path, command: str) -> None:
         timeout=30,
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_variables_of_the_configuration_come_from_a_file(tmp_path: Path) -> None:
+    """If the configuration names variables, or cannot be read here, the unit names a file for them."""
+    plain, config = UnitFlags(PROGRAM, command="export"), tmp_path / "sparktop.toml"
+    line = "\nEnvironmentFile=-/etc/sparktop/environment\n"
+    assert line in made(plain, str(config), ())
+    assert line not in made(plain, None, ("spark-a",))
+    config.write_text('[[backends]]\nname = "a"\nurl = "http://10.0.0.1:8000"\n')
+    assert line not in made(plain, str(config), ())
+    config.write_text(f'{config.read_text()}api_key_env = "SECRET_KEY"\n')
+    text = made(plain, str(config), ())
+    assert line in text
+    assert "SECRET_KEY" not in text  # it may be the key itself, in the wrong place
+
+
+def test_a_configuration_in_a_home_is_not_hidden(tmp_path: Path) -> None:
+    """ProtectHome=yes is only there if the configuration and the key files that it names are elsewhere."""
+    plain = UnitFlags(PROGRAM, command="export")
+    assert "\nProtectHome=yes\n" in made(plain, "/etc/sparktop/other.toml", ())
+    text = made(plain, "/home/nobody-here/sparktop.toml", ())
+    assert "\nProtectHome=read-only\n" in text
+    assert "\nDynamicUser=" not in text
+    config = tmp_path / "sparktop.toml"
+    config.write_text('[[nodes]]\nname = "a"\nvia = "agent"\ntls_ca = "/home/nobody-here/ca.pem"\n')
+    assert "\nProtectHome=read-only\n" in made(plain, str(config), ())
+    assert "\nProtectHome=yes\n" in unit(plain, (), Needs())
