@@ -63,7 +63,7 @@ async def test_up_0_is_dead() -> None:
 
 @pytest.mark.parametrize(("servers", "asked"), [(3, 2), (100, 1)])
 async def test_who_is_down_is_asked_once_a_scrape_where_that_is_dear(servers: int, asked: int) -> None:
-    """Of many servers, with the aggregates; of a few, at each look, three times a scrape."""
+    """Of many servers, with the aggregates; of a few, at each poll, three times a scrape."""
     scraped = Scraped(servers)
     async with watched(scraped) as (feed, _):
         await feed.look()

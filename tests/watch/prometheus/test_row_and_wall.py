@@ -100,6 +100,8 @@ async def test_replicas_of_ray_are_servers(tmp_path: Path) -> None:
             assert {one.engine for one in shown.backends} == {"ray"}
             assert max(rates(shown)) < 150
             assert (shown.totals.running, shown.totals.counted, shown.totals.watched) == (11.0, 4, 4)
+            assert shown.fleets[0].by_rows
+            assert shown.totals.generation_tps == sum(one.generation_tps or 0.0 for one in shown.backends)
             node(found, new, began, first)
             del found.text[old]
             await look_until(feed, store, is_down)
