@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -52,6 +52,8 @@ _EVENT_KINDS = ("restarted", "loaded", "paused", "ranks", "shared-address", "boo
 """Kinds of events that are no alerts; "note" is for those without a kind."""
 OTHER = "other"
 
+_BALANCE = "balance:"
+"""Beginning of the ids of alerts about groups."""
 Part = TypeVar("Part")
 Labels = Mapping[str, str]
 Named = Sequence[tuple[Labels, Part]]
@@ -103,13 +105,16 @@ def page_families(
     nodes: Named[NodeView] = room.take("node", [(view.name, view) for view in found.nodes])
     groups = [_few(one) for one in found.balance]
     names = group_names(groups, found.backends)
+    silent = {one.group for one in groups if _is_silent(one, found.backends)}
+    named = [(name, one) for name, one in zip(names, groups, strict=True) if one.group not in silent]
     judged: Named[Balance] = [
         ({**labels, "scope": "servers" if one.lanes_of is None else "cores"}, one)
-        for labels, one in room.take("group", list(zip(names, groups, strict=True)))
+        for labels, one in room.take("group", named)
     ]
     version = InfoMetricFamily(f"{PREFIX}{INFO.name.removesuffix('_info')}", INFO.text)
     version.add_metric((), {"version": __version__})
-    alerts = _alerts(found, dict(zip((one.group for one in groups), names, strict=True)))
+    group_of = dict(zip((one.group for one in groups), names, strict=True))
+    alerts = _alerts(found, group_of, silent)
     return [
         version,
         *_families(SELF, [({}, Own(found, room.left_out))]),
@@ -159,6 +164,17 @@ def group_names(groups: Sequence[Balance], backends: Sequence[BackendView]) -> l
     return names
 
 
+def _is_silent(one: Balance, backends: Sequence[BackendView]) -> bool:
+    """Return whether no server of a group answers, so that its newest verdict is not current."""
+    titles = {one.group, *(one.group.removesuffix(f" {role}") for role in Role)}
+    members = [
+        view
+        for view in backends
+        if (view.group in titles if one.lanes_of is None else view.name == one.lanes_of)
+    ]
+    return bool(members) and all(view.failure is not None for view in members)
+
+
 def _few(found: Balance) -> Balance:
     """Return a group with at most `MOST_MEMBERS` members."""
     if len(found.requests_share) <= MOST_MEMBERS and len(found.starved_percent) <= MOST_MEMBERS:
@@ -170,16 +186,22 @@ def _few(found: Balance) -> Balance:
     )
 
 
-def _alerts(snapshot: Snapshot, group_of: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return (kind, subject, severity) of the alerts, the gravest first; no subject is a model's name."""
+def _alerts(
+    snapshot: Snapshot, group_of: Mapping[str, str], silent: Collection[str]
+) -> list[tuple[str, ...]]:
+    """Return (kind, subject, severity) of the alerts, the gravest first; no subject is a model's name.
+
+    Verdicts on the groups `silent`, of which no server answers, are left out.
+    """
     views = (snapshot.backends, snapshot.nodes, snapshot.routers)
     watched = {view.name for part in views for view in part}
     worst: Sequence[Alert] = sorted(snapshot.alerts, key=lambda one: -one.severity.rank)
     found: dict[tuple[str, ...], None] = {}
-    for alert in worst[:MOST_ALERTS]:
+    current_ones = (one for one in worst if one.subject not in silent or not one.id.startswith(_BALANCE))
+    for alert in islice(current_ones, MOST_ALERTS):
         kind = alert.id.rpartition(":")[2].partition("/")[0]
         own = alert.subject if alert.subject in watched else OTHER
-        subject = group_of.get(alert.subject, own) if alert.id.startswith("balance:") else own
+        subject = group_of.get(alert.subject, own) if alert.id.startswith(_BALANCE) else own
         found[clean(kind, LABEL_LIMIT), label_of(subject), alert.severity.value] = None
     return list(found)
 

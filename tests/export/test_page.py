@@ -129,6 +129,23 @@ def test_a_server_that_does_not_answer_has_its_state_and_age_only() -> None:
     assert series("backend_state", backend="a", state="unreachable") in found
 
 
+def test_a_group_without_answers_has_no_verdict() -> None:
+    """If no server of a group answers, its newest verdict and its alert are left out."""
+    cores = group("spark-a lanes", ("spark-a/0", "spark-a/1"), lanes_of="spark-a")
+    verdicts = (group(), cores, group("other", ("spark-c",)))
+    views = (silent("spark-a"), silent("spark-b"), backend("spark-c", "other"))
+    found = values(text(snapshot(backends=views, balance=verdicts)))
+    assert about(found, "group_", group="spark-a") == set()
+    assert about(found, "group_", group="spark-a cores") == set()
+    assert "group_word" in about(found, "group_", group="spark-c")
+    assert about(found, "alert", kind="oscillating") == set()
+    assert about(found, "alert", kind="stuck") == {"alert"}
+    found = values(text(snapshot(backends=(silent("spark-a"), backend("spark-b")), balance=verdicts)))
+    assert "group_word" in about(found, "group_", group="spark-a")
+    assert about(found, "group_", group="spark-a cores") == set()
+    assert about(found, "alert", kind="oscillating") == {"alert"}
+
+
 def test_labels_hold_no_url_no_model_and_no_message() -> None:
     """Labels have no URL, model or error message; a group without a router is named by its first server."""
     page = text(snapshot(backends=(backend("spark-a"), silent("spark-b"))))
