@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ def names(text: str) -> tuple[str, ...]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the recordings, the span, the fields, the format and the output file."""
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a recording, also one that is still written"
+        "files", nargs="*", metavar="FILE", help="a recording, also one that is still written"
     )
     parser.add_argument(
         "--from",
@@ -83,7 +83,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only these fields, or all below such a name (ttft_ms: ttft_ms.p95 …); "
         "in openmetrics, metric families",
     )
-    parser.add_argument("--list", action="store_true", help="print the names that --fields accepts")
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="print the names that --fields accepts; without FILE, those of a DGX Spark",
+    )
     parser.add_argument(
         "--every",
         type=number(0.1, 86_400.0, " seconds"),
@@ -109,6 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
         check_file(output)
     suffix = "" if output is None else output.suffix.lower()
     form = arguments.form or _BY_SUFFIX.get(suffix, FORMATS[0])
+    if not arguments.files:
+        _list_usual(arguments.list, form)
+        return 0
     recording = Recording([Path(file) for file in arguments.files])
     try:
         span = span_of(recording, arguments.start, arguments.end)
@@ -184,7 +191,7 @@ def _list(recording: Recording, span: Span, form: str) -> None:
     from datetime import timedelta
 
     from sparktop.dump.openmetrics import Collector
-    from sparktop.dump.rows import HEADS, Fields, rows_of
+    from sparktop.dump.rows import Fields, names_of, rows_of
     from sparktop.dump.series import Spool
     from sparktop.recording.player import Player
     from sparktop.recording.span import Span, records_in, snapshots_in
@@ -198,8 +205,43 @@ def _list(recording: Recording, span: Span, form: str) -> None:
             found = collector.names
     else:
         shown = snapshots_in(Player(recording), minute, _LISTED_EVERY_S, warm_up_s=_LISTED_S)
-        rows = (row for snapshot in shown for row in rows_of(snapshot, Fields()))
-        found = list(dict.fromkeys(name for row in rows for name in row if name not in HEADS))
+        found = names_of(row for snapshot in shown for row in rows_of(snapshot, Fields()))
+    _print_names(found)
+
+
+def _list_usual(listed: bool, form: str) -> None:  # noqa: FBT001 - whether --list was given
+    """Print the names of all fields without a recording, with the parts that a DGX Spark has.
+
+    Raises:
+        UsageError: not `listed`, or the format is "openmetrics": then a recording is needed.
+    """
+    from sparktop.demo.gb10 import IDENTITY, node_sample  # late: --help needs none of it
+    from sparktop.dump.rows import Fields, names_of, rows_of
+    from sparktop.model.balance import Balance
+    from sparktop.model.router import RouterView
+    from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+
+    if not listed:
+        raise UsageError(
+            "sparktop dump needs FILE, a recording; without one, --list prints the names of fields"
+        )
+    if form == "openmetrics":
+        raise UsageError("--list of metric families needs FILE, a recording: they are those of its servers")
+    usual = Snapshot(
+        datetime.now(UTC),
+        0.0,
+        1.0,
+        2.0,
+        backends=(BackendView("backend", "", ""),),
+        nodes=(NodeView("node", "local", sample=node_sample(0.0, 0.0), identity=IDENTITY),),
+        routers=(RouterView("router", ""),),
+        balance=(Balance("group", ("backend",)),),
+    )
+    _print_names(names_of(rows_of(usual, Fields())))
+    tell("GPUs, interfaces and other parts are those of a DGX Spark; --list FILE prints a recording's")
+
+
+def _print_names(found: Iterable[str]) -> None:
     write_out("".join(f"{clean(name)}\n" for name in found))
 
 

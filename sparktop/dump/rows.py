@@ -74,6 +74,11 @@ def rows_of(snapshot: Snapshot, fields: Fields) -> Iterator[Row]:
             yield {**row, **dict(flat)}
 
 
+def names_of(rows: Iterable[Row]) -> list[str]:
+    """Return the names of all fields in `rows`, each once, in order of their first occurrence."""
+    return list(dict.fromkeys(name for row in rows for name in row if name not in HEADS))
+
+
 def _flat(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield (flat name, value) of every value in nested mappings and lists of mappings."""
     for key, value in fields.items():

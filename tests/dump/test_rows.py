@@ -102,6 +102,18 @@ def test_the_list_holds_fields_of_every_source(recording: Path, capsys: pytest.C
     assert len(names) == len(set(names))
 
 
+def test_the_list_needs_no_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without FILE, --list prints all fields, those of parts as on a DGX Spark; anything else needs FILE."""
+    names = dumped(capsys, "--list").splitlines()
+    wanted = {"running", "ttft_ms.p95", "memory.headroom_bytes", "gpus.0.power_w", "verdict", "strategy"}
+    assert wanted <= set(names)
+    assert len(names) == len(set(names))
+    assert main(["dump"]) == 2
+    assert "needs FILE, a recording" in capsys.readouterr().err
+    assert main(["dump", "--list", "--format", "openmetrics"]) == 2
+    assert "needs FILE, a recording" in capsys.readouterr().err
+
+
 def test_nothing_is_made_up_for_a_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A gap of ten years has no rows and takes no time."""
     later = 10 * 365 * 86_400.0
