@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     then = next_step(
         checks,
         targets=arguments.targets,
+        config=arguments.config,
         has_file=from_file.source != "defaults",
         found=any(check.status is Status.OK for check in servers),
     )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from shlex import quote
 from textwrap import fill
 
 from sparktop import __version__
@@ -14,6 +15,8 @@ from sparktop.model.text import clean
 from sparktop.values import dataclass
 
 SCHEMA = "sparktop.doctor/1"
+_LONGEST_WORD = 1000
+"""Most characters of an argument in the printed command."""
 _NAME, _SENTENCE = 80, 400
 """Most characters of a check's name, and of its message or its advice."""
 
@@ -52,15 +55,19 @@ def failed(checks: Iterable[Check]) -> bool:
     return any(check.status is Status.FAIL for check in checks)
 
 
-def next_step(checks: Iterable[Check], *, targets: Sequence[str], has_file: bool, found: bool) -> str:
+def next_step(
+    checks: Iterable[Check], *, targets: Sequence[str], config: str | None = None, has_file: bool, found: bool
+) -> str:
     """Return what to run after the doctor, as a line for the user.
 
-    `targets` are the TARGET arguments, `has_file` is whether a configuration file is in use, and `found`
-    whether a server, router or agent answered.
+    `targets` are the TARGET arguments and `config` that of --config, `has_file` is whether a configuration
+    file is in use, and `found` whether a server, router or agent answered.
     """
+    words = [*(() if config is None else ("--config", config)), *targets]
+    arguments = "".join(f" {quote(clean(word, _LONGEST_WORD))}" for word in words)
     if failed(checks):
-        return "correct what FAILED, from the top, then run sparktop doctor again"
-    command = " ".join(["sparktop", *(clean(target, 200) for target in targets)])
+        return f"correct what FAILED, from the top, then run sparktop doctor{arguments} again"
+    command = f"sparktop{arguments}"
     if not found:
         return f"{command} shows this machine; sparktop HOST looks elsewhere; sparktop demo simulates servers"
     if has_file:
