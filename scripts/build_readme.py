@@ -247,7 +247,8 @@ def configuration_block() -> str:
         if model is not None:
             title = f"[[{name}]]" if many else f'[{name}."NAME"]' if name == "models" else f"[{name}]"
             blocks.append(_section(f"`{title}`", notes.get(name, ""), _settings(name, model, keys)))
-    return "\n\n".join([*blocks, f"## `[keys]`\n\n{notes['keys']}\n\nAll names: {moved}."])
+    about = re.sub(r"Names: [^.]*\.", f"Names: {moved}.", notes["keys"])
+    return "\n\n".join([*blocks, f"## `[keys]`\n\n{about}"])
 
 
 def _section(title: str, note: str, settings: Iterable[Setting]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.config.checks import MOST
+from sparktop.config.keys import KEYS
 from sparktop.config.schema import MOST_BYTES, Settings, default_toml, find_config, load
 from sparktop.errors import ConfigError
 from sparktop.model.event import Severity
@@ -205,6 +206,13 @@ def test_the_example_names_every_setting_of_today() -> None:
     wanted |= {*Settings().thresholds.model_dump(), *Settings().alerts.model_dump()}
     keys = set(re.findall(r"(?m)^#?(\w+) = ", default_toml()))
     assert wanted - keys == {"token_file"}  # an alternative to a key that is there
+
+
+def test_the_default_file_names_all_keys() -> None:
+    """The comment at `[keys]` lists every name that the table accepts, once and in the order of the table."""
+    listed = re.search(r"(?m)^# Names: ([^.]*)\.", default_toml())
+    assert listed is not None
+    assert listed[1].replace("\n# ", " ").split(", ") == [key.name for key in KEYS]
 
 
 def test_a_missing_variable_is_a_warning(tmp_path: Path) -> None:
