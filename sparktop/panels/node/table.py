@@ -13,7 +13,7 @@ from sparktop.panels.parts.columns import WIDE_FIGURES_WIDTH, figures_width, gra
 from sparktop.panels.parts.figures import LIVE, bar_runs, figure, label, share_role
 from sparktop.panels.parts.gpu_figures import lost_run, margin_of, margin_role, speed_role
 from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
-from sparktop.panels.parts.names import distinct_width, fitted_names
+from sparktop.panels.parts.names import are_distinct, fitted_names
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 from sparktop.panels.parts.scraped import failure_role, is_stale
 from sparktop.values import dataclass
@@ -59,7 +59,7 @@ def line_shape(views: Sequence[NodeView], width: int, *, has_cpu_elsewhere: bool
     part of the bar. Where they are still not distinct, values give way, the least important first.
     """
     names = tuple(view.name for view in views)
-    longest, least = max(map(cell_width, names), default=0), distinct_width(names, _NAME)
+    longest = max(map(cell_width, names), default=0)
     has_gpus = any(view.sample is None or view.sample.gpus or view.gpus_lost for view in views)
     values = _VALUES if has_gpus else _VALUES[2:]
 
@@ -73,7 +73,7 @@ def line_shape(views: Sequence[NodeView], width: int, *, has_cpu_elsewhere: bool
     free = ((bar, shown), (bar, kept), (_TINY_BAR, kept))
     taken = (*((_TINY_BAR, count) for count in range(kept, -1, -1)), (_NO_BAR, 0))
     fitting: Iterator[tuple[int, int]] = (one for one in free if room(*one) >= longest)
-    distinct = (one for one in taken if room(*one) >= least)
+    distinct = (one for one in taken if are_distinct(names, max(_NAME, room(*one))))
     chosen = next(fitting, None) or next(distinct, taken[-1])
     name = max(_NAME, min(longest, room(*chosen)))
     return LineShape(width, chosen[0], name, fitted_names(names, name))

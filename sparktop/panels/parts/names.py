@@ -58,11 +58,9 @@ def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=64)
-def distinct_width(names: tuple[str, ...], least: int) -> int:
-    """Return the least width in cells, from `least` on, in which `fitted_names` are distinct."""
-    widths = range(least, max(least, *map(cell_width, names)) if names else least)
-    count = len(set(names))
-    return next((one for one in widths if len(set(fitted_names(names, one).values())) == count), widths.stop)
+def are_distinct(names: tuple[str, ...], width: int) -> bool:
+    """Return whether `fitted_names` keeps all `names` distinct in `width` cells."""
+    return len(set(fitted_names(names, width).values())) == len(set(names))
 
 
 def _cuts(names: Sequence[str], width: int) -> Iterator[list[str]]:

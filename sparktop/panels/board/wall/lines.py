@@ -13,6 +13,7 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.fleet import FleetNode, FleetServer
 from sparktop.panels.balance.verdict import verdict_line, word_role
 from sparktop.panels.board.wall.cells import cell_of, state_run, strip
+from sparktop.panels.board.wall.machines import watts
 from sparktop.panels.board.wall.trends import CELLS, Trend
 from sparktop.panels.parts.columns import mark
 from sparktop.panels.parts.figures import LIVE, figure, label, quantile_text, share_role
@@ -193,16 +194,10 @@ def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
     if free:
         pieces.append([label("least headroom "), figure(numbers.data(min(free), 9).strip())])
     if power:
-        pieces.append([figure(_watts(sum(power)))])
+        pieces.append([figure(watts(sum(power)))])
     if heat:
         pieces.append([label("max "), figure(f"{max(heat):.0f} °C")])
     return pieces
-
-
-def _watts(watts: float | None) -> str:
-    if watts is None:
-        return numbers.UNKNOWN
-    return f"{watts / 1000:.1f} kW" if watts >= 1000 else f"{watts:.0f} W"
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,48 +319,3 @@ def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> S
         left -= column.width
     names = fitted_names(tuple(one.server.name for one in servers), name)
     return ServerColumns(width, name, group, tuple(shown), names)
-
-
-_NODE_WIDTHS = (("GPU", 6), ("power", 8), ("temp", 7), ("SM clock", 10), ("headroom", 11), ("load", 7))
-
-
-def node_heading(width: int) -> Row:
-    """Return the row above machines in lines of `width` cells."""
-    words = f"   {fit('machine', _node_name(width))} {fit('state', _STATE)}"
-    words += "".join(f"{heading:>{cells}}" for heading, cells in _NODE_WIDTHS)
-    return fit_row([label(f"{words}  servers")], width)
-
-
-def node_line(node: FleetNode, width: int, *, selected: bool = False) -> Row:
-    """Return the line of a machine in `width` cells."""
-    heat = None if node.temperature_c is None else f"{node.temperature_c:.0f} °C"
-    clock = None if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"
-    texts = (
-        None if node.gpu_percent is None else numbers.percent(node.gpu_percent, 5),
-        None if node.power_w is None else _watts(node.power_w),
-        heat,
-        clock,
-        None if node.headroom_bytes is None else numbers.data(node.headroom_bytes, 9),
-        None if node.load1 is None else numbers.rate(node.load1, 5),
-    )
-    figures: Row = [
-        figure(f"{(text or numbers.UNKNOWN).strip():>{cells}}", known=text is not None)
-        for text, (_, cells) in zip(texts, _NODE_WIDTHS, strict=True)
-    ]
-    if node.down:
-        figures = in_role(figures, "stale")
-    row: Row = [
-        mark(selected=selected),
-        cell_of(node.state),
-        label(" "),
-        (fit_name(node.name, _node_name(width)), "title"),
-        label(" "),
-        state_run(node.state, _STATE),
-        *figures,
-        label(f"  {' '.join(node.backends)}"),
-    ]
-    return fit_row(row, width)
-
-
-def _node_name(width: int) -> int:
-    return max(8, min(_LONGEST_NAME, width - 3 - 1 - _STATE - sum(cells for _, cells in _NODE_WIDTHS)))

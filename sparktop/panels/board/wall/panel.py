@@ -17,12 +17,11 @@ from sparktop.panels.board.wall.lines import (
     group_columns,
     group_line,
     machines_line,
-    node_heading,
-    node_line,
     server_columns,
     wrong_machines,
     wrong_servers,
 )
+from sparktop.panels.board.wall.machines import machine_columns
 from sparktop.panels.board.wall.tops import KEY, top_keys, top_rows
 from sparktop.panels.parts.figures import LIVE, figure, label
 from sparktop.panels.parts.frame import frame_role, framed, key_tab
@@ -164,10 +163,11 @@ def _machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look)
     if not nodes:
         drawn.rows += top_rows(wall, Top.CLOCK, width, 2)
         return
-    drawn.add(node_heading(width))
+    columns = machine_columns(nodes, width)
+    drawn.add(columns.heading)
     drawn.listed(
         [("node" if look.is_direct else "machine", one.name) for one in nodes],
-        lambda at, selected: [node_line(nodes[at], width, selected=selected)],
+        lambda at, selected: [columns.line(nodes[at], selected=selected)],
         inside - len(drawn.rows),
         look,
         MACHINES,

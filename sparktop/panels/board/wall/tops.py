@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparktop.analysis.wall import Stated, Top, Wall
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import fit, fit_name
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.fleet import FleetNode
 from sparktop.panels.board.wall.cells import cell_of
 from sparktop.panels.board.wall.lines import group_name, ttft_run
@@ -35,7 +37,7 @@ def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | N
     """Draw a list as exactly `height` rows of `width` cells: its heading, then an entry in each row."""
     rows: list[Row] = [[label(" "), (top.value, "accent"), *_count(wall, top)]]
     if top is Top.CLOCK:
-        rows += [_node(one, width, selected=one.name == selected) for one in wall.slow_nodes[: height - 1]]
+        rows += _nodes(wall.slow_nodes[: height - 1], width, selected)
     else:
         shown = wall.tops.get(top, ())[: height - 1]
         names = fitted_names(tuple(one.server.name for one, _ in shown), _name_width(width))
@@ -70,13 +72,23 @@ def _server(one: Stated, name: str, value: float, top: Top, width: int, *, selec
     ]
 
 
-def _node(one: FleetNode, width: int, *, selected: bool) -> Row:
-    clock = numbers.UNKNOWN if one.sm_clock_mhz is None else f"{one.sm_clock_mhz:.0f} MHz"
+def _nodes(nodes: Sequence[FleetNode], width: int, selected: str | None) -> list[Row]:
+    """Return the lines of machines; the clock has a column where it is known of any of them."""
+    clock = _FIGURE if any(one.sm_clock_mhz is not None for one in nodes) else 0
+    longest = max((cell_width(one.name) for one in nodes), default=0)
+    words = max((len(one.state) for one in nodes), default=0)
+    name = max(8, min(max(longest, _name_width(width)), width - 3 - clock - 2 - words))
+    names = fitted_names(tuple(one.name for one in nodes), name)
+    return [_node(one, names[one.name], clock, selected=one.name == selected) for one in nodes]
+
+
+def _node(one: FleetNode, name: str, clock: int, *, selected: bool) -> Row:
+    text = numbers.UNKNOWN if one.sm_clock_mhz is None else f"{one.sm_clock_mhz:.0f} MHz"
     return [
         mark(selected=selected),
         cell_of(one.state),
-        (f" {fit_name(one.name, _name_width(width))}", "title"),
-        (f"{clock:>{_FIGURE}}", "text"),
+        (f" {name}", "title"),
+        (f"{text:>{clock}}" if clock else "", "text"),
         label(f"  {one.state}"),
     ]
 
