@@ -91,6 +91,7 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
     from sparktop.sweep.formats.privacy import SweepPrivacy
     from sparktop.sweep.formats.written import sweep_report
 
+    _check_there(first)
     privacy = SweepPrivacy(arguments.addresses, arguments.anonymous)
     if first.startswith(_REFERENCE) or not is_sweep(Path(first)):
         return _of_any_tool(sources, form, arguments.target, privacy)
@@ -98,6 +99,23 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
     if others and form not in _FOR_PEOPLE:
         raise UsageError(f"--format {form} holds one sweep; sparktop compare --format json holds several")
     return sweep_report(result, form, privacy, choose(others).series if others else (), parts)
+
+
+def _check_there(source: str) -> None:
+    """Check that `source` exists, unless it is the name of a published table or NAME=FILE.
+
+    Raises:
+        UsageError: there is no such file; the message names both kinds of files.
+    """
+    if source.startswith(_REFERENCE) or "=" in source:
+        return
+    try:
+        Path(source).stat()
+    except (OSError, ValueError) as error:
+        reason = clean(getattr(error, "strerror", None) or error)
+        raise UsageError(
+            f"{clean(source, 200)}: {reason}; give a recording, or the result file of a sweep"
+        ) from None
 
 
 def _joined(

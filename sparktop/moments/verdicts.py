@@ -18,6 +18,8 @@ from sparktop.report.markdown import code
 
 _QUIET = frozenset({"unknown", "idle", "normal"})
 """Verdicts on a node's speed that need no line."""
+_IN_FLIGHT = "requests in flight"
+"""Name of the check "requests" here, because `requests` of the report's JSON counts arrivals."""
 _MOST_SPELLS = 40
 _MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
 
@@ -104,7 +106,7 @@ def _tests(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
     rows = tuple(
         (
             rule.name if not number else "",
-            check.name,
+            _IN_FLIGHT if check.name == "requests" else check.name,
             value_text(check),
             limit_text(check) or UNKNOWN,
             {True: "yes", False: "no", None: UNKNOWN}[check.holds],

@@ -78,6 +78,16 @@ def test_nothing_stored_is_said(folder: Path, capsys: pytest.CaptureFixture[str]
     assert "make one with sparktop sweep" in found
 
 
+def test_a_missing_file_may_be_a_recording_or_a_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message on a file that does not exist names both kinds of files that a report is made of."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "nofile"]) == 2
+    wanted = "nofile: No such file or directory; give a recording, or the result file of a sweep\n"
+    assert capsys.readouterr().err == f"sparktop: {wanted}"
+
+
 def test_a_file_is_written_in_the_format_of_its_name(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -227,7 +227,7 @@ def herds(result: Balance) -> str:
 
 
 def _lifetimes(result: Balance, load: GroupLoad) -> str:
-    """Return the period as a multiple of `GroupLoad.e2e_s`, which is not always the mean; "" if unknown."""
+    """Return the period as a multiple of the median life of a request; "" if one is unknown."""
     if not load.e2e_s or result.period_s is None:
         return ""
     ratio = result.period_s / load.e2e_s
