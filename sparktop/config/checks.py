@@ -227,10 +227,11 @@ def _unused_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
     Only keys for access to the node's machine are checked: url, ssh and tokens.
     """
     for number, table in _tables(data, "nodes"):
-        for key, via in (("url", "agent"), ("ssh", "ssh")):
-            if key in table and table.get("via", "local") == "local":
+        used = table.get("via", "local")
+        for key, via, unused in (("url", "agent", ("local", "ssh")), ("ssh", "ssh", ("local",))):
+            if key in table and used in unused:
                 yield Problem(("nodes", number, key), f"has no effect without via = '{via}'")
-        if "ssh_bundle" in table and table.get("via", "local") != "ssh":
+        if "ssh_bundle" in table and used != "ssh":
             yield Problem(("nodes", number, "ssh_bundle"), "has no effect without via = 'ssh'")
         if "token_env" in table and "token_file" in table:
             yield Problem(("nodes", number, "token_file"), "stands beside token_env: keep one of them")
