@@ -63,9 +63,17 @@ def _check_driver(reading: NodeSample, identity: NodeIdentity) -> list[Check]:
     note = reading.gpu_note
     if note is None:
         return checks
+    return [*checks, check_missing_gpu("driver", note, reading, identity)]
+
+
+def check_missing_gpu(name: str, note: str, reading: NodeSample, identity: NodeIdentity) -> Check:
+    """Return the check `name` of a machine, here or elsewhere, of which `note` says why it reports no GPU.
+
+    A machine without an NVIDIA driver is no fault, unless it is a DGX Spark.
+    """
     if note.startswith(_NOT_THERE) and not _is_spark(reading, identity):
-        return [*checks, Check("driver", Status.SKIP, note)]
-    return [*checks, Check("driver", Status.FAIL, note, "sudo nvidia-smi shows what the driver itself says")]
+        return Check(name, Status.SKIP, note)
+    return Check(name, Status.FAIL, note, "sudo nvidia-smi shows what the driver itself says")
 
 
 def _check_gpu(gpu: GpuReading, version: str) -> Check:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from sparktop.doctor.check import Check, Status
+from sparktop.doctor.machine import check_missing_gpu
 from sparktop.doctor.network import Network, place_of
 from sparktop.doctor.servers import check_port
 from sparktop.model.failure import Failure, FailureKind
@@ -97,7 +98,7 @@ def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | 
     seen = ", ".join(part for part in parts if part) or "answers"
     sent = f"; {known.reader_label} was sent there" if known.reader_label else ""
     checks = [Check(name, Status.OK, f"read through {target.via}: {seen}{sent}")]
-    if isinstance(reading, NodeSample) and not reading.gpus:
-        note = reading.gpu_note or "reports no GPU"
-        checks.append(Check(f"{target.name} GPU", Status.WARN, note, "look at nvidia-smi there"))
+    if isinstance(reading, NodeSample) and reading.gpu_note is not None:
+        note = reading.gpu_note.replace(" on this machine", "")  # a note of the machine itself
+        checks.append(check_missing_gpu(f"{target.name} GPU", note, reading, known))
     return checks

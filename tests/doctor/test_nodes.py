@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sparktop.doctor.check import Status
+from sparktop.doctor.machine import check_machine
 from sparktop.doctor.network import RealNetwork
 from sparktop.doctor.nodes import check_node, way_in
 from sparktop.model.failure import Failure, FailureKind
@@ -52,7 +53,7 @@ async def test_this_machine_needs_no_way_in(network: RealNetwork) -> None:
 
 
 async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
-    """An agent is read, with its port and operating system; a machine without a GPU is a warning."""
+    """An agent is read, with its port and operating system; a driver that is not loaded there is a failure."""
     identity = NodeIdentity("Ubuntu 24.04", "580.95", "NVIDIA DGX Spark")
     sample = NodeSample(at=4.0, gpu_note="the NVIDIA driver is not loaded")
     server = await serve({"/v1/sample": answer(encode(make_reply(identity, (sample,), 5.0)))})
@@ -62,7 +63,23 @@ async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
         Status.OK,
         "read through agent: NVIDIA DGX Spark, Ubuntu 24.04, driver 580.95",
     )
-    assert (gpu.status, gpu.message) == (Status.WARN, "the NVIDIA driver is not loaded")
+    assert (gpu.status, gpu.message) == (Status.FAIL, "the NVIDIA driver is not loaded")
+
+
+@pytest.mark.parametrize(
+    ("product", "status"), [("Notebook", Status.SKIP), ("NVIDIA DGX Spark", Status.FAIL)]
+)
+async def test_a_machine_without_a_driver_is_judged_as_this_one(
+    product: str, status: Status, network: RealNetwork
+) -> None:
+    """Here and elsewhere, a machine without an NVIDIA driver is no fault, unless it is a Spark."""
+    note, identity = "no NVIDIA driver on this machine", NodeIdentity("Ubuntu 24.04", None, product)
+    sample = NodeSample(at=1.0, gpu_note=note)
+    source = OneReading(sample, identity)
+    _, gpu = await check_node(NodeTarget("n", "ssh", ssh="u@h"), network, source=lambda _: source)
+    assert (gpu.name, gpu.status, gpu.message) == ("n GPU", status, "no NVIDIA driver")
+    here = next(check for check in check_machine(sample, identity) if check.name == "driver")
+    assert (here.status, here.message) == (status, note)
 
 
 async def test_what_ssh_says_is_told(network: RealNetwork) -> None:
