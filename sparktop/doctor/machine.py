@@ -69,7 +69,7 @@ def _check_driver(reading: NodeSample, identity: NodeIdentity) -> list[Check]:
 def check_missing_gpu(name: str, note: str, reading: NodeSample, identity: NodeIdentity) -> Check:
     """Return the check `name` of a machine, here or elsewhere, of which `note` says why it reports no GPU.
 
-    A machine without an NVIDIA driver is no fault, unless it is a DGX Spark.
+    A machine may have no NVIDIA driver, unless it is a DGX Spark.
     """
     if note.startswith(_NOT_THERE) and not _is_spark(reading, identity):
         return Check(name, Status.SKIP, note)

@@ -53,7 +53,7 @@ async def test_this_machine_needs_no_way_in(network: RealNetwork) -> None:
 
 
 async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
-    """An agent is read, with its port and operating system; a driver that is not loaded there is a failure."""
+    """An agent is read, with its port and operating system; one whose driver is not loaded fails."""
     identity = NodeIdentity("Ubuntu 24.04", "580.95", "NVIDIA DGX Spark")
     sample = NodeSample(at=4.0, gpu_note="the NVIDIA driver is not loaded")
     server = await serve({"/v1/sample": answer(encode(make_reply(identity, (sample,), 5.0)))})
@@ -72,7 +72,7 @@ async def test_an_agent_is_read(serve: Serve, network: RealNetwork) -> None:
 async def test_a_machine_without_a_driver_is_judged_as_this_one(
     product: str, status: Status, network: RealNetwork
 ) -> None:
-    """Here and elsewhere, a machine without an NVIDIA driver is no fault, unless it is a Spark."""
+    """Here and elsewhere, a machine without an NVIDIA driver is skipped, unless it is a Spark."""
     note, identity = "no NVIDIA driver on this machine", NodeIdentity("Ubuntu 24.04", None, product)
     sample = NodeSample(at=1.0, gpu_note=note)
     source = OneReading(sample, identity)
