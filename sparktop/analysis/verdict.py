@@ -8,6 +8,7 @@ from collections import Counter
 from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import FailureKind
+from sparktop.model.failure_words import failure_words
 from sparktop.model.snapshot import BackendState, BackendView, Snapshot
 from sparktop.values import dataclass
 
@@ -39,6 +40,7 @@ _CONDITIONS = {
 """(words, hint, key) by the name of an alert's condition: a few words, what to try, and the key that shows
 more."""
 
+_MUTE = {FailureKind.TIMEOUT, FailureKind.REFUSED, FailureKind.UNREACHABLE}
 _WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
 
 
@@ -119,8 +121,18 @@ def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
     said = re.split(r"\. |: (?=its log)", alert.message)[0]
     if condition == "stuck":
         said = next((_standing(view) for view in snapshot.backends if view.name == alert.subject), said)
-    words = f"{alert.subject}: {said}" if len(said) <= _LONGEST else f"{alert.subject}: {known}"
+    if len(said) > _LONGEST:
+        said = (condition == "unreachable" and _why_down(snapshot, alert.subject)) or known
+    words = f"{alert.subject}: {said}"
     return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key, alert.subject, alert.id)
+
+
+def _why_down(snapshot: Snapshot, name: str) -> str:
+    """Return in a few words why a server or machine fails; "" if it does not."""
+    nodes = ((one.name, one.failure, one.via) for one in snapshot.nodes)
+    failing = (*nodes, *((one.name, one.failure, "") for one in snapshot.backends))
+    found = (failure_words(failure, via) for one, failure, via in failing if one == name and failure)
+    return next(found, "")
 
 
 def _standing(view: BackendView) -> str:
@@ -220,7 +232,12 @@ def _silent(snapshot: Snapshot) -> Verdict | None:
     failed += [(view.name, view.failure) for view in snapshot.nodes if view.failure]
     if failed:
         name, failure = failed[0]
-        said = f"{name} {'is stale' if failure.kind is FailureKind.LATE else 'does not answer'}"
+        if failure.kind in _MUTE:
+            said = f"{name} does not answer"
+        elif failure.kind is FailureKind.LATE:
+            said = f"{name} is stale"
+        else:
+            said = f"{name}: {_why_down(snapshot, name)}"
         return Verdict(Severity.INFO, said, said, key="e")
     if not loads:
         return _still(snapshot)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import sparkrow
 from sparktop.graphics.scale import nice_ceiling
+from sparktop.model.failure_words import failure_words
 from sparktop.model.node import GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
 from sparktop.model.series import Series
 from sparktop.model.snapshot import NodeView
@@ -381,9 +382,9 @@ def node_panel(
 
 
 def state_run(view: NodeView) -> Run:
-    """Return the state of a node in a word or two: no answer, lost GPUs, or the speed of its GPUs."""
+    """Return the state of a node in a few words: why it fails, lost GPUs, or the speed of its GPUs."""
     if view.failure is not None:
-        return "stale" if is_stale(view) else "no answer", failure_role(view)
+        return failure_words(view.failure, view.via), failure_role(view)
     if view.gpus_lost:
         return lost_run(view.gpus_lost)
     if view.sample is None:

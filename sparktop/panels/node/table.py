@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.failure_words import NO_ANSWER, failure_words
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.node.memory_bar import used_percent
 from sparktop.panels.node.panel import gpu_totals, rows_below
@@ -143,8 +144,8 @@ def node_line(view: NodeView, shape: LineShape) -> Row:
     width, room = shape.width, shape.width - shape.name - 1
     row: Row = [(shape.names[view.name], "title"), (" ", "text")]
     if view.failure is not None:
-        sign, word = ("…", "stale") if is_stale(view) else ("✖", "no answer")
-        choices = (f"{sign} {view.failure.message}", f"{sign} {word}", word)
+        sign, why = "…" if is_stale(view) else "✖", failure_words(view.failure, view.via)
+        choices = (f"{sign} {view.failure.message}", f"{sign} {why}", why, NO_ANSWER)
         said = next((words for words in choices if cell_width(words) <= room), choices[-1])
         return fit_row([*row, (said, failure_role(view))], width)
     if view.sample is None:

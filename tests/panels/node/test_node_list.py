@@ -1,4 +1,4 @@
-"""Lists of machines: names that differ from each other at every size."""
+"""Lists of machines: names that differ from each other, and why a machine cannot be read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from functools import cache
 
 import pytest
 
+from sparktop.analysis.verdict import verdict
+from sparktop.model.event import Alert, Severity
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure_words import failure_words
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import Place
 from sparktop.panels.board.lists import node_list
+from sparktop.panels.node.panel import state_run
 from sparktop.panels.node.table import line_shape
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.rows import row_text, row_width
@@ -84,3 +89,45 @@ def test_values_give_way_to_names_that_would_be_alike(width: int) -> None:
     """In entries of 18 cells, too, twenty machines of two racks have twenty names."""
     shape = line_shape(named(20, in_rack).nodes, width)
     assert len(set(shape.names.values())) == 20
+
+
+FAILURES = (
+    (FailureKind.HOST_KEY, "ssh", "host key not trusted"),
+    (FailureKind.UNAUTHORIZED, "ssh", "key refused"),
+    (FailureKind.UNAUTHORIZED, "agent", "token refused"),
+    (FailureKind.DNS, "ssh", "no such host"),
+    (FailureKind.TIMEOUT, "ssh", "no answer"),
+)
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize(("kind", "via", "words"), FAILURES)
+def test_a_row_says_in_words_why_a_machine_cannot_be_read(
+    kind: FailureKind, via: str, words: str, width: int
+) -> None:
+    """The message is far too long for it; the frame of its panel and the title say the same words."""
+    shown = named(4, in_cluster)
+    broken = replace(shown.nodes[1], sample=None, via=via, failure=Failure(kind, "why " * 50, shown.at))
+    shown = replace(shown, nodes=(shown.nodes[0], broken, *shown.nodes[2:]))
+    assert f" ✖ {words} " in "\n".join(drawn(shown, width))
+    assert state_run(broken) == (words, "bad")
+    title = verdict(shown).words
+    assert title == f"{broken.name}: {words}" or words == "no answer"
+
+
+def test_the_title_names_the_kind_of_failure_once_there_is_an_alert() -> None:
+    """It said "down" of a machine whose alert was too long for it."""
+    shown = named(4, in_cluster)
+    broken = replace(shown.nodes[1], via="ssh", failure=Failure(FailureKind.HOST_KEY, "why " * 50, shown.at))
+    alert = Alert(
+        "node:spark-worker-1:unreachable", Severity.CRITICAL, broken.name, "why " * 50, shown.taken_at
+    )
+    shown = replace(shown, nodes=(broken,), alerts=(alert,))
+    assert verdict(shown).words == "spark-worker-1: host key not trusted"
+    assert verdict(shown).short == "spark-worker-1 down"
+
+
+def test_every_kind_of_failure_has_words() -> None:
+    """None is longer than a row of 80 columns has beside a name."""
+    words = [failure_words(Failure(kind, "", 0.0)) for kind in FailureKind]
+    assert all(0 < len(one) <= 24 for one in words)
