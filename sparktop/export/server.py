@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
+import re
 import socket
 import time
 from collections.abc import Callable, Collection
@@ -31,6 +33,10 @@ from sparktop.watch.reachable import reported
 FRESH_S = 0.5
 """A page that is at most this many seconds old is sent again: any number of clients causes two pages a
 second in each format."""
+_LEVEL = 1
+"""Compression level of gzip: a higher one saves little and costs more time of the event loop."""
+_GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;(?!\s*q=0(?:\.0*)?\s*(?:,|$)))")
+"""Finds gzip in an Accept-Encoding header, unless it is refused by q=0."""
 
 
 class ExportServer(WebServer):
@@ -51,8 +57,8 @@ class ExportServer(WebServer):
         self._store = store
         self._sweep = sweep
         self._events = EventCounts()
-        self._pages: dict[str, tuple[float, bytes]] = {}
-        """By content type: time and content of the newest page."""
+        self._pages: dict[str, tuple[float, bytes, bytes]] = {}
+        """By content type: time and content of the newest page, plain and as gzip."""
         self._end_listening = store.listen_events(self._events.add)
 
     async def close(self) -> None:
@@ -64,18 +70,27 @@ class ExportServer(WebServer):
         """Respond to a request for the route `path`; an unknown one gets 404."""
         if path != "/metrics":
             return text(404, "not found: the page is /metrics", close=True)
-        return page(*self._page(request.headers.get("Accept", "")))
+        kind, plain, zipped = self._page(request.headers.get("Accept", ""))
+        if not _GZIP.search(request.headers.get("Accept-Encoding", "")):
+            return page(plain, kind)
+        response = page(zipped, kind)
+        response.headers.update({"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+        return response
 
-    def _page(self, accept: str) -> tuple[bytes, str]:
-        """Return the content of the page and its type, which the Accept header `accept` chooses."""
+    def _page(self, accept: str) -> tuple[str, bytes, bytes]:
+        """Return the type of the page, which the Accept header `accept` chooses, and its content.
+
+        The content is returned plain and as gzip, about a tenth of it.
+        """
         now = self._clock()
         kind = content_type_of(accept)
-        at, body = self._pages.get(kind, (None, b""))
+        at, body, zipped = self._pages.get(kind, (None, b"", b""))
         if at is None or now - at >= FRESH_S:
             found = page_families(self._store.snapshot(), self._events.items(), self._sweep.levels)
             body, _ = encoded(lambda: found, accept)
-            self._pages[kind] = (now, body)
-        return body, kind
+            zipped = gzip.compress(body, _LEVEL, mtime=0)
+            self._pages[kind] = (now, body, zipped)
+        return kind, body, zipped
 
 
 def allowed_hosts(service: Service, host: str) -> Collection[str] | None:

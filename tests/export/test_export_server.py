@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 
 import pytest
 
@@ -64,6 +65,30 @@ async def test_a_page_is_made_at_most_twice_a_second(start_server: StartServer) 
     served.server._clock = lambda: at + 1
     assert (await ask(served.port, "/metrics")).body != first
     served.server._clock = clock
+
+
+@pytest.mark.parametrize(
+    ("accepts", "encoding"),
+    [
+        ("gzip", "gzip"),
+        ("deflate, gzip;q=0.5", "gzip"),
+        ("gzip;q=0", None),
+        ("deflate", None),
+        ("xgzip", None),
+    ],
+)
+async def test_a_client_that_accepts_gzip_gets_it(
+    start_server: StartServer, accepts: str, encoding: str | None
+) -> None:
+    """The page is compressed for clients that accept gzip, as Prometheus does, and has the same content."""
+    served = await start_server()
+    at = served.server._clock()
+    served.server._clock = lambda: at
+    plain = await ask(served.port, "/metrics")
+    answer = await ask(served.port, "/metrics", f"Accept-Encoding: {accepts}")
+    assert "content-encoding" not in plain.headers
+    assert answer.headers.get("content-encoding") == encoding
+    assert (answer.body if encoding is None else gzip.decompress(answer.body)) == plain.body
 
 
 async def test_with_a_token_only_those_who_know_it_get_the_page(start_server: StartServer) -> None:

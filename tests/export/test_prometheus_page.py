@@ -72,7 +72,7 @@ def test_every_command_of_the_page_runs(tmp_path: Path, certificate: tuple[Path,
     installed("promtool", "prometheus")
     installed("openssl", "openssl")
     (tmp_path / "sparktop.toml").write_text(NODE)
-    (tmp_path / "prometheus.yml").write_text("".join(blocks("yaml")))
+    (tmp_path / "prometheus.yml").write_text(blocks("yaml")[0])
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     for file, name in zip(certificate, ("cert.pem", "key.pem"), strict=True):
         shutil.copy(file, tmp_path / name)
@@ -97,6 +97,24 @@ def test_every_command_of_the_page_runs(tmp_path: Path, certificate: tuple[Path,
         (False, True),
         (True, False),
     ]
+
+
+def test_the_job_of_an_export_with_a_token_and_tls_is_valid(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    """The other job of export is valid in place of the first, with its token and certificate there."""
+    promtool = installed("promtool", "prometheus")
+    plain, with_tls = blocks("yaml")
+    others, _, _ = plain.partition("  - job_name: sparktop-export")
+    (tmp_path / "prometheus.yml").write_text(
+        others.replace("rule_files: [sparktop.rules.yml]\n", "") + with_tls
+    )
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+    shutil.copy(certificate[0], tmp_path / "cert.pem")
+    command = [promtool, "check", "config", "prometheus.yml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - promtool
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "scheme: https" in with_tls
 
 
 def test_links_of_the_page_lead_to_files() -> None:
