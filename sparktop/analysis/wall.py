@@ -22,6 +22,8 @@ Server = FleetServer | BackendView
 """An inference server on a wall: one that is polled, or one that a Prometheus scrapes."""
 STALE = "stale"
 """The state of a server whose newest figures are old, although nothing failed."""
+NO_GPU = "no GPU"
+"""The state of a machine that answers and has no GPU."""
 NODE_GRAVITY = (
     "unreachable",
     "GPU lost",
@@ -32,6 +34,7 @@ NODE_GRAVITY = (
     "hot",
     "busy",
     "idle",
+    NO_GPU,
     "unknown",
 )
 """The states of machines, the worst first."""
@@ -283,6 +286,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _node_state(view: NodeView, gpu_percent: float | None, alerts: frozenset[str]) -> str:
     """Return the state of a machine in a word, the first of `NODE_GRAVITY` that holds."""
     works = None if gpu_percent is None else "busy" if gpu_percent >= IDLE_PERCENT else "idle"
+    if view.sample is not None and not view.sample.gpus and view.scrape is None:  # else its exporter may lack
+        works = NO_GPU
     rules = (
         ("unreachable", view.failure is not None),
         ("GPU lost", bool(view.gpus_lost)),

@@ -110,7 +110,7 @@ class FleetNode:
     """Whether the newest scrapes of all its exporters failed (`up` is 0)."""
     state: str = "unknown"
     """In one word, the worst first: "unreachable", "low memory", "throttled", "slow clock", "hot", "busy",
-    "idle" or "unknown"."""
+    "idle", "no GPU" or "unknown"."""
     gpus: int | None = None
     """GPUs that are reported."""
     gpu_percent: float | None = None

@@ -23,6 +23,7 @@ _CELLS: Mapping[str, Run] = {
     "busy": ("■", "good"),
     "bored": ("▪", "info"),
     "idle": ("▫", "muted"),  # no dot: that stands between the totals, in the row above
+    "no GPU": ("▫", "muted"),
     "asleep": ("z", "muted"),
     "unknown": ("?", "muted"),
     "GPU lost": ("✖", "bad"),

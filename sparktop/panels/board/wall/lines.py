@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from sparktop.analysis.wall import DOWN, Stated, Wall, WallGroup, kv_percent, ttft_s
+from sparktop.analysis.wall import DOWN, NO_GPU, Stated, Wall, WallGroup, kv_percent, ttft_s
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import cell_width, fit, fit_name
+from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
 from sparktop.model.balance import BalanceWord
 from sparktop.model.fleet import FleetNode, FleetServer
 from sparktop.panels.balance.verdict import verdict_line, word_role
@@ -39,7 +39,7 @@ _SHORT_WORDS = {
     BalanceWord.EVEN_WITHIN_CHANCE: "even?",
     BalanceWord.TOO_SLOW: "too slow",
 }
-WELL = frozenset({"busy", "bored", "idle", "asleep", "unknown"})
+WELL = frozenset({"busy", "bored", "idle", "asleep", NO_GPU, "unknown"})
 """States of servers and machines that need no attention."""
 _MOST_NAMED = 40
 """Most names in the line of what is wrong in a group."""
@@ -93,7 +93,7 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
         (fit_name(group_name(group.name), columns.name), "title"),
         label(f"{len(group.servers):>{_COUNT - 1},} "),
         *strip(group.states, columns.cells),
-        label(" "),
+        label(ELLIPSIS if len(group.servers) > columns.cells else " "),
         *([*columns.trend.row(group), label(" ")] if columns.trend else []),
         figure(f"{numbers.count(group.running, 5):>6}", known=group.running is not None, role=LIVE),
         _waits(group.waiting),
@@ -128,7 +128,7 @@ def machines_line(nodes: Sequence[FleetNode], columns: GroupColumns, *, selected
         (fit("machines", columns.name), "title"),
         label(f"{len(nodes):>{_COUNT - 1},} "),
         *strip([one.state for one in nodes], columns.cells),
-        label("  "),
+        label(f"{ELLIPSIS} " if len(nodes) > columns.cells else "  "),
     ]
     for piece in _machine_pieces(nodes):
         if row_width(row) + row_width(piece) <= columns.width:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from sparktop.model.fleet import FleetNode
+from sparktop.analysis.wall import Wall, node_of
+from sparktop.model.fleet import FleetNode, Scrape
+from sparktop.model.node import LostGpu, MemoryReading, NodeSample
+from sparktop.model.snapshot import NodeView
+from sparktop.panels.board.wall.cells import cell_of
+from sparktop.panels.board.wall.lines import group_columns, machines_line
 from sparktop.panels.board.wall.machines import machine_columns
 from sparktop.panels.parts.rows import row_text, row_width
 
@@ -50,3 +57,22 @@ def test_names_that_are_cut_stay_distinct(width: int) -> None:
     assert len(set(columns.names.values())) == len(NAMES)
     assert "…" not in row_text(columns.heading)
     assert (width < 95) or ("servers" in row_text(columns.heading))
+
+
+def test_a_machine_without_a_gpu_is_known() -> None:
+    """It answers, so that its state is no question; through a Prometheus its exporter may be missing."""
+    sample = NodeSample(0.0, memory=MemoryReading(total_bytes=8 * GIB))
+    view = NodeView("head", "ssh", sample, age_s=0.2)
+    assert node_of(view).state == "no GPU"
+    assert cell_of("no GPU") == cell_of("idle")
+    assert node_of(replace(view, scrape=Scrape("main", 15.0))).state == "unknown"
+    assert node_of(replace(view, gpus_lost=(LostGpu("GPU 0", "Xid 79"),))).state == "GPU lost"
+
+
+def test_signs_that_are_fewer_than_the_machines_say_so() -> None:
+    """Behind 27 signs for 30 machines stands an ellipsis, as behind a text that is cut."""
+    nodes = tuple(FleetNode(name, state="no GPU") for name in NAMES)
+    columns = group_columns(Wall((), nodes), 78)
+    assert "▫▫… " in row_text(machines_line(nodes, columns))
+    few = nodes[: columns.cells]
+    assert "…" not in row_text(machines_line(few, columns))
