@@ -56,6 +56,14 @@ class FailureKind(StrEnum):
     """A programming error in sparktop; its traceback is in the log."""
 
 
+_COUNTDOWN = " · reconnecting"
+
+
+def lasting(message: str) -> str:
+    """Return the message of a failure without the time to the next attempt, which soon is another."""
+    return message.partition(_COUNTDOWN)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a poll of a server, router or machine returned no sample."""

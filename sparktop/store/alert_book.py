@@ -6,6 +6,7 @@ from dataclasses import field, replace
 
 from sparktop.graphics import numbers
 from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values
+from sparktop.model.failure import lasting
 from sparktop.model.instant import Instant
 from sparktop.store.event_log import EventLog, condition_label
 from sparktop.store.keys import SourceKey
@@ -74,9 +75,9 @@ class AlertBook:
         if silent:
             self._silent.add(alert_id)
         elif old is None:
-            self._report(alert, when, Phase.BEGIN, begins or found.message)
+            self._report(alert, when, Phase.BEGIN, lasting(begins or found.message))
         elif worst is not old.worst:
-            self._report(alert, when, Phase.WORSE, found.message)
+            self._report(alert, when, Phase.WORSE, lasting(found.message))
 
     def clear(
         self,

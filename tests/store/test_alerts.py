@@ -46,6 +46,15 @@ def test_three_failures_or_three_seconds_are_down(world: World) -> None:
     assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
 
 
+def test_events_have_no_countdown(world: World) -> None:
+    """An alert that holds says when the next attempt begins; the event in the list was true only then."""
+    for at, kind in enumerate((FailureKind.METRICS_DISABLED,) * 3 + (FailureKind.TIMEOUT,)):
+        left_s = 9 - at
+        world.feed(Failure(kind, f"b is away · reconnecting in {left_s} s", 1000.0 + at))
+    assert [alert.message for alert in world.snapshot().alerts] == ["b is away · reconnecting in 6 s"]
+    assert [event.message for event in world.snapshot().events] == ["b is away", "b is away"]
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

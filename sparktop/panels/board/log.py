@@ -39,6 +39,8 @@ _PLAIN = {
     "slope": "trend",
 }
 """Words for values whose names are terms of the analysis."""
+_OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
+"""Names of values that are one text together."""
 _GROUPED = 1000
 _LEAST_WRAPPED = 30
 """Least width in cells of a message that is wrapped."""
@@ -143,13 +145,31 @@ def value_texts(values: Values) -> Iterator[str]:
 
     Unknown values, a time window of 0 s and the name of the rule behind a verdict are left out.
     """
+    polls = _failed_polls(values)
+    if polls:
+        yield polls
     for name, value in values.items():
         if value is None or (name == "window_s" and value == 0) or name == "rule":
+            continue
+        if polls and name in _OF_POLLS:
             continue
         if name.removeprefix("limit_") in values and name.startswith("limit_"):
             continue
         text, limit = _named(name, value), values.get(f"limit_{name}")
         yield text if limit is None else f"{text} (limit {_amount(name, limit)[1]})"
+
+
+def _failed_polls(values: Values) -> str:
+    """Return how many polls failed in which time, and the limits: either is enough; "" if none failed."""
+    count, most, window_s, longest_s = (values.get(name) for name in _OF_POLLS)
+    if isinstance(count, str) or not count:
+        return ""
+    said = f"{count:,.0f} poll{'s' * (count != 1)} failed"
+    if window_s:
+        said += f" within {_amount('window_s', window_s)[1]}"
+    limits = [f"{most:.0f}"] if isinstance(most, int | float) else []
+    limits += [_amount("limit_s", longest_s)[1]] if longest_s else []
+    return f"{said} (limit {' or '.join(limits)})" if limits else said
 
 
 def _named(name: str, value: float | str) -> str:

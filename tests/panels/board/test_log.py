@@ -92,12 +92,25 @@ def test_without_spare_rows_each_entry_is_one() -> None:
         ("ratio", 3.0, "ratio 3"),
         ("limit_ratio", 3.0, "limit 3 ×"),
         ("verdict", "oscillating", "verdict oscillating"),
-        ("failures", 3, "failures 3"),
+        ("failures", 3, "3 polls failed"),
     ],
 )
 def test_each_value_has_its_unit(name: str, value: float | str, text: str) -> None:
     """The suffix of a value's name determines its unit."""
     assert list(value_texts({name: value})) == [text]
+
+
+def test_failed_polls_are_one_text() -> None:
+    """Their number and time stand with the limits of both, which are one condition."""
+    values: dict[str, float | str | None] = {
+        "failure": "timeout",
+        "failures": 6,
+        "limit_failures": 3,
+        "limit_s": 3.0,
+        "window_s": 16.7,
+    }
+    said = "6 polls failed within 16.7 s (limit 3 or 3 s)"
+    assert list(value_texts(values)) == [said, "failure timeout"]
 
 
 def test_a_value_has_its_limit_beside_it_and_plain_words() -> None:

@@ -60,13 +60,13 @@ def test_names_that_are_cut_stay_distinct(width: int) -> None:
 
 
 def test_a_machine_without_a_gpu_is_known() -> None:
-    """It answers, so that its state is no question; through a Prometheus its exporter may be missing."""
+    """It answers, so that its state is known; through a Prometheus its exporter may be missing."""
     sample = NodeSample(0.0, memory=MemoryReading(total_bytes=8 * GIB))
     view = NodeView("head", "ssh", sample, age_s=0.2)
     assert node_of(view).state == "no GPU"
     assert cell_of("no GPU") == cell_of("idle")
     assert node_of(replace(view, scrape=Scrape("main", 15.0))).state == "unknown"
-    assert node_of(replace(view, gpus_lost=(LostGpu("GPU 0", "Xid 79"),))).state == "GPU lost"
+    assert node_of(replace(view, gpus_lost=(LostGpu(0),))).state == "GPU lost"
 
 
 def test_signs_that_are_fewer_than_the_machines_say_so() -> None:
