@@ -33,7 +33,7 @@ from sparktop.panels.parts.gpu_figures import (
 )
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
-from sparktop.panels.parts.scraped import failure_role, has_failed, is_stale, read_by
+from sparktop.panels.parts.scraped import failed_since, failure_role, has_failed, is_stale, read_by
 
 _EMPTY = NodeSample(at=0.0)
 _GIB = 2**30
@@ -337,8 +337,8 @@ def _graph(
 def footnote(view: NodeView) -> Row:
     """Return the text of the frame's lower edge: failure, lost GPUs, why a GPU is slow, or the system."""
     if view.failure is not None:
-        since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
-        return [(f" {'…' if is_stale(view) else '✖'}{since}: {view.failure.message} ", failure_role(view))]
+        sign = "…" if is_stale(view) else "✖"
+        return [(f" {sign}{failed_since(view)}: {view.failure.message} ", failure_role(view))]
     if view.gpus_lost:
         return [(f" ✖ {'; '.join(f'{gpu.label}: {gpu.reason}' for gpu in view.gpus_lost)} ", "bad")]
     if view.speed.cause is not None:

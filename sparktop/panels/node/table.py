@@ -15,8 +15,9 @@ from sparktop.panels.parts.figures import LIVE, bar_runs, figure, label, share_r
 from sparktop.panels.parts.gpu_figures import lost_run, margin_of, margin_role, speed_role
 from sparktop.panels.parts.graph import TimeWindow, area_rows, caption
 from sparktop.panels.parts.names import are_distinct, fitted_names
-from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
+from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_text
 from sparktop.panels.parts.scraped import failure_role, is_stale
+from sparktop.panels.parts.sentences import wrapped
 from sparktop.values import dataclass
 
 _NAME = 8
@@ -92,8 +93,11 @@ def node_entry(
     view: NodeView, shape: LineShape, width: int, height: int, window: TimeWindow, *, selected: bool = False
 ) -> list[Row]:
     """Return one node as `height` rows of a list of `width` cells: values, and graphs beside them."""
-    further = rows_below(view, shape.width - 2, height - 1)
-    figures = [node_line(view, shape), *([("  ", "text"), *row] for row in further)]
+    line = node_line(view, shape)
+    further = _message(view, line, shape.width - 2, height - 1)
+    if view.failure is None:
+        further = rows_below(view, shape.width - 2, height - 1)
+    figures = [line, *([("  ", "text"), *row] for row in further)]
     figures += [[] for _ in range(height - len(figures))]
     count, each = graph_columns(width)
     axis = window.axis(max(1, each))
@@ -116,6 +120,18 @@ def node_entry(
         return rows
     roles = [failure_role(view) if view.failure is not None else "stale", *("stale" for _ in rows)]
     return [[row[0], *in_role(row[1:], role)] for row, role in zip(rows, roles, strict=False)]
+
+
+def _message(view: NodeView, line: Row, width: int, height: int) -> list[Row]:
+    """Return why a machine fails in at most `height` rows, in place of its old figures.
+
+    Return [] if its line has the complete message.
+    """
+    if view.failure is None or height < 1 or view.failure.message in row_text(line):
+        return []
+    lines = wrapped(view.failure.message, width)
+    kept = [*lines[: height - 1], " ".join(lines[height - 1 :])]
+    return [fit_row([(text, failure_role(view))], width) for text in kept if text]
 
 
 def _free_row(height: int) -> float:

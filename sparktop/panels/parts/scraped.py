@@ -32,6 +32,17 @@ def failure_role(view: NodeView) -> str:
     return "warn" if is_stale(view) else "bad"
 
 
+def failed_since(view: NodeView) -> str:
+    """Return since when a node fails, and how old its figures are: " since 09:00:07, figures 16 s old".
+
+    "" where neither is known. The age of a sample through a Prometheus stands in the upper edge.
+    """
+    since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
+    if view.age_s is None or is_stale(view):
+        return since
+    return f"{since}, figures {numbers.age(view.age_s)} old"
+
+
 def read_by(view: NodeView, *more: str | None) -> Row:
     """Return how a node is read, and `more` words, as far as known; of a Prometheus with the sample's age."""
     if view.scrape is not None:

@@ -15,7 +15,7 @@ from sparktop.model.failure_words import failure_words
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import Place
 from sparktop.panels.board.lists import node_list
-from sparktop.panels.node.panel import state_run
+from sparktop.panels.node.panel import node_panel, state_run
 from sparktop.panels.node.table import line_shape
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.rows import row_text, row_width
@@ -125,6 +125,21 @@ def test_the_title_names_the_kind_of_failure_once_there_is_an_alert() -> None:
     shown = replace(shown, nodes=(broken,), alerts=(alert,))
     assert verdict(shown).words == "spark-worker-1: host key not trusted"
     assert verdict(shown).short == "spark-worker-1 down"
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_no_old_figure_of_a_dead_machine_stands_in_a_list(width: int) -> None:
+    """Below its line stands the message in place of its CPU use and load; its panel has their age."""
+    shown = named(4, in_cluster)
+    message = "no answer from spark-worker-1 for 16 s: is the machine stuck? see its console and its power"
+    dead = replace(shown.nodes[1], age_s=16.0, failure=Failure(FailureKind.TIMEOUT, message, shown.at))
+    shown = replace(shown, nodes=(shown.nodes[0], dead, *shown.nodes[2:]))
+    rows = drawn(shown, width, each=4)[5:9]
+    cells = [row[1 : 2 + line_shape(shown.nodes, 54 if width == 200 else 38).width] for row in rows]
+    assert not any(word in cell for cell in cells for word in ("CPU", "load", "mem"))
+    assert " ".join(" ".join(cells[1:]).split()) == message
+    edge = row_text(node_panel(dead, 120, 8, TimeWindow(shown.at, 60.0), 100.0)[-1])
+    assert "✖, figures 16 s old: no answer" in edge
 
 
 def test_every_kind_of_failure_has_words() -> None:
