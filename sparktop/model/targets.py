@@ -15,6 +15,8 @@ ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
 """Usual ports of engines: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
 ROUTER_PORT = 4000
 """The usual port of LiteLLM."""
+SEARCHED_PORTS = (*ENGINE_PORTS, ROUTER_PORT)
+"""Ports that are tried on each host where servers are searched."""
 AGENT_PORT = 9750
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _NO_MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType({})

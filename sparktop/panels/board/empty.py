@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import ENGINE_PORTS
+from sparktop.model.targets import SEARCHED_PORTS
 from sparktop.panels.parts.frame import framed, name_tab
-from sparktop.panels.parts.rows import Row
+from sparktop.panels.parts.rows import Row, row_width
+
+_USUAL_WIDTH = 64
+"""Least width in cells for which the lines are centred."""
 
 
 def empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Draw the panel for a screen without backends: where servers were searched, and what the user can do."""
     if snapshot.searching:
-        ports = ", ".join(str(port) for port in ENGINE_PORTS)
+        ports = ", ".join(str(port) for port in SEARCHED_PORTS)
         lines: list[Row] = [
             [("No inference server found yet", "title"), (f" on {', '.join(snapshot.searching)}", "text")],
-            [(f"tried ports {ports}; looking again every 30 s", "muted")],
+            [(f"tried ports {ports}", "muted")],
+            [("looking again every 30 s", "muted")],
             [],
             [("start one:      ", "muted"), ("vllm serve MODEL", "key")],
             [("or name it:     ", "muted"), ("sparktop http://HOST:8000", "key")],
@@ -31,6 +35,6 @@ def empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
         ]
     inside = height - 2
     above = max(0, (inside - len(lines)) // 2)
-    margin = max(1, (width - 2 - 64) // 2)
+    margin = max(1, (width - 2 - max(_USUAL_WIDTH, *map(row_width, lines))) // 2)
     rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
     return framed(rows, width, height, title=name_tab("backend", "", "backends"))
