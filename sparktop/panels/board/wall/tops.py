@@ -19,11 +19,12 @@ KEY = "l"
 """The key that shows one list after the other in full."""
 _FIGURE = 9
 _NONE = {
-    Top.WAITING: "no request waits",
-    Top.KV: "no KV cache is in use",
-    Top.TTFT: "no request began to answer in the last minute",
-    Top.CLOCK: "no machine is slower than its load explains",
+    Top.WAITING: ("no request waits",),
+    Top.KV: ("no KV cache is in use",),
+    Top.TTFT: ("no request began to answer in the last minute", "no answer began in the last minute"),
+    Top.CLOCK: ("no machine is slower than its load explains", "no machine is slow"),
 }
+"""Sentences for empty lists, the longest first."""
 
 
 def top_keys(wall: Wall, top: Top, count: int) -> list[str]:
@@ -46,8 +47,8 @@ def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | N
             for one, value in shown
         ]
     if len(rows) == 1:
-        words = "no machine is watched" if top is Top.CLOCK and not wall.nodes else _NONE[top]
-        rows.append([label(f" {words}")])
+        said = ("no machine is watched",) if top is Top.CLOCK and not wall.nodes else _NONE[top]
+        rows.append([label(f" {next((one for one in said if cell_width(one) < width), said[-1])}")])
     return [fit_row(rows[at] if at < len(rows) else (), width) for at in range(height)]
 
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.analysis.wall import Wall, node_of
+from sparktop.analysis.wall import Top, Wall, node_of
 from sparktop.model.fleet import FleetNode, Scrape
 from sparktop.model.node import LostGpu, MemoryReading, NodeSample
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.board.wall.cells import cell_of
 from sparktop.panels.board.wall.lines import group_columns, machines_line
 from sparktop.panels.board.wall.machines import machine_columns
+from sparktop.panels.board.wall.tops import top_rows
 from sparktop.panels.parts.rows import row_text, row_width
 
 NAMES = tuple(f"dgx-rack{rack}-node{at:02d}" for rack in (1, 2) for at in range(15))
@@ -76,3 +77,13 @@ def test_signs_that_are_fewer_than_the_machines_say_so() -> None:
     assert "▫▫… " in row_text(machines_line(nodes, columns))
     few = nodes[: columns.cells]
     assert "…" not in row_text(machines_line(few, columns))
+
+
+@pytest.mark.parametrize("width", [38, 39, 47, 59, 62, 198])
+def test_sentences_of_empty_lists_are_not_cut(width: int) -> None:
+    """A shorter one stands where the long one does not fit."""
+    wall = Wall((), (with_gpu("a"),))
+    for top in Top:
+        _, said, *_ = (row_text(row).strip() for row in top_rows(wall, top, width, 3))
+        assert said
+        assert "…" not in said
