@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sparktop.analysis.verdict import verdict
 from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, label, tokens_rate
 from sparktop.panels.parts.frame import hot
@@ -15,6 +16,8 @@ from sparktop.panels.parts.rows import Row, row_width, spread_row
 
 _WIDE = 90
 """Width in cells from which on the header's pieces stand two cells apart, not one."""
+_SUBJECT = 24
+"""Cells to which the name of what fails is cut, if it does not fit otherwise."""
 _RATE_WINDOW = " (10 s)"
 _FIVE_DIGITS = 9999.5
 """From this rate on, it is shown with five digits and a comma."""
@@ -36,9 +39,11 @@ def _verdicts(snapshot: Snapshot) -> list[Row]:
     rows: list[Row] = [[(several + found.words, role), *hint, *key] for hint in (*hints, [])]
     rows += [[(several + found.short, role), *hint, *key] for hint in (*hints[1:], [])]
     words = f"{count} alert{'' if count == 1 else 's'}"
+    cut = fit(found.subject, _SUBJECT) if cell_width(found.subject) > _SUBJECT else ""
     return [
         *rows,
         [(several + found.short, role)],
+        *([[(several + found.short.replace(found.subject, cut), role)]] if cut else []),
         [(f"{several[:1]} {words}", role) if count else label("no alerts")],
     ]
 

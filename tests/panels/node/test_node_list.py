@@ -13,6 +13,7 @@ from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.failure_words import failure_words
 from sparktop.model.snapshot import Snapshot
+from sparktop.panels.board.bars import header_row
 from sparktop.panels.board.layout import Place
 from sparktop.panels.board.lists import node_list
 from sparktop.panels.node.panel import node_panel, state_run
@@ -146,3 +147,12 @@ def test_every_kind_of_failure_has_words() -> None:
     """None is longer than a row of 80 columns has beside a name."""
     words = [failure_words(Failure(kind, "", 0.0)) for kind in FailureKind]
     assert all(0 < len(one) <= 24 for one in words)
+
+
+def test_the_title_of_80_columns_names_the_fault_of_a_long_name() -> None:
+    """The name is cut; before, only the number of alerts was left."""
+    name = "gpu-server-with-a-very-long-name.cluster.example.company.com"
+    shown = machines(4)
+    alert = Alert(f"node:{name}:thermal", Severity.CRITICAL, name, "why " * 50, shown.taken_at)
+    title = row_text(header_row(replace(shown, alerts=(alert,)), 80))
+    assert "✖ gpu-server-with-a-very-… near its thermal limit" in title
