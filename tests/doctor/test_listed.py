@@ -108,8 +108,8 @@ async def test_what_is_no_llm_server_is_not_called_one(page: bytes) -> None:
         "h:1 port": Status.OK,
         "h:1 metrics": Status.SKIP,
     }
-    (told,) = (one for one in checks if one.name == "h:1 metrics")
-    assert (told.message, told.advice) == ("answers, but not as an LLM server: not watched", "")
+    (check,) = (one for one in checks if one.name == "h:1 metrics")
+    assert (check.message, check.advice) == ("answers, but not as an LLM server: not watched", "")
 
 
 async def test_an_llm_server_that_is_listed_is_checked_as_others_are() -> None:

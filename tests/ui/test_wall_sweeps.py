@@ -72,14 +72,14 @@ async def test_a_filter_that_leaves_too_many_or_none_is_told() -> None:
     app = fleet_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
-        told = noted_by(app)
+        notes = noted_by(app)
         await filter_by(pilot, "gpt")
         await pilot.press("s")
         await filter_by(pilot, "nothing like it")
         await pilot.press("a")
-        assert "the 25 servers that the filter leaves" in told[0]
-        assert "filter (/)" in told[0]
-        assert told[1] == "nothing to sweep: the filter leaves no server"
+        assert "the 25 servers that the filter leaves" in notes[0]
+        assert "filter (/)" in notes[0]
+        assert notes[1] == "nothing to sweep: the filter leaves no server"
         assert app.desk._names == ()
 
 
@@ -88,10 +88,10 @@ async def test_the_editor_opens_where_a_key_loads_nothing() -> None:
     app = fleet_app(routers=False)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
-        told = noted_by(app)
+        notes = noted_by(app)
         await pilot.press("s")
-        assert "this would load all 120 servers" in told[0]
-        assert "the editor (S)" in told[0]
+        assert "this would load all 120 servers" in notes[0]
+        assert "the editor (S)" in notes[0]
         await pilot.press("S")
         await app.workers.wait_for_complete()
         await pilot.pause()

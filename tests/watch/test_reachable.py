@@ -29,49 +29,49 @@ class Reported:
 
 def test_each_change_of_what_answers_is_a_line() -> None:
     """A server that is down is named once, with a clean reason, and once when it answers again."""
-    told = Reported(Watch(backends=(BackendTarget("a", "http://10.0.0.1:8000"),)))
-    told.fail("a")
-    told.fail("a")
-    (down,) = told.lines
+    reported = Reported(Watch(backends=(BackendTarget("a", "http://10.0.0.1:8000"),)))
+    reported.fail("a")
+    reported.fail("a")
+    (down,) = reported.lines
     assert down.startswith("a: nothing listens on ")
     assert "\x1b" not in down
-    told.at += 1.0
-    told.store.accept(SourceKey.backend("a"), page(told.at, LaneSample("0")))
-    assert len(told.lines) == 2
-    assert told.lines[1].startswith("a: answers again after ")
-    told.reachability.end()
-    told.fail("a")
-    assert len(told.lines) == 2
+    reported.at += 1.0
+    reported.store.accept(SourceKey.backend("a"), page(reported.at, LaneSample("0")))
+    assert len(reported.lines) == 2
+    assert reported.lines[1].startswith("a: answers again after ")
+    reported.reachability.end()
+    reported.fail("a")
+    assert len(reported.lines) == 2
 
 
 def test_many_changes_at_once_are_counted() -> None:
     """Of many servers that go down at once, the first have a line each; the others are one number."""
     names = [f"spark-{number}" for number in range(MOST_A_MINUTE + 7)]
-    told = Reported(Watch(backends=tuple(BackendTarget(name, f"http://{name}:8000") for name in names)))
+    reported = Reported(Watch(backends=tuple(BackendTarget(name, f"http://{name}:8000") for name in names)))
     for name in names:
-        told.fail(name)
-    assert len(told.lines) == MOST_A_MINUTE
-    told.reachability.look()
-    assert told.lines[-1] == "7 more changes: sparktop snapshot shows what does not answer"
+        reported.fail(name)
+    assert len(reported.lines) == MOST_A_MINUTE
+    reported.reachability.look()
+    assert reported.lines[-1] == "7 more changes: sparktop snapshot shows what does not answer"
 
 
 def test_nothing_to_watch_is_said_once() -> None:
     """While searches have found no server, a line says what to do; a server that is found ends that."""
-    told = Reported(Watch(nodes=(NodeTarget("here"),), discover=("127.0.0.1",), source="x.toml"))
-    told.reachability.look()
-    told.reachability.look()
-    (line,) = told.lines
+    reported = Reported(Watch(nodes=(NodeTarget("here"),), discover=("127.0.0.1",), source="x.toml"))
+    reported.reachability.look()
+    reported.reachability.look()
+    (line,) = reported.lines
     assert line.startswith("no server is watched yet (x.toml); ")
     assert "[[backends]]" in line
-    told.store.note("discovery", "localhost: nothing to watch")
-    assert told.lines[1] == "discovery: localhost: nothing to watch"
-    told.store.add(BackendTarget("a", "http://10.0.0.1:8000"))
-    told.reachability.look()
-    assert told.lines[2] == "1 server is watched now"
+    reported.store.note("discovery", "localhost: nothing to watch")
+    assert reported.lines[1] == "discovery: localhost: nothing to watch"
+    reported.store.add(BackendTarget("a", "http://10.0.0.1:8000"))
+    reported.reachability.look()
+    assert reported.lines[2] == "1 server is watched now"
 
 
 def test_machines_alone_are_something_to_watch() -> None:
     """Where the configuration lists machines only, no server is missing."""
-    told = Reported(Watch(nodes=(NodeTarget("here"),)))
-    told.reachability.look()
-    assert told.lines == []
+    reported = Reported(Watch(nodes=(NodeTarget("here"),)))
+    reported.reachability.look()
+    assert reported.lines == []
