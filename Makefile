@@ -57,12 +57,11 @@ all-tests: $(VENV)/.dev ## every test that needs no outside server
 compiled: $(VENV)/.dev
 	@found=$$(timeout 200 $(BIN)/pytest --collect-only -q 2>&1) || { tail -50 <<<"$$found"; false; }
 
-lint: rules types pictures ## rules, format, plain words, layers, types, pictures
+lint: rules types pictures ## rules, format, layers, types, pictures
 
 rules: $(VENV)/.dev
 	timeout 60 $(BIN)/ruff check
 	timeout 60 $(BIN)/ruff format --check
-	timeout 60 $(BIN)/python scripts/check_words.py
 	timeout 60 $(BIN)/lint-imports
 	timeout 60 $(BIN)/python scripts/build_readme.py --check
 

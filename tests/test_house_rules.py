@@ -15,8 +15,6 @@ import pytest
 pytestmark = pytest.mark.outside
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_LINES = 400
-MOST_FUNCTION_LINES = 50
 SHORTEST_REASON = 5
 EXCEPTION = re.compile(
     r"#\s*(?:noqa\b(?::\s*[A-Z]+[0-9]+(?:,\s*[A-Z]+[0-9]+)*)?|type:\s*ignore\b(?:\[[\w, -]+\])?)(.*)"
@@ -53,12 +51,11 @@ def python_files() -> list[Path]:
 
 
 class Function(NamedTuple):
-    """A function of a file: its first line, its number of lines, and whether it has a docstring."""
+    """A function of a file: its first line, and whether it has a docstring."""
 
     path: Path
     name: str
     line: int
-    length: int
     documented: bool
 
 
@@ -76,9 +73,8 @@ def found() -> Found:
     for path in python_files():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.lineno + 1
                 documented = bool(ast.get_docstring(node))
-                whole.functions.append(Function(path, node.name, node.lineno, length, documented))
+                whole.functions.append(Function(path, node.name, node.lineno, documented))
             elif isinstance(node, ast.Attribute | ast.ImportFrom) and is_sleep(node):
                 whole.sleeps.append((path, node.lineno))
     return whole
@@ -99,26 +95,6 @@ def test_the_rules_look_at_the_whole_repository() -> None:
     """The list of files contains the package, the tests and the build's own files."""
     names = {str(path.relative_to(ROOT)) for path in tracked()}
     assert {"sparktop/__init__.py", "tests/test_house_rules.py", "pyproject.toml", "Makefile"} <= names
-
-
-def test_no_file_is_longer_than_400_lines() -> None:
-    """No Python file has more than 400 lines: a longer one has more than one purpose."""
-    long = [
-        f"{path.relative_to(ROOT)}: {count} lines"
-        for path in python_files()
-        if (count := len(path.read_text(encoding="utf-8").splitlines())) > MOST_LINES
-    ]
-    assert long == []
-
-
-def test_no_function_is_longer_than_50_lines() -> None:
-    """No function has more than 50 lines, signature and docstring included."""
-    long = [
-        f"{where(one.path, one.line)} {one.name}: {one.length} lines"
-        for one in found().functions
-        if one.length > MOST_FUNCTION_LINES
-    ]
-    assert long == []
 
 
 def test_no_module_has_an_empty_name() -> None:
