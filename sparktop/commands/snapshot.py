@@ -147,7 +147,7 @@ def _write(
     else:
         write_file(output, text)
     nodes = [one for one in snapshot.nodes if one.name not in unasked]
-    answering = (nodes, snapshot.backends, snapshot.fleets)
+    answering = (nodes, snapshot.backends, snapshot.routers, snapshot.fleets)
     if not any(one.ok for sources in answering for one in sources):
         raise UnreachableError(why_nothing(snapshot))
     return 0

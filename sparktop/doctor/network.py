@@ -79,7 +79,9 @@ class Network(Protocol):
         ...
 
     async def get(self, url: str, *, api_key: str | None = None) -> Reply:
-        """Send a GET and return the response, whatever its status; redirects are not followed.
+        """Send a GET and return the response, whatever its status.
+
+        Of redirects only that of a last slash is followed.
 
         Raises:
             AnswerError: no complete response was received.

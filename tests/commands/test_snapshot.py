@@ -25,10 +25,10 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
-from sparktop.model.router import RouterView
+from sparktop.model.router import LITELLM, RouterSample, RouterView
 from sparktop.model.series import HistoryTable, Series
 from sparktop.model.snapshot import BackendHistory, BackendView, NodeHistory, NodeView, Snapshot
-from sparktop.model.targets import ARGUMENTS, BackendTarget, EventSettings, NodeTarget, Watch
+from sparktop.model.targets import ARGUMENTS, BackendTarget, EventSettings, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, SourceKind, Store
 
 WATCH = Watch(nodes=(NodeTarget("n"),), backends=(BackendTarget("b", "http://b:1"),))
@@ -280,6 +280,20 @@ def test_a_router_without_servers_says_why() -> None:
         "nothing could be reached: proxy: sends to http://h:1, which is not watched: refused; "
         "target files: a.json: no such file"
     )
+
+
+def test_a_router_that_answers_is_something_reached(
+    fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A LiteLLM router alone as TARGET, without a key for its deployments, ends with exit code 0."""
+    watch = Watch(routers=(RouterTarget("proxy", "http://p:4000"),))
+    fed(
+        lambda store: store.accept(
+            SourceKey(SourceKind.ROUTER, "proxy"), RouterSample(0.0, LITELLM, alive=True), 1.0
+        )
+    )
+    assert report(watch, seconds=None, form="json", output=None) == 0
+    assert json.loads(capsys.readouterr().out)["routers"][0]["ok"] is True
 
 
 async def test_waiting_ends_at_its_limit() -> None:

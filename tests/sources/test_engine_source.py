@@ -182,6 +182,58 @@ async def test_a_redirect_is_not_followed(serve: Serve) -> None:
     assert other.connections == 0
 
 
+@pytest.mark.parametrize("location", ["/metrics/", "{own}/metrics/", "http://upstream:8000/metrics/"])
+async def test_a_page_that_moved_by_its_last_slash_is_read(location: str, serve: Serve) -> None:
+    """The usual FastAPI mount redirects /metrics to /metrics/, behind a proxy with the upstream's name in it.
+
+    The page is read from the server itself, with its key, and from then on without the detour.
+    """
+    routes = {**replies(), "/metrics/": replies()["/metrics"]}
+    server: RawServer = await serve(routes)
+    where = location.format(own=server.url)
+    routes["/metrics"] = answer(b"", "307 Temporary Redirect", f"Location: {where}")
+    source = EngineSource(server.target(api_key="k"))
+    samples = [await poll(source), await poll(source)]
+    await source.close()
+    assert [sample.lanes[0].running for sample in samples] == [3.0, 3.0]
+    pages = [path for path in server.paths if path.startswith("/metrics")]
+    assert pages == ["/metrics", "/metrics/", "/metrics/"]
+    assert all(b"Bearer k" in head for head in server.heads)
+
+
+async def test_a_page_that_moves_back_is_found_again(serve: Serve) -> None:
+    """The slash is forgotten once its page is gone: another program may listen there now."""
+    moved = answer(b"", "308 Permanent Redirect", "Location: /metrics/")
+    routes = {"/metrics": moved, "/metrics/": replies()["/metrics"]}
+    server: RawServer = await serve(routes)
+    source = EngineSource(server.target())
+    await poll(source)
+    del routes["/metrics/"]
+    routes.update(replies())
+    await fail(source)
+    assert (await poll(source)).lanes[0].running == 3.0
+    await source.close()
+
+
+@pytest.mark.parametrize(
+    ("location", "hint"),
+    [
+        ("/login?next=/metrics", "is there a login in front of it"),
+        ("https://127.0.0.1:1/metrics", "give that address"),
+        ("/metrics/", "redirects to /metrics/"),
+    ],
+)
+async def test_another_redirect_says_where_it_leads(location: str, hint: str, serve: Serve) -> None:
+    """The Location is in the message, with a remedy that fits it."""
+    server: RawServer = await serve({"/metrics": answer(b"", "302 Found", f"Location: {location}")})
+    source = EngineSource(server.target(api_key="k"))
+    failure = await fail(source)
+    await source.close()
+    assert failure.kind is FailureKind.REDIRECT
+    assert location in failure.message
+    assert hint in failure.message
+
+
 @pytest.mark.parametrize(
     "url", ["http://", "ftp://127.0.0.1:1", "http://127.0.0.1:99999", "no url", "http://[::1"]
 )

@@ -32,6 +32,12 @@ async def test_an_answer_of_any_status_is_a_reply(serve: Serve) -> None:
     assert await ask(await serve(answer(b"no", "404 Not Found"))) == 404
 
 
+async def test_a_redirect_of_the_last_slash_is_followed(serve: Serve) -> None:
+    """Discovery and the doctor find a page that is mounted at /x/, as the monitor does."""
+    server = await serve({"/x": answer(b"", "307 Away", "Location: /x/"), "/x/": answer(b"page")})
+    assert (await ask(server), server.paths) == (200, ["/x", "/x/"])
+
+
 @pytest.mark.parametrize(("reply", "status"), [(LOCKED, 401), (CUT, 200)], ids=["packed", "cut"])
 async def test_an_unreadable_body_keeps_the_status(serve: Serve, reply: bytes, status: int) -> None:
     """A server that wants a key is known by its status, whatever it writes below."""

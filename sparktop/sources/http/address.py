@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from functools import lru_cache
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from sparktop.model.text import clean
 from sparktop.values import dataclass
@@ -65,6 +65,22 @@ def parse_address(url: str) -> Address:
         host_field=bracketed if port == usual else f"{bracketed}:{port}",
         basic=basic,
     )
+
+
+def same_page(url: str, location: str) -> str | None:
+    """Return the URL to ask after a redirect of `url` to the same path but for its last slash, else None.
+
+    Web frameworks redirect `/metrics` to `/metrics/` where an application is mounted there. The URL returned
+    is always of the host, port and scheme of `url`, so that a key goes nowhere else: behind a proxy, the
+    Location header often names the host or scheme by which the proxy reaches the server.
+    """
+    try:
+        asked, found = urlsplit(url), urlsplit(urljoin(url, location))
+    except ValueError:
+        return None
+    if asked.path == found.path or asked.path.rstrip("/") != found.path.rstrip("/"):
+        return None
+    return urlunsplit((asked.scheme, asked.netloc, found.path, asked.query, ""))
 
 
 def host_and_port(url: str) -> str:

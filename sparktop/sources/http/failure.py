@@ -13,6 +13,8 @@ from sparktop.sources.server_words import WORDS_LIMIT
 
 _TLS_RECORD = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
 """Beginning of a TLS record (RFC 8446, 5.1), which is what a TLS port sends in answer to plain HTTP."""
+NOT_FOUND = 404
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _UNREACHABLE_WORDS = {
     errno.EHOSTUNREACH: "no route to host",
@@ -42,17 +44,26 @@ def status_error(status: int, where: str, *, location: str, words: str, has_key:
         case 401 | 403:
             wish = f"{where} refuses the key" if has_key else f"{where} wants a key"
             return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {wish} (api_key_env in the config)")
-        case 404:
+        case _ if status == NOT_FOUND:
             hint = "is it an inference server, and is the path in its URL right?"
             return AnswerError(FailureKind.NOT_FOUND, f"404: {where} has no such page: {hint}")
         case 503:
             return AnswerError(FailureKind.LOADING, f"503: {where} is loading or not ready{quoted}")
-        case 301 | 302 | 303 | 307 | 308:
-            goal = clean(location, WORDS_LIMIT) or "nowhere"
-            message = f"{status}: {where} redirects to {goal}; not followed: give that address if it is right"
-            return AnswerError(FailureKind.REDIRECT, message)
+        case _ if status in REDIRECTS:
+            return redirect_error(status, where, location)
         case _:
             return AnswerError(FailureKind.HTTP, f"{where} answered with HTTP status {status}{quoted}")
+
+
+def redirect_error(status: int, where: str, location: str) -> AnswerError:
+    """Return the error for a redirect that is not followed; parameters as of `status_error`."""
+    goal = clean(location, WORDS_LIMIT) or "nowhere"
+    is_here = location.startswith("/") or where.lower() in location.lower().split("/")
+    hint = (
+        "is there a login in front of it, or another path?" if is_here else "give that address if it is right"
+    )
+    message = f"{status}: {where} redirects to {goal}; not followed: {hint}"
+    return AnswerError(FailureKind.REDIRECT, message)
 
 
 def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes: int) -> AnswerError:

@@ -14,9 +14,15 @@ import httpx
 from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.http.address import key_problem
+from sparktop.sources.http.address import key_problem, same_page
 from sparktop.sources.http.body import BodyCollector
-from sparktop.sources.http.failure import AnswerError, timeout_error, transport_error
+from sparktop.sources.http.failure import (
+    NOT_FOUND,
+    REDIRECTS,
+    AnswerError,
+    timeout_error,
+    transport_error,
+)
 from sparktop.values import dataclass
 
 
@@ -72,13 +78,19 @@ async def get(
     """Send one GET and return the answer, whatever its HTTP status.
 
     The exchange must end within `deadline_s` seconds, and the body's size is limited. `where` (host and port)
-    names the server in messages.
+    names the server in messages. A redirect that adds or removes the last slash of the path is followed on
+    the same host.
 
     Raises:
         UnreadReplyError: the headers of an answer arrived, but no complete, usable body.
         AnswerError: no headers arrived, or `api_key` cannot be sent.
     """
-    return await _send(_Exchange(client, "GET", url, api_key), where, deadline_s, api_key)
+    reply = await _send(_Exchange(client, "GET", url, api_key), where, deadline_s, api_key)
+    if reply.status in REDIRECTS and (goal := same_page(url, reply.location)) is not None:
+        again = await _send(_Exchange(client, "GET", goal, api_key), where, deadline_s, api_key)
+        if again.status != NOT_FOUND and again.status not in REDIRECTS:
+            return again
+    return reply
 
 
 async def post(

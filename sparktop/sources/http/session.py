@@ -11,11 +11,18 @@ import ssl
 from collections.abc import Callable
 
 from sparktop import __version__
-from sparktop.sources.http.address import Address, parse_address
+from sparktop.sources.http.address import Address, parse_address, same_page
 from sparktop.sources.http.connection import OK, Connection, Exchange
-from sparktop.sources.http.failure import AnswerError, timeout_error, transport_error, unusable_address
+from sparktop.sources.http.failure import (
+    NOT_FOUND,
+    REDIRECTS,
+    AnswerError,
+    timeout_error,
+    transport_error,
+    unusable_address,
+)
 from sparktop.sources.http.lookup import look_up
-from sparktop.values import dataclass
+from sparktop.values import dataclass, replace
 
 _KEPT_ALIVE_S = 120.0
 """Seconds that an idle connection is kept, longer than usual poll intervals; servers may close it earlier."""
@@ -67,6 +74,8 @@ class SharedSession:
         self._idle: dict[_Place, list[Connection]] = {}
         self._trust: ssl.SSLContext | None = None
         """The system's certificates, loaded for the first https:// URL."""
+        self._moved: dict[str, str] = {}
+        """For URLs that redirect to the same path with or without its last slash: the URL that answers."""
         self._tidied_at = 0.0
         """When idle connections were last searched for old ones, in seconds of the event loop's clock."""
 
@@ -93,9 +102,31 @@ class SharedSession:
     ) -> Response:
         """Send a GET and return the answer, whatever its status, with a body of at most `cap_bytes` bytes.
 
+        A redirect that adds or removes the last slash of the path is followed on the same host (`same_page`).
+
         Raises:
             AnswerError: a network error, a missed deadline, or an unusable body.
         """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline_s
+        known = self._moved.get(request.url)
+        asked = request if known is None else replace(request, url=known)
+        response = await self._get(asked, deadline_s, clock, cap_bytes)
+        if response.status in REDIRECTS and (goal := same_page(asked.url, response.location)) is not None:
+            left_s = max(0.01, end - loop.time())
+            again = await self._get(replace(request, url=goal), left_s, clock, cap_bytes)
+            if again.status == OK:
+                self._moved[request.url] = goal
+            if again.status != NOT_FOUND and again.status not in REDIRECTS:
+                return again
+        if response.status != OK:
+            self._moved.pop(request.url, None)
+        return response
+
+    async def _get(
+        self, request: Request, deadline_s: float, clock: Callable[[], float], cap_bytes: int
+    ) -> Response:
+        """Send a GET and return the answer; parameters and errors as of `get`."""
         exchange = Exchange(request.where, clock, cap_bytes)
         body = b""
         try:

@@ -23,7 +23,12 @@ from sparktop.model.text import clean
 from sparktop.sources.http.address import host_and_port
 from sparktop.sources.http.aiohttp_failure import transport_error
 from sparktop.sources.http.body import BodyCollector
-from sparktop.sources.http.failure import AnswerError, timeout_error
+from sparktop.sources.http.failure import (
+    REDIRECTS,
+    AnswerError,
+    redirect_error,
+    timeout_error,
+)
 from sparktop.sources.prometheus.answer import Answer, Series, answer_steps, trouble_in
 from sparktop.sources.prometheus.steps import in_steps
 from sparktop.values import dataclass, replace
@@ -38,7 +43,6 @@ _KEPT_ALIVE_S = 120.0
 _OK = 200
 _TOO_MUCH = frozenset({422, 429, 503})
 """HTTP status of a query that asks for too much, or too often."""
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _WANTS_TLS = b"HTTP request to an HTTPS server"
 """What servers written in Go answer to plain HTTP where they want TLS."""
 _NO_TENANT = "no org id"
@@ -184,12 +188,8 @@ class PrometheusClient:
         quoted = f": {said}" if said else ""
         if status in _TOO_MUCH:
             return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quoted}")
-        if status in _REDIRECTS:
-            goal = clean(location, 120) or "nowhere"
-            message = (
-                f"{status}: {self.where} redirects to {goal}; not followed: give that address if it is right"
-            )
-            return AnswerError(FailureKind.REDIRECT, message)
+        if status in REDIRECTS:
+            return redirect_error(status, self.where, location)
         if status in {401, 403}:
             return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {self.where} {self._wish(said)}{quoted}")
         if _WANTS_TLS in body:
