@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class _Jumping(selectors.BaseSelector):
     """A selector that does not wait for timers but advances the virtual time instead."""
 
-    def __init__(self) -> None:
+    def __init__(self, settle_s: float) -> None:
         self._real = selectors.DefaultSelector()
+        self._settle_s = settle_s
         self.now_s = 1000.0
 
     def register(self, fileobj: FileDescriptorLike, events: int, data: object = None) -> SelectorKey:
@@ -34,6 +35,8 @@ class _Jumping(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Poll for events without waiting; wait without a limit only where no timer is set (for a thread)."""
         ready = self._real.select(timeout if timeout is None else 0)
+        if not ready and timeout and self._settle_s:
+            ready = self._real.select(self._settle_s)
         # A turn takes a microsecond: time would never advance for calls rescheduled to "nearly now".
         self.now_s += 1e-6 if ready or timeout is None else max(timeout, 1e-6)
         return ready
@@ -42,9 +45,13 @@ class _Jumping(selectors.BaseSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time."""
 
-    def __init__(self) -> None:
-        """Start at a virtual time of 1000 s."""
-        self._jumping = _Jumping()
+    def __init__(self, settle_s: float = 0.0) -> None:
+        """Start at a virtual time of 1000 s.
+
+        `settle_s` are real seconds to wait for a connection to bring something before time advances: needed
+        where client and server are both on this loop.
+        """
+        self._jumping = _Jumping(settle_s)
         super().__init__(self._jumping)
 
     def time(self) -> float:

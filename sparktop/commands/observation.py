@@ -76,7 +76,8 @@ async def observe(
         if seconds is None:
             await wait_for(lambda: all_reported(store.snapshot(), watch), ENOUGH_S, interrupted, clock=clock)
         else:
-            await wait_for(lambda: False, seconds, interrupted, clock=clock)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(interrupted.wait(), seconds)
         store.judge()
         snapshot, targets = store.snapshot(), tuple(store.targets())
     finally:

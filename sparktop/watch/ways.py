@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
@@ -61,8 +62,9 @@ class Ways(Protocol):
 class RealWays:
     """The factories of sources that poll real servers and machines."""
 
-    def __init__(self) -> None:
-        """Start without connections."""
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start without connections; servers and routers are timed by `clock`, in seconds."""
+        self._clock = clock
         self._agents: SharedSession | None = None
 
     def modules(self, watch: Watch) -> Sequence[str]:
@@ -86,7 +88,7 @@ class RealWays:
         from sparktop.sources.http.session import SharedSession
 
         session = SharedSession()
-        return [EngineSource(target, session=session) for target in targets]
+        return [EngineSource(target, session=session, clock=self._clock) for target in targets]
 
     def node(self, target: NodeTarget) -> Source:
         """Return the source of a node: this machine itself, or another machine through its agent or ssh."""
@@ -110,7 +112,7 @@ class RealWays:
         from sparktop.sources.router import RouterSource
 
         session = SharedSession()
-        return [RouterSource(target, session=session) for target in targets]
+        return [RouterSource(target, session=session, clock=self._clock) for target in targets]
 
     async def discover(self, hosts: Sequence[str]) -> Found:
         """Search the usual ports of `hosts` for servers and agents."""
