@@ -14,6 +14,8 @@ PROCESS_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.process' tests)
 AGAIN := --reruns 1 -rR --durations=30 --durations-min=4
 # Python files are compiled once, not by every worker and every program that a test starts.
 export PYTHONDONTWRITEBYTECODE :=
+# Ends what hangs. So long that load alone cannot reach it: a check of five minutes may take an hour on a busy machine.
+UNHUNG := timeout 3600
 
 .DEFAULT_GOAL := help
 .PHONY: help venv install uninstall bundle demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme clean FORCE
@@ -35,7 +37,7 @@ uninstall: ## remove what make install made
 	@scripts/install --remove
 
 bundle: $(VENV)/.dev ## one executable file in dist/, for this machine or ARCH=aarch64, Python FOR=3.12
-	timeout 600 $(BIN)/python scripts/bundle.py $(if $(ARCH),--arch $(ARCH)) $(if $(FOR),--python $(FOR))
+	$(UNHUNG) $(BIN)/python scripts/bundle.py $(if $(ARCH),--arch $(ARCH)) $(if $(FOR),--python $(FOR))
 
 demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
@@ -47,38 +49,41 @@ test: $(VENV)/.dev ## everything a change must pass (about ten minutes on two co
 	@$(MAKE) --no-print-directory all-tests
 
 unit: $(VENV)/.dev ## every short pure test: no screens, servers, processes, real time or long simulations (half a minute on two cores)
-	timeout 200 $(BIN)/pytest -m "not outside and not process and not long and not live and not prometheus" $(PARALLEL) --dist loadfile --hypothesis-profile=quick
+	$(UNHUNG) $(BIN)/pytest -m "not outside and not process and not long and not live and not prometheus" $(PARALLEL) --dist loadfile --hypothesis-profile=quick
 
 all-tests: $(VENV)/.dev ## every test that needs no outside server
-	timeout 1500 $(BIN)/pytest -m "not live and not prometheus and not process" $(CROWDED) --dist loadfile $(AGAIN)
-	timeout 900 $(BIN)/pytest -m "process and not live and not prometheus" $(PROCESSES) --dist loadfile $(AGAIN) $(PROCESS_TESTS)
+	$(UNHUNG) $(BIN)/pytest -m "not live and not prometheus and not process" $(CROWDED) --dist loadfile $(AGAIN)
+	$(UNHUNG) $(BIN)/pytest -m "process and not live and not prometheus" $(PROCESSES) --dist loadfile $(AGAIN) $(PROCESS_TESTS)
 
 # Otherwise each worker would compile all test files for itself.
 compiled: $(VENV)/.dev
-	@found=$$(timeout 200 $(BIN)/pytest --collect-only -q 2>&1) || { tail -50 <<<"$$found"; false; }
+	@found=$$($(UNHUNG) $(BIN)/pytest --collect-only -q 2>&1) || { tail -50 <<<"$$found"; false; }
 
 lint: rules types pictures ## rules, format, layers, types, pictures
 
 rules: $(VENV)/.dev
-	timeout 60 $(BIN)/ruff check
-	timeout 60 $(BIN)/ruff format --check
-	timeout 60 $(BIN)/lint-imports
-	timeout 60 $(BIN)/python scripts/build_readme.py --check
+	$(UNHUNG) $(BIN)/ruff check
+	$(UNHUNG) $(BIN)/ruff format --check
+	$(UNHUNG) $(BIN)/lint-imports
+	$(UNHUNG) $(BIN)/python scripts/build_readme.py --check
 
 types: $(VENV)/.dev
-	timeout 400 $(BIN)/mypy $(TYPED)
+	$(UNHUNG) $(BIN)/mypy $(TYPED)
 
-pictures: $(VENV)/.dev
-	timeout 400 $(BIN)/python scripts/screenshots.py --check
+# Drawn again only where something that they are drawn from has changed since they were last right.
+pictures: $(VENV)/.dev $(VENV)/.pictures
+$(VENV)/.pictures: $(shell git ls-files sparktop stage themes screenshots pyproject.toml 2>/dev/null) scripts/screenshots.py | $(VENV)/.dev
+	$(UNHUNG) $(BIN)/python scripts/screenshots.py --check
+	@touch $@
 
 wheel: $(VENV)/.dev ## the wheel, built and tried in a clean environment
-	timeout 600 $(BIN)/python scripts/check_wheel.py
+	$(UNHUNG) $(BIN)/python scripts/check_wheel.py
 
 sbom: $(VENV)/.dev ## what the wheel brings, as CycloneDX in dist/sparktop.cdx.json
-	timeout 300 $(BIN)/python scripts/check_wheel.py --sbom dist/sparktop.cdx.json
+	$(UNHUNG) $(BIN)/python scripts/check_wheel.py --sbom dist/sparktop.cdx.json
 
 aarch64: $(VENV)/.dev ## every dependency installs from wheels on a Spark
-	timeout 300 $(BIN)/python scripts/bundle.py --arch aarch64 --check
+	$(UNHUNG) $(BIN)/python scripts/bundle.py --arch aarch64 --check
 
 live: $(VENV)/.dev ## our figures against two real vLLM servers (scripts/real_stack.sh install first)
 	timeout -s INT -k 60 600 $(BIN)/pytest -m live tests/live -rs -s

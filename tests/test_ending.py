@@ -125,7 +125,7 @@ def test_no_clock_starts_in_a_process_of_others() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("held_by", ["write", "lock", "loop"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 7), (signal.SIGHUP, 8)])
 def test_a_signal_ends_a_program_whatever_holds_it(held_by: str, number: signal.Signals, code: int) -> None:
@@ -140,7 +140,7 @@ def test_a_signal_ends_a_program_whatever_holds_it(held_by: str, number: signal.
 
 
 @pytest.mark.process
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 def test_a_thread_that_waits_does_not_hold_the_interpreter() -> None:
     """A thread that never ends does not hold up the process once its exit code is known."""
     with started(STUCK_THREADS) as process:
@@ -148,7 +148,7 @@ def test_a_thread_that_waits_does_not_hold_the_interpreter() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 def test_the_kernel_ends_what_no_code_of_ours_can() -> None:
     """If the interpreter blocks in its last write and our forced end fails, SIGALRM ends the process."""
     with started(FINALIZING) as process:

@@ -14,7 +14,7 @@ from truths.figure import Figure, relative, withheld
 
 
 @pytest.mark.outside
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("area", truth_table.areas())
 def test_every_figure_of_the_short_table_holds(area: str) -> None:
     """Every figure of this area is within its limit."""

@@ -19,7 +19,7 @@ from sparktop.sources.router import PATHS, RouterSource
 from tests.live.processes import STACK, free_port, running, wait_for
 from tests.live.proxy_process import LITELLM, LITELLM_ENV, litellm_command
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 KEY = "sk-live-test"
 START_S = 90.0

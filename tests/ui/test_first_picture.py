@@ -112,7 +112,7 @@ def test_other_terminals_and_themes_are_left_to_textual(theme: str, env: dict[st
 
 
 @pytest.mark.process
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_start_that_is_interrupted_restores_the_terminal(
     tmp_path: Path, number: signal.Signals

@@ -58,7 +58,7 @@ def made(kind: str, seed: int) -> tuple[TimedSweep, str]:
     return TimedSweep(scenario, backends=1 + routed, seed=seed), "proxy" if routed else "spark-a"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_sweep_lasts_as_long_as_was_said() -> None:
     """Before any run and after the warm-up, the real time lies in the range on five of six set-ups."""
     early, late, told = 0, 0, []

@@ -21,7 +21,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LoadTold, SweepEvent
 from tests.sweep.watched_servers import Watched, watched
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 DATA = Path(__file__).parents[2] / "data" / "traffic"
 
 

@@ -33,7 +33,7 @@ from sparktop.sweep.run.worker_process import SweepWorker
 from stage.sweep import RehearsedSweep
 from tests.sweep.watched_servers import QUICK, watched
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
 async def test_our_counts_are_the_servers_own() -> None:

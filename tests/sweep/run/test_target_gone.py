@@ -20,7 +20,7 @@ from tests.sweep.stream_server import Asked
 from tests.sweep.trouble_bench import Bench
 from tests.sweep.watched_servers import PATIENT
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 WORKLOAD = """
 new_tokens = 40

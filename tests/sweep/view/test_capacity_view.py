@@ -24,7 +24,7 @@ from sparktop.sweep.view.capacity import condition_plots
 from sparktop.sweep.view.result import result_view
 from stage.sweep import Halt, RehearsedSweep
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 def rehearsed(most: float, kind: LoadKind = LoadKind.AGENTS) -> tuple[RehearsedSweep, Plan]:

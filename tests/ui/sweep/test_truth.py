@@ -76,7 +76,7 @@ async def over(app: Told) -> None:
             await app.changes.get()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 async def test_the_winner_on_the_screen_is_the_models_own(tmp_path: Path) -> None:
     """Best target and level, the winner of each level, and figures within a quarter are the model's."""
     truth = true_decode_tps()

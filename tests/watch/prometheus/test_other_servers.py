@@ -28,7 +28,7 @@ from tests.watch.prometheus.scraped import (
     watched,
 )
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 PASS_HASH = "$2b$04$46rjCnUhhRlyrPMf4B5b1uMRorFcPP8PU678Iz6ks5mBVkdMsUgYq"  # noqa: S105 - bcrypt of "pass", for the test
 PATHS = ("/select/0/prometheus", "/prometheus")
 

@@ -28,7 +28,7 @@ from tests.watch.prometheus.scraped import (
     watched,
 )
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 IN_POD = ',namespace="llm",pod="llm-0"'
 
 

@@ -56,7 +56,7 @@ class Server:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 async def test_samples_are_those_that_were_scraped(tmp_path: Path) -> None:
     """In order, none twice, each with the figures of the page; a stopped server is dead by `up`."""
     installed("prometheus", "prometheus")

@@ -16,7 +16,7 @@ from tests.prometheus.prometheus_server import configured_prometheus
 from tests.sources.installed import installed
 from tests.watch.prometheus.scraped import VLLM, Pages, look_until, pages, scraping, watched
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 LOOKS = 20
 """Ten seconds: a Prometheus reads changed targets again within five."""
 

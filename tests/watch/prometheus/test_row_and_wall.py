@@ -13,7 +13,7 @@ from sparktop.store import Store
 from tests.sources.installed import installed
 from tests.watch.prometheus.scraped import Pages, look_until, pages, scraping, watched
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 RAY = (
     "ray_vllm_num_requests_running{{{labels}}} {running}\n"
     "ray_vllm_generation_tokens{{{labels}}} {tokens}\n"

@@ -21,7 +21,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, SweepEvent
 from tests.sweep.watched_servers import PATIENT, QUICK, Watched, engine, watched
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 TWO_SLOTS = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=0.08, weights_all_s=0.08))
 """Two requests at once, of 80 ms a token; a third one waits for the end of another."""

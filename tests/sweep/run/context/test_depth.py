@@ -43,7 +43,7 @@ def plan() -> Plan:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_a_level_with_depth_sends_the_context_first() -> None:
     """Each run sends its contexts alone, then the prompts after them; all forms show both kinds of row."""
     async with watched() as servers:

@@ -52,7 +52,7 @@ def plan_of(wishes: Wishes | None = None) -> Plan:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_the_cache_keeps_a_prompt_until_its_size_has_passed() -> None:
     """All of it at once and after half a pool, nothing after one and two, in answers and counters alike."""
     async with watched(profile=SMALL) as servers:
