@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 UNHUNG := timeout 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install uninstall bundle demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme clean FORCE
+.PHONY: help venv install uninstall bundle demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme lock clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -106,6 +106,14 @@ screenshots: $(VENV)/.dev ## draw screenshots/*.svg again
 readme: $(VENV)/.dev ## write the generated parts of docs/ again
 	$(BIN)/python scripts/build_readme.py
 	$(BIN)/python scripts/build_schemas.py
+
+# Every version and hash that make installs. --universal: one file for all platforms and versions of Python.
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+lock: $(VENV)/.dev ## the newest versions of all packages, with hashes, into locks/
+	$(BIN)/python -m pip install --quiet uv
+	$(LOCK) --upgrade pyproject.toml -o locks/run.txt
+	$(LOCK) --upgrade -c locks/run.txt --group build -o locks/build.txt
+	$(LOCK) --upgrade -c locks/run.txt -c locks/build.txt pyproject.toml --group dev -o locks/dev.txt
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,28 +1,22 @@
 """Build sparktop and its dependencies as one executable file, from wheels only, for this machine or others.
 
 The file needs only Python, in the version that it was built for, so it also runs on a machine without a
-network. `--check` only resolves the dependencies, which shows that each of them has a wheel.
+network. `--check` only shows that each package has a wheel.
 
-manylinux2014 wheels run on every Linux with glibc 2.17 or newer, which all systems of a Spark have; a
-dependency with newer tags only would need a further platform here. pip evaluates environment markers for the
-machine it runs on, not for the requested platform. So the script evaluates each package's requirements again
-with the markers of the target, and resolves once more with the requirements that pip left out.
+Versions and hashes are those of locks/run.txt. manylinux2014 wheels run on every Linux with glibc 2.17 or
+newer, which all systems of a Spark have; a package with newer tags only would need a further platform here.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -76,40 +70,28 @@ def pip(arch: str, version: str, *words: str | Path) -> str:
     return done.stdout
 
 
-def resolve(arch: str, version: str) -> list[dict[str, Any]]:
-    """Return the packages to install on the target, as entries of pip's report."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needs = [Requirement(line) for line in project["dependencies"]]
-    requirements = [
-        f"{need.name}{need.specifier}"
-        for need in needs
-        if need.marker is None or need.marker.evaluate(markers(arch, version))
-    ]
-    with tempfile.TemporaryDirectory() as nowhere:
-        while True:
-            words = ("--dry-run", "--ignore-installed", "--report", "-", "--target", nowhere)
-            installs: list[dict[str, Any]] = json.loads(pip(arch, version, *words, *requirements))["install"]
-            missing = passed_over(installs, arch, version)
-            if not missing:
-                return installs
-            requirements += sorted(missing)
+def pinned(arch: str, version: str) -> list[str]:
+    """Return the packages of locks/run.txt that the target needs, as lines with their hashes."""
+    lock = (ROOT / "locks/run.txt").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = []
+    for line in lock.splitlines():
+        need, _, hashes = line.partition("--hash")
+        package = Requirement(need)
+        if package.marker is None or package.marker.evaluate(markers(arch, version)):
+            # Without its marker, which pip would evaluate for the machine it runs on.
+            lines.append(f"{package.name}{package.specifier} --hash{hashes}")
+    return lines
 
 
-def passed_over(installs: list[dict[str, Any]], arch: str, version: str) -> set[str]:
-    """Return the requirements that apply on the target, but that pip left out as not needed here."""
-    present = {canonicalize_name(install["metadata"]["name"]) for install in installs}
-    missing = set()
-    for install in installs:
-        extras = install.get("requested_extras") or [""]
-        for line in install["metadata"].get("requires_dist", []):
-            need = Requirement(line)
-            holds = need.marker is None or any(
-                need.marker.evaluate({**markers(arch, version), "extra": extra}) for extra in extras
-            )
-            if holds and canonicalize_name(need.name) not in present:
-                need.marker = None
-                missing.add(str(need))
-    return missing
+def fetch(arch: str, version: str, site: Path, *words: str | Path) -> int:
+    """Install the packages of a target into `site`; return how many there are."""
+    lines = pinned(arch, version)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as lock:
+        lock.write("\n".join(lines))
+        lock.flush()
+        wanted = ("--require-hashes", "-r", lock.name)
+        pip(arch, version, "--no-deps", "--no-compile", "--target", site, *wanted, *words)
+    return len(lines)
 
 
 def run(*command: str | Path) -> None:
@@ -122,14 +104,14 @@ def run(*command: str | Path) -> None:
 
 def build(arch: str, version: str, output: Path) -> None:
     """Build the executable file for a target, write it to `output` and print its size."""
-    pinned = [f"{one['metadata']['name']}=={one['metadata']['version']}" for one in resolve(arch, version)]
     major, minor = version.split(".")
     with tempfile.TemporaryDirectory(prefix="sparktop-bundle-") as folder:
         away = Path(folder)
-        run(sys.executable, "-m", "build", "--wheel", "--outdir", away, ROOT)
+        run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", away, ROOT)
         (wheel,) = away.glob("*.whl")
         site = away / "site"
-        pip(arch, version, "--no-deps", "--no-compile", "--target", site, wheel, *pinned)
+        packages = fetch(arch, version, site)
+        pip(arch, version, "--no-deps", "--no-compile", "--target", site, "--upgrade", wheel)
         preamble = away / "preamble.py"
         preamble.write_text(PREAMBLE.format(major=major, minor=minor, arch=arch))
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +127,7 @@ def build(arch: str, version: str, output: Path) -> None:
         words += ["--python", "/usr/bin/env python3", "--root", UNPACKED]
         run(shiv, *words, "--compressed", "--reproducible", "--extend-pythonpath", "--output-file", output)
     size_mib = output.stat().st_size / 2**20
-    print(f"{output}: {size_mib:.1f} MiB, for Python {version} on {arch}, {len(pinned)} packages inside")
+    print(f"{output}: {size_mib:.1f} MiB, for Python {version} on {arch}, {packages + 1} packages inside")
 
 
 def main() -> None:
@@ -161,8 +143,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.check:
         for version in CHECKED:
-            installs = resolve(arguments.arch, version)
-            print(f"{arguments.arch}, Python {version}: {len(installs)} packages, all from wheels")
+            with tempfile.TemporaryDirectory() as nowhere:
+                packages = fetch(arguments.arch, version, Path(nowhere), "--dry-run")
+            print(f"{arguments.arch}, Python {version}: {packages} packages, all from wheels")
         return
     version = arguments.python or (here if arguments.arch == platform.machine() else "3.12")
     build(arguments.arch, version, arguments.output or ROOT / "dist" / f"sparktop-{arguments.arch}.pyz")

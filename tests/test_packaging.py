@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from importlib.metadata import entry_points, version
 from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import sparktop
 
@@ -37,3 +42,36 @@ def test_the_licence_is_the_whole_apache_licence() -> None:
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+def pinned(lock: str) -> dict[str, tuple[str, int]]:
+    """Return the version and the number of hashes of each package in a lock file, by name."""
+    text = (ROOT / "locks" / lock).read_text(encoding="utf-8").replace("\\\n", " ")
+    return {
+        line.partition("==")[0]: (line.partition("==")[2].split()[0], line.count("--hash=sha256:"))
+        for line in text.splitlines()
+    }
+
+
+@pytest.mark.parametrize("lock", ["run.txt", "build.txt", "dev.txt"])
+def test_the_locks_have_a_version_and_hashes_of_all_that_is_needed(lock: str) -> None:
+    """Each requirement of pyproject.toml is pinned within its bounds, with the hashes of its files."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = project["dependency-groups"]
+    build = groups["build"]
+    assert set(project["build-system"]["requires"]) <= set(build)
+    run = project["project"]["dependencies"]
+    dev = [line for line in groups["dev"] if isinstance(line, str)]
+    packages = pinned(lock)
+    assert all(hashes for _, hashes in packages.values())
+    for line in {"run.txt": run, "build.txt": build, "dev.txt": run + build + dev}[lock]:
+        need = Requirement(line)
+        version, _ = packages[canonicalize_name(need.name)]
+        assert need.specifier.contains(version), f"{need}: {version} in {lock}; make lock renews it"
+
+
+def test_all_locks_have_the_same_versions() -> None:
+    """What is tested is what is installed: a package of two locks has one version."""
+    dev = pinned("dev.txt")
+    for lock in ("run.txt", "build.txt"):
+        assert {name: dev[name] for name in pinned(lock)} == pinned(lock)
