@@ -92,6 +92,11 @@ _MEANINGS = {
     ("prometheus", "name"): "Its name on the screen.",
     ("prometheus", "url"): "Its URL, without /api/v1.",
     ("prometheus", "bearer_env"): "The environment variable that holds a bearer token.",
+    (
+        "",
+        "timeout_s",
+    ): "Longest time that one poll of a server may take, ≤ 60 (as in Prometheus: 10). One that "
+    "answers fast is given less, so that a hang is soon seen: three times its slowest answers, at least 2 s.",
     ("prometheus", "bearer_file"): "A file whose first line is the bearer token.",
     ("prometheus", "basic_user"): "The user of basic authentication.",
     ("prometheus", "password_env"): "The environment variable that holds that user's password.",

@@ -8,7 +8,7 @@ from typing import NoReturn, TypeVar
 
 from sparktop import typed as typed_numbers
 from sparktop.errors import UsageError
-from sparktop.model.instant import MAX_INTERVAL_S, MIN_INTERVAL_S
+from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
 from sparktop.model.text import clean
 
 Value = TypeVar("Value")
@@ -82,6 +82,16 @@ def add_interval(parser: argparse.ArgumentParser) -> None:
         type=number(MIN_INTERVAL_S, MAX_INTERVAL_S, " seconds"),
         metavar="S",
         help="polling interval of engines in seconds (default 1); nodes are polled half as often",
+    )
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add the option --timeout."""
+    parser.add_argument(
+        "--timeout",
+        type=number(MIN_TIMEOUT_S, MAX_TIMEOUT_S, " seconds"),
+        metavar="S",
+        help="longest time that a server may take for its metrics, in seconds (default 10)",
     )
 
 

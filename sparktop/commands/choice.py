@@ -90,6 +90,8 @@ def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) ->
     interval_s = getattr(arguments, "interval", None) or watch.interval_s
     theme = checked_theme(getattr(arguments, "theme", None)) or watch.theme
     low_bandwidth = getattr(arguments, "low_bandwidth", False) or watch.low_bandwidth
+    timeout_s = getattr(arguments, "timeout", None) or watch.timeout_s
+    watch = replace(watch, timeout_s=timeout_s)
     return replace(watch, interval_s=interval_s, theme=theme, low_bandwidth=low_bandwidth)
 
 

@@ -6,7 +6,7 @@ import argparse
 import os
 from functools import partial
 
-from sparktop.commands.arguments import add_interval, add_targets
+from sparktop.commands.arguments import add_interval, add_targets, add_timeout
 from sparktop.commands.listening import Listening
 from sparktop.commands.output import tell, write_out
 
@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the targets, and the options for the listening address, token and TLS."""
     add_targets(parser)
     add_interval(parser)
+    add_timeout(parser)
     LISTENING.add_options(parser, client="Prometheus", insecure="answer others without a token")
     parser.epilog = (
         "The page is /metrics, as text or OpenMetrics. docs/prometheus.md in the repository\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from sparktop.ending import hear
 from sparktop.model.event import Severity
 from sparktop.model.series import Series
-from sparktop.model.snapshot import Snapshot
+from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import EventSettings, Target, Watch
 from sparktop.store import Store
 from sparktop.store.figures import least_rate_s
@@ -30,10 +30,14 @@ GLANCE_INTERVAL_S = 1.0
 """Longest poll interval in seconds if no duration is given: two intervals must fit into `ENOUGH_S`."""
 DELIVERED_FROM_S = 45.0
 """Shorter observations deliver no events to a hook program or webhook: each would report anew what holds."""
+SLOW_S = 30.0
+"""Longest wait where a server takes long for its metrics page."""
 _LOOK_S = 0.05
 """Seconds between checks of whether every source has answered."""
 _LISTS = frozenset({"discovery", "target files", "sparkrun"})
 """Subjects of events about servers that are not in the configuration itself."""
+_SLOW_MS, _PAGES = 1000.0, 2
+"""Milliseconds of a page that is slow, and how many pages give a rate."""
 _REASONS = 3
 """Most reasons in the message."""
 
@@ -53,7 +57,8 @@ async def observe(
 ) -> Observed:
     """Watch the targets for `seconds` or until Ctrl+C.
 
-    With None for `seconds`, watch until every target has reported or failed, but at most `ENOUGH_S` seconds.
+    With None for `seconds`, watch until every target has reported or failed, but at most `ENOUGH_S` seconds;
+    `SLOW_S` while a server has not yet sent its first pages, which take it long.
     Hook and webhook are not used if `seconds` is None or below `DELIVERED_FROM_S`. `ways` creates the sources
     that poll; None means real ones. `simulated` marks the snapshot as simulated.
     """
@@ -74,10 +79,16 @@ async def observe(
     await monitor.start()
     try:
         if seconds is None:
-            await wait_for(lambda: all_reported(store.snapshot(), watch), ENOUGH_S, interrupted, clock=clock)
+            since = clock()
+
+            def enough() -> bool:
+                seen = store.snapshot()
+                late = clock() - since >= ENOUGH_S
+                return all_reported(seen, watch) or (late and not _are_slow(seen.backends))
+
+            await wait_for(enough, SLOW_S, interrupted, clock=clock)
         else:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(interrupted.wait(), seconds)
+            await wait_for(None, seconds, interrupted, clock=clock)
         store.judge()
         snapshot, targets = store.snapshot(), tuple(store.targets())
     finally:
@@ -87,20 +98,23 @@ async def observe(
 
 
 async def wait_for(
-    done: Callable[[], bool],
+    done: Callable[[], bool] | None,
     limit_s: float,
     interrupted: asyncio.Event,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Return as soon as `done()` is true, `limit_s` seconds have passed, or `interrupted` is set."""
+    """Return as soon as `done()` is true, `limit_s` seconds have passed, or `interrupted` is set.
+
+    `done` is called every `_LOOK_S` seconds; None means to wait for the other two.
+    """
     end = clock() + limit_s
-    while not interrupted.is_set() and not done():
+    while not interrupted.is_set() and not (done is not None and done()):
         left = end - clock()
         if left <= 0:
             return
         with suppress(TimeoutError):
-            await asyncio.wait_for(interrupted.wait(), min(_LOOK_S, left))
+            await asyncio.wait_for(interrupted.wait(), left if done is None else min(_LOOK_S, left))
 
 
 def all_reported(snapshot: Snapshot, watch: Watch) -> bool:
@@ -123,6 +137,18 @@ def all_reported(snapshot: Snapshot, watch: Watch) -> bool:
     routers = (view.failure is not None or view.age_s is not None for view in snapshot.routers)
     through = (view.failure is not None or view.fleet is not None for view in snapshot.fleets)
     return all(backends) and all(nodes) and all(routers) and all(through)
+
+
+def _are_slow(backends: Sequence[BackendView]) -> bool:
+    """Return whether a server has not answered yet, or takes a second or more for a page and sent one."""
+    return any(
+        view.failure is None
+        and (
+            view.age_s is None
+            or ((view.poll_ms or 0.0) >= _SLOW_MS and len(view.history.running.arrays()[0]) < _PAGES)
+        )
+        for view in backends
+    )
 
 
 def _covers(samples: Series, span_s: float) -> bool:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparktop.commands.arguments import add_targets, number
+from sparktop.commands.arguments import add_targets, add_timeout, number
 from sparktop.commands.output import tell, write_out
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.text import clean
@@ -38,6 +38,7 @@ def size(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the recorder."""
     add_targets(parser)
+    add_timeout(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write there; a file that exists is left alone"
     )

@@ -7,7 +7,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_interval, add_targets
+from sparktop.commands.arguments import add_interval, add_targets, add_timeout
 from sparktop.commands.demo import SCENARIOS
 from sparktop.commands.listening import Listening
 from sparktop.commands.output import write_out
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the targets, and the options for the listening address, token, TLS, theme and demo."""
     add_targets(parser)
     add_interval(parser)
+    add_timeout(parser)
     parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
     LISTENING.add_options(parser, client="viewers", insecure="show it to others without a token")
     parser.add_argument(

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_targets, number
+from sparktop.commands.arguments import add_targets, add_timeout, number
 from sparktop.commands.output import check_file, tell, write_file, write_out
 from sparktop.commands.replay import add_compare, moment, opened
 from sparktop.errors import UnreachableError, UsageError
@@ -50,6 +50,7 @@ def screen_size(text: str) -> tuple[int, int]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the targets and the options of the report: duration, format, size, theme, output file."""
     add_targets(parser)
+    add_timeout(parser)
     parser.add_argument(
         "--from",
         nargs="+",
@@ -65,7 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=number(0.1, _DAY_S, " seconds"),
         metavar="S",
-        help="watch for S seconds (default: until rates cover two intervals or all failed, 5 at most)",
+        help="watch for S seconds (default: until rates cover two intervals or all failed, 5 at most; "
+        "30 for a server whose page takes long)",
     )
     parser.add_argument("--format", choices=FORMATS, default="json", dest="form", help="default: json")
     parser.add_argument(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from sparktop.commands.arguments import add_drawing, add_targets
+from sparktop.commands.arguments import add_drawing, add_targets, add_timeout
 from sparktop.errors import UsageError
 from sparktop.files import FILE_NAME
 from sparktop.model.targets import Watch
@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the viewer: targets, drawing and --follow."""
     add_targets(parser)
     add_drawing(parser)
+    add_timeout(parser)
     parser.add_argument(
         "--follow",
         metavar="FILE",

@@ -36,9 +36,10 @@ from sparktop.engines import ENGINES
 from sparktop.errors import ConfigError
 from sparktop.files import find_config, usual_places
 from sparktop.model.event import ALERT_KINDS
-from sparktop.model.instant import MAX_INTERVAL_S, MIN_INTERVAL_S
+from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
 from sparktop.model.targets import (
     INCIDENTS,
+    LONGEST_POLL_S,
     NodeThresholds,
     StateThresholds,
     Watch,
@@ -219,6 +220,7 @@ class Settings(Strict):
     """All tables and top-level keys of the configuration file."""
 
     interval_s: float = Field(default=1.0, ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)
+    timeout_s: float = Field(default=LONGEST_POLL_S, ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S)
     theme: Annotated[str, AfterValidator(known_theme)] = "spark-dark"
     low_bandwidth: bool = False
     keys: dict[str, str] = Field(default_factory=dict)

@@ -83,6 +83,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         sparkrun=settings["sparkrun"],
         prometheus=tuple(_prometheus(table, path, env) for table in settings["prometheus"]),
         interval_s=settings["interval_s"],
+        timeout_s=settings["timeout_s"],
         theme=settings["theme"],
         thresholds=StateThresholds(**settings["thresholds"]),
         node_thresholds=NodeThresholds(**settings["alerts"]),

@@ -1,4 +1,4 @@
-"""A moment on two clocks, and the bounds of the interval between two polls."""
+"""A moment on two clocks, and the bounds of the interval between two polls and of a poll's duration."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from sparktop.values import dataclass
 MIN_INTERVAL_S = 0.25
 MAX_INTERVAL_S = 60.0
 """Bounds of the seconds between two polls, whether a user or a viewer elsewhere asks for them."""
+MIN_TIMEOUT_S = 1.0
+MAX_TIMEOUT_S = 60.0
+"""Bounds of the longest time that a poll may take."""
 
 
 @dataclass(frozen=True, slots=True)

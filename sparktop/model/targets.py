@@ -17,6 +17,8 @@ ROUTER_PORT = 4000
 """The usual port of LiteLLM."""
 SEARCHED_PORTS = (*ENGINE_PORTS, ROUTER_PORT)
 """Ports that are tried on each host where servers are searched."""
+LONGEST_POLL_S = 10.0
+"""Default of `Watch.timeout_s`: as long as Prometheus waits for a page."""
 AGENT_PORT = 9750
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _NO_MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -325,6 +327,8 @@ class Watch:
     discover: tuple[str, ...] = ()
     """Hosts on which to search for servers, at the engines' usual ports."""
     interval_s: float = 1.0
+    timeout_s: float = LONGEST_POLL_S
+    """Longest time that one poll may take; one of a source that answers fast is given less."""
     theme: str = "spark-dark"
     thresholds: StateThresholds = StateThresholds()
     low_bandwidth: bool = False

@@ -18,6 +18,7 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.backend.loading import loading_words
+from sparktop.panels.parts.scraped import slow_page
 from sparktop.report import cell, fleets, large
 from sparktop.report.backend_tables import also_reported_words, rate_windows
 from sparktop.report.balance_tables import balance_lines
@@ -182,6 +183,7 @@ def _backend_row(view: BackendView) -> TextRow:
             "" if view.limited_by is None else clean(view.limited_by.line, _LONG),
             also_reported_words(view),
             ranks_words(view),
+            slow_page(view),
             *_trouble(view.failure, view.age_s, loading_words(view)),
         ),
     )

@@ -224,7 +224,9 @@ class Monitor:
         for source in sources:
             self._sources[SourceKey(kind, source.name)] = source
         interval_s, clock = self._interval_s * multiple, asyncio.get_running_loop().time
-        group = PollGroup(name, sources, interval_s, partial(self._deliver, kind), clock=clock)
+        longest_s = self._watch.timeout_s
+        deliver = partial(self._deliver, kind)
+        group = PollGroup(name, sources, interval_s, deliver, clock=clock, longest_s=longest_s)
         self._groups.append((group, multiple))
         self._spawn(group.run())
         return group

@@ -10,10 +10,12 @@ import logging
 import math
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.targets import LONGEST_POLL_S
 from sparktop.model.text import clean
 from sparktop.sources.source import Reading, Source
 from sparktop.values import dataclass
@@ -21,7 +23,9 @@ from sparktop.values import dataclass
 _log = logging.getLogger(__name__)
 
 _DEADLINE_MIN_S = 2.0
-_DEADLINE_MAX_S = 10.0
+_DEADLINE_TIMES = 3.0
+"""A poll may take this many times as long as the slowest of the newest good ones."""
+_KEPT_DURATIONS = 8
 _GRACE_S = 1.0
 """Seconds past its deadline after which a poll is cancelled; a correct source ends earlier."""
 SPREAD_FROM = 64
@@ -63,6 +67,10 @@ class _Slot:
     """Share of the time between two scheduled times by which a poll follows its own; below 1."""
     waiting: asyncio.Task[None] | None = None
     """Starts a poll after that time."""
+    took_s: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT_DURATIONS))
+    """Durations of the newest polls that succeeded."""
+    timeouts: int = 0
+    """Number of consecutive polls that took longer than they may."""
     logged: set[tuple[str, int]] = field(default_factory=set)
     """Type and line of the programming errors whose traceback was already logged."""
 
@@ -103,10 +111,12 @@ class PollGroup:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         deadline_s: float | None = None,
+        longest_s: float = LONGEST_POLL_S,
     ) -> None:
         """Prepare to poll `sources` and to pass each result to `deliver`; polling begins with `run`.
 
-        `jitter` returns numbers in [0, 1); `deadline_s` replaces the default deadline of a poll.
+        `jitter` returns numbers in [0, 1); `deadline_s` replaces the deadlines that follow what polls take,
+        which are at most `longest_s`.
 
         Raises:
             ValueError: `interval_s` is not above 0 or is infinite.
@@ -122,6 +132,7 @@ class PollGroup:
         self._sleep = sleep
         self._jitter = jitter
         self._fixed_deadline_s = deadline_s
+        self._longest_s = longest_s
         self._interval_s = _positive(interval_s)
         self._start = 0.0
         self._parts = 1
@@ -135,15 +146,19 @@ class PollGroup:
         """Seconds between two polls of a source, unless `quicken` has increased the source's poll rate."""
         return self._interval_s
 
-    @property
-    def deadline_s(self) -> float:
-        """Seconds that one poll may take.
+    def _deadline_s(self, slot: _Slot) -> float:
+        """Return the seconds that the next poll of a source may take.
 
-        This is the deadline set at creation, or else two intervals, but at least 2 s and at most 10 s.
+        This is the deadline set at creation, or else two intervals, at least 2 s, and three times what its
+        newest polls took. It doubles with each poll in a row that took longer, up to the longest that a poll
+        may take; a source that never answered is given all of that from its second poll on.
         """
         if self._fixed_deadline_s is not None:
             return self._fixed_deadline_s
-        return min(_DEADLINE_MAX_S, max(_DEADLINE_MIN_S, 2 * self._interval_s))
+        if slot.timeouts and not slot.took_s:
+            return self._longest_s
+        usual_s = max(_DEADLINE_MIN_S, 2 * self._interval_s, _DEADLINE_TIMES * max(slot.took_s, default=0.0))
+        return min(self._longest_s, usual_s * 2.0 ** min(slot.timeouts, 8))
 
     @property
     def skipped(self) -> dict[str, int]:
@@ -291,21 +306,23 @@ class PollGroup:
     async def _poll(self, slot: _Slot, this_round: _Round | None) -> None:
         began = self._clock()
         reading: Reading | None = None
+        deadline_s = self._deadline_s(slot)
         try:
-            reading = await self._read(slot)
+            reading = await self._read(slot, deadline_s)
         finally:
             slot.task = None
-            self._settle(slot, reading)
+            self._settle(slot, reading, self._clock() - began)
             if this_round is not None:
                 self._close_round(this_round, reading)
+        if slot.timeouts and not slot.took_s and deadline_s < self._deadline_s(slot):
+            return  # it has never answered, and may only be slow: the next poll gives it more time
         try:
             self._deliver(slot.source.name, reading, (self._clock() - began) * 1000)
         except Exception as error:  # noqa: BLE001 - a fault in a consumer must not stop the sampling
             self._log_once(slot, error)
 
-    async def _read(self, slot: _Slot) -> Reading:
+    async def _read(self, slot: _Slot, deadline_s: float) -> Reading:
         """Poll a source once; log a programming error, and return it as a failure instead of raising."""
-        deadline_s = self.deadline_s
         try:
             async with asyncio.timeout(deadline_s + _GRACE_S) as guard:
                 return await slot.source.poll(deadline_s)
@@ -318,16 +335,19 @@ class PollGroup:
             message = f"a fault in sparktop itself ({type(error).__name__}): its traceback is in the log"
             return Failure(FailureKind.INTERNAL, message, self._clock())
 
-    def _settle(self, slot: _Slot, reading: Reading | None) -> None:
-        """Update the failure count and the retry time of a source after a poll.
+    def _settle(self, slot: _Slot, reading: Reading | None, took_s: float) -> None:
+        """Update the failure count, the time limit and the retry time of a source after a poll of `took_s` s.
 
         After its first failure a source is polled at its next scheduled time, after further failures only two
         intervals later (less a jitter). `reading` is None if the poll was cancelled.
         """
         if not isinstance(reading, Failure):
-            slot.failures, slot.retry_at = 0, None
+            slot.failures, slot.retry_at, slot.timeouts = 0, None, 0
+            if reading is not None:
+                slot.took_s.append(took_s)
             return
         slot.failures += 1
+        slot.timeouts = slot.timeouts + 1 if reading.kind is FailureKind.TIMEOUT else 0
         if slot.failures > 1:
             slot.retry_at = self._clock() + self._interval_s * (2 - _JITTER_SHARE * self._jitter())
 

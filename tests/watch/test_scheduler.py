@@ -238,6 +238,75 @@ async def test_the_deadline_follows_the_interval(
     assert source.deadlines == [deadline_s]
 
 
+class SlowSource(ScriptedSource):
+    """A source whose answers take time, and which keeps to its deadline."""
+
+    async def poll(self, deadline_s: float) -> Reading:
+        """Answer after `takes_s`, or fail at the deadline."""
+        whole, self.takes_s = self.takes_s, min(self.takes_s, deadline_s)
+        try:
+            reading = await super().poll(deadline_s)
+        finally:
+            self.takes_s = whole
+        return reading if whole <= deadline_s else Failure(FailureKind.TIMEOUT, "too slow", self._clock())
+
+
+@pytest.mark.parametrize("takes_s", [2.1, 4.0, 9.5])
+async def test_a_slow_source_is_read(clock: FakeClock, takes_s: float) -> None:
+    """A page of up to 10 s is a sample from the first answer on; no poll before it is called a failure."""
+    source, delivered = SlowSource(clock, takes_s=takes_s), Delivered()
+    async with running(group_of(clock, source, deliver=delivered), clock):
+        await clock.advance(60.0)
+    assert set(delivered.kinds("a")) == {"sample"}
+    assert source.deadlines[0] == 2.0
+    assert max(source.deadlines) <= 10.0
+
+
+async def test_a_source_that_hangs_from_the_start_fails_within_two_polls(clock: FakeClock) -> None:
+    """What never answers is a failure after the short and the longest time limit."""
+    source, delivered = SlowSource(clock, takes_s=1e6), Delivered()
+    async with running(group_of(clock, source, deliver=delivered), clock):
+        await clock.advance(11.9)
+        assert delivered.kinds("a") == []
+        await clock.advance(1.0)
+    assert delivered.kinds("a") == [FailureKind.TIMEOUT]
+
+
+async def test_a_fast_source_that_hangs_fails_after_two_seconds(clock: FakeClock) -> None:
+    """The time limit follows what it takes: no fast server is waited for as long as for a slow one."""
+    source, delivered = SlowSource(clock, takes_s=0.01), Delivered()
+    async with running(group_of(clock, source, deliver=delivered), clock):
+        await clock.advance(5.5)
+        source.takes_s = 1e6
+        await clock.advance(3.0)
+    assert delivered.kinds("a")[-2:] == ["sample", FailureKind.TIMEOUT]
+    assert set(source.deadlines[:6]) == {2.0}
+
+
+async def test_a_source_that_becomes_slow_is_read_again(clock: FakeClock) -> None:
+    """Each poll in a row that takes too long doubles the limit, so that a loaded server is read again."""
+    source, delivered = SlowSource(clock, takes_s=0.01), Delivered()
+    async with running(group_of(clock, source, deliver=delivered), clock):
+        await clock.advance(5.5)
+        source.takes_s = 7.0
+        await clock.advance(60.0)
+    kinds = delivered.kinds("a")
+    assert kinds.count(FailureKind.TIMEOUT) == 2
+    assert kinds[-1] == "sample"
+
+
+async def test_the_longest_time_limit_is_a_setting(clock: FakeClock) -> None:
+    """With `timeout_s = 20` a page of 15 s is read, with 5 it is not."""
+    for longest_s, kind in ((20.0, "sample"), (5.0, FailureKind.TIMEOUT)):
+        source, delivered = SlowSource(clock, takes_s=15.0), Delivered()
+        group = PollGroup(
+            "group", [source], 1.0, delivered, clock=clock, sleep=clock.sleep, longest_s=longest_s
+        )
+        async with running(group, clock):
+            await clock.advance(60.0)
+        assert delivered.kinds("a")[0] == kind
+
+
 async def test_a_programming_error_is_logged_once_and_is_a_failure(
     clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -38,7 +38,7 @@ from sparktop.panels.parts.graph import (
 )
 from sparktop.panels.parts.roles import WORD_ROLES, alarm, state_role, wait_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
-from sparktop.panels.parts.scraped import scraped
+from sparktop.panels.parts.scraped import scraped, slow_page
 from sparktop.values import dataclass
 
 _MIN_TOP_TPS = 10.0
@@ -321,10 +321,12 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
     if trouble := _trouble(view):
         return trouble, []
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
+    if slow := slow_page(view):
+        poll = [(f" {slow} ", "warn")]
     if view.scrape is not None:
         poll = scraped(view.scrape, view.age_s)
     if on_board and view.limited_by is not None:
-        return limit_note(view.limited_by), poll if view.limited_by.kind is LimitKind.UNKNOWN else []
+        return limit_note(view.limited_by), poll if slow or view.limited_by.kind is LimitKind.UNKNOWN else []
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
     facts = [where if on_board else f"{view.url} {where}".rstrip()]
     facts += [f"tok/s {view.rate_note}"] if view.rate_note else []

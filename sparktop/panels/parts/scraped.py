@@ -5,9 +5,12 @@ from __future__ import annotations
 from sparktop.graphics import numbers
 from sparktop.model.failure import FailureKind
 from sparktop.model.fleet import Scrape, stale_s
-from sparktop.model.snapshot import NodeView
+from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.rows import Row
+
+_SLOW_PAGE_MS = 1000.0
+"""From here on the age of the figures is shown: the page is computed at a time that is not known."""
 
 
 def scraped(scrape: Scrape, age_s: float | None) -> Row:
@@ -15,6 +18,14 @@ def scraped(scrape: Scrape, age_s: float | None) -> Row:
     old = "no sample yet" if age_s is None else f"{numbers.age(age_s)} old"
     late = age_s is not None and age_s > stale_s(scrape.every_s)
     return [(f" {scrape.source} every {scrape.every_s:g} s, {old} ", "warn" if late else "muted")]
+
+
+def slow_page(view: BackendView) -> str:
+    """Return how long a server takes for its metrics page, and how old its figures are; "" below a second."""
+    if view.poll_ms is None or view.poll_ms < _SLOW_PAGE_MS or view.age_s is None or view.failure is not None:
+        return ""
+    old = numbers.age(view.age_s + view.poll_ms / 1000)
+    return f"page takes {view.poll_ms / 1000:.1f} s, figures up to {old} old"
 
 
 def is_stale(view: NodeView) -> bool:

@@ -6,6 +6,8 @@ Polls with aiohttp took half as much CPU time again, and 10 MiB more memory.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -28,6 +30,8 @@ _KEPT_ALIVE_S = 120.0
 """Seconds that an idle connection is kept, longer than usual poll intervals; servers may close it earlier."""
 _TIDY_EVERY_S = 60.0
 """Seconds between two searches for connections that were idle for too long."""
+_CONNECT_S = 3.0
+"""Seconds that a connection may take, with TLS: a page may take longer, a host that is down may not."""
 _HAPPY_EYEBALLS_S = 0.25
 """Seconds after which the next address of a host is tried beside one that does not answer (RFC 8305)."""
 _FIELDS = f"Accept: */*\r\nUser-Agent: sparktop/{__version__}\r\nAccept-Encoding: identity\r\n"
@@ -242,13 +246,17 @@ async def _connect(place: _Place) -> Connection:
             delay_s = _HAPPY_EYEBALLS_S
         elif found[0][0] is socket.AF_INET:
             address = str(found[0][4][0])
-    _, connection = await loop.create_connection(
-        Connection,
-        address,
-        port,
-        ssl=tls,
-        flags=socket.AI_ADDRCONFIG,
-        server_hostname=host.rstrip(".") if tls is not None else None,
-        happy_eyeballs_delay=delay_s,
-    )
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            _, connection = await loop.create_connection(
+                Connection,
+                address,
+                port,
+                ssl=tls,
+                flags=socket.AI_ADDRCONFIG,
+                server_hostname=host.rstrip(".") if tls is not None else None,
+                happy_eyeballs_delay=delay_s,
+            )
+    except TimeoutError as error:
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
     return connection
