@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from textual.app import App
-from textual.notifications import Notification, Notify
+from textual.notifications import Notification, Notifications, Notify
+from textual.screen import Screen
+from textual.widgets._toast import Toast, ToastHolder
 
 _GRAVITY = {"information": 0, "warning": 1, "error": 2}
 NOTICE_CSS = """
@@ -27,6 +31,18 @@ class NoticeApp(App[None]):
         for old in list(self._notifications):
             if not _outranks(old, event.notification):
                 self._unnotify(old, refresh=False)
+        for screen in self.screen_stack:
+            _forget_outdated(screen, self._notifications)
+
+
+def _forget_outdated(screen: Screen[Any], notifications: Notifications) -> None:
+    """Remove what a screen shows of notices that are replaced or past.
+
+    Textual would remove the message alone. Its empty holder would keep a row: three would hide all notices.
+    """
+    for holder in screen.query(ToastHolder):
+        if not any(toast._notification in notifications for toast in holder.query(Toast)):  # noqa: SLF001 - there is no other way to it
+            holder.remove()
 
 
 def _outranks(old: Notification, new: Notification) -> bool:

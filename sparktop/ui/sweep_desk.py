@@ -247,7 +247,8 @@ class SweepDesk:
         editor = SweepEditor(
             targets, draft, presets=presets, guard=guard, known=known, snapshot=self._snapshot(), keep=keep
         )
-        self._app.push_screen(editor, chosen)
+        if self._app.screen is self._host.overview:  # not a second one, of a key typed twice
+            self._app.push_screen(editor, chosen)
 
     def start_now(self) -> None:
         """Start the announced sweep without waiting for the end of the countdown."""
@@ -304,9 +305,8 @@ class SweepDesk:
         folder = self.folder()
         if folder is None:
             self.say("results are not kept here")
-        elif any(isinstance(one, HistoryScreen) for one in self._app.screen_stack):
-            while not isinstance(self._app.screen, HistoryScreen):
-                self._app.pop_screen()
+        elif below := [one for one in self._app.screen_stack if isinstance(one, HistoryScreen)]:
+            below[-1].pop_until_active()
         else:
             # One history for all screens: it caches what it has read.
             self._results = self._results or History(folder)

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 from textual.geometry import Region
-from textual.widgets._toast import Toast
+from textual.widgets._toast import Toast, ToastHolder
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.rows import row_text
@@ -103,3 +103,40 @@ async def test_the_selection_shows_without_colours(monkeypatch: pytest.MonkeyPat
         drawn = [canvas.render_line(y).text for y in range(24)]
         assert [text[0] for text in drawn].count("┏") == 1
         assert {row_text(row)[0] for row in canvas.rows} & set("┏┃┗") == set()
+
+
+@pytest.mark.parametrize(("size", "pause_s"), [((60, 16), 0.0), ((80, 24), 0.05), ((200, 50), 0.15)])
+async def test_the_last_of_many_notices_is_on_the_screen(size: tuple[int, int], pause_s: float) -> None:
+    """Twenty of each severity, replaced at once, or just before or after their end, each take the bottom row.
+
+    What they replace leaves nothing behind.
+    """
+    app = SparktopApp(picture)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await pilot.pause()
+        for severity in ("information", "warning", "error"):
+            for number in range(20):
+                app.notify(f"{severity} {number}", severity=severity, timeout=0.1, markup=False)
+                await pilot.pause(pause_s)
+            app.notify(f"last {severity}", severity=severity, timeout=60, markup=False)
+            await pilot.pause(0.2)
+            (shown,) = [one for one in app.screen.query(Toast) if f"last {severity}" in str(one.render())]
+            assert shown.region == Region(0, size[1] - 1, size[0], 1)
+            assert app.screen.get_widget_at(0, size[1] - 1)[0] is shown
+        holders = app.screen.query(ToastHolder)
+        assert len(holders) == len(app.screen.query(Toast)) <= 3
+
+
+async def test_notices_in_front_of_a_dialog_leave_nothing_behind_it() -> None:
+    """What is said in a dialog and on the board takes the bottom row on both, again and again."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.pause()
+        for number in range(5):
+            for key, place in (("question_mark", "dialog"), ("escape", "board")):
+                await pilot.press(key)
+                app.notify(f"{place} {number}", timeout=60, markup=False)
+                await pilot.pause(0.1)
+                (shown,) = app.screen.query(Toast)
+                assert str(shown.render()) == f"{place} {number}"
+                assert app.screen.get_widget_at(0, 23)[0] is shown

@@ -132,7 +132,8 @@ def _board(app: App[None], host: Host) -> list[Setting]:
         return Setting(f"box: {words}", value, lambda _: overview.action_box(name), about, shown[key])
 
     def ask_filter(_: int) -> None:
-        app.pop_screen()
+        if isinstance(app.screen, MenuScreen):
+            app.screen.close()
         overview.action_filter()
 
     def view(step: int) -> None:

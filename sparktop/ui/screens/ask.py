@@ -9,11 +9,11 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from sparktop.model.text import clean
+from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import key_hints
 
 _MOST_TITLE = 60
@@ -23,7 +23,7 @@ _FRAME = 2
 _YES, _NO = "yes", "no"
 
 
-class AskScreen(ModalScreen[bool]):
+class AskScreen(Dialog[bool]):
     """Asks the user to confirm an action that cannot be undone; its result is True for yes, False for no."""
 
     DEFAULT_CSS = """
@@ -104,11 +104,11 @@ class AskScreen(ModalScreen[bool]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Close the dialog with the selected answer."""
-        self.dismiss(event.option_id == _YES)
+        self.close(event.option_id == _YES)
 
     def action_answer(self, yes: bool) -> None:  # noqa: FBT001 - Textual's actions take their arguments by place
         """Close the dialog with the answer `yes` (True) or no (False)."""
-        self.dismiss(yes)
+        self.close(yes)
 
     def action_mark(self, index: int) -> None:
         """Highlight an answer: 0 for yes, 1 for no."""

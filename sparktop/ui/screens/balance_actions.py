@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual.screen import Screen
-
 from sparktop.analysis.verdict import verdict
 from sparktop.config.keys import KEYS, Key
 from sparktop.model.balance import BalanceWord, leading
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import View
+from sparktop.ui.screens.base import BaseScreen
 
 _GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
     word for word in BalanceWord if not word.bad
@@ -22,7 +21,7 @@ _GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
 """All verdicts on a group's balance, bad ones first, each in the order of the enum."""
 
 
-class BalanceActions(Screen[None]):
+class BalanceActions(BaseScreen[None]):
     """A screen that can show one group's balance alone, or the evidence for its verdict."""
 
     want_group: Callable[[str], str] | None = None

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
-from textual.screen import Screen
 
 from sparktop.config.keys import Key
 from sparktop.panels.board.bars import footer_row
@@ -16,6 +15,7 @@ from sparktop.panels.board.too_small import too_small_rows
 from sparktop.panels.parts.rows import Row
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.keys import bindings, clicked_key
+from sparktop.ui.screens.base import BaseScreen
 from sparktop.ui.screens.help import HelpScreen, Section, key_section, word_section
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.terminal.frugal import FrugalCompositor
@@ -55,7 +55,7 @@ class StyledCanvas(Canvas):
         super().restyle(styles)
 
 
-class CanvasScreen(Screen[None]):
+class CanvasScreen(BaseScreen[None]):
     """Draws the rows that `_rows` returns; a subclass also implements the actions of its keys."""
 
     AUTO_FOCUS = "#canvas"
@@ -84,7 +84,7 @@ class CanvasScreen(Screen[None]):
 
     def action_back(self) -> None:
         """Close this screen."""
-        self.dismiss()
+        self.close()
 
     def _rows(self, width: int, height: int) -> list[Row]:
         """Return the rows above the footer: exactly `height` rows of `width` cells each."""

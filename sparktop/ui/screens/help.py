@@ -13,13 +13,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from sparktop.config.keys import KEYS, Key
 from sparktop.graphics.cells import fit
 from sparktop.model.explained import BALANCE, LIMITS, OTHER_ALERTS, RANKS, SPEEDS, STATES, Explained
 from sparktop.panels.parts.sentences import wrapped
+from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import RoleStyles, key_hints
 from sparktop.values import dataclass
 
@@ -157,7 +157,7 @@ def option_section() -> Section:
     return Section("Options (enter opens the menu there)", tuple(entries))
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Help on the keys and labels of the overview; typed words search it, and Enter runs what was found."""
 
     DEFAULT_CSS = """
@@ -172,7 +172,7 @@ class HelpScreen(ModalScreen[None]):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("f1", "dismiss", "close"),
+        ("f1", "close", "close"),
         Binding("tab", "turn(1)", "next group", priority=True),
         Binding("shift+tab", "turn(-1)", "previous group", priority=True),
     ]
@@ -303,12 +303,12 @@ class HelpScreen(ModalScreen[None]):
             self._searching = False
             self._seek("")
         else:
-            self.dismiss()
+            self.close()
 
     def _run(self, key: Key) -> None:
         """Close the help and run the action of `key` on the screen below."""
         below = self.app.screen_stack[-2]
-        self.dismiss()
+        self.close()
         self.app.call_later(below.run_action, key.action)
 
 

@@ -6,21 +6,22 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import ModalScreen
 from textual.widgets import Input
+
+from sparktop.ui.screens.base import Dialog
 
 _LONGEST = 80
 """Characters of a mark's word."""
 
 
-class MarkScreen(ModalScreen[str | None]):
+class MarkScreen(Dialog[str]):
     """Asks for the label of a mark; its result is the typed text, or None if the user pressed escape."""
 
     DEFAULT_CSS = """
     MarkScreen { align: center bottom; }
     MarkScreen Input { width: 100%; height: 1; border: none; padding: 0 1; margin-bottom: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss(None)", "no mark")]
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "close", "no mark")]
 
     def compose(self) -> ComposeResult:
         """Yield the input line for the label."""
@@ -28,4 +29,4 @@ class MarkScreen(ModalScreen[str | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Close this screen with the typed label as its result."""
-        self.dismiss(event.value.strip())
+        self.close(event.value.strip())

@@ -11,11 +11,11 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from sparktop.graphics.cells import cell_width, fit
+from sparktop.ui.screens.base import Dialog
 from sparktop.ui.screens.setting import Setting, Tab
 from sparktop.ui.styles import RoleStyles, key_hints
 
@@ -52,7 +52,7 @@ class Tabs(Static):
                 return
 
 
-class MenuScreen(ModalScreen[None]):
+class MenuScreen(Dialog[None]):
     """Shows all settings in pages, lets the user change them and save them in the configuration file."""
 
     DEFAULT_CSS = """
@@ -71,7 +71,7 @@ class MenuScreen(ModalScreen[None]):
     MenuScreen #about { height: 6; border-top: solid $border; color: $foreground; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape,m,q", "dismiss", "close"),
+        ("escape,m,q", "close", "close"),
         Binding("tab", "turn(1)", "next page", priority=True),
         Binding("shift+tab", "turn(-1)", "previous page", priority=True),
         Binding("right,plus,equals_sign,space", "change(1)", "next value", priority=True),

@@ -8,7 +8,6 @@ from enum import Enum
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
-from textual.screen import Screen
 
 from sparktop.config.keys import SWEEP_KEYS, Key
 from sparktop.errors import UsageError
@@ -30,6 +29,7 @@ from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.keys import bindings
 from sparktop.ui.report import saved_report
+from sparktop.ui.screens.base import BaseScreen
 from sparktop.ui.screens.desk import Desk
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.terminal.frugal import FrugalCompositor
@@ -72,7 +72,7 @@ _LIVE, _OVER = frozenset({"stop"}), frozenset({"compare"})
 """Names of the keys for a running sweep only, and of the keys for a finished sweep only."""
 
 
-class SweepScreen(Screen[None]):
+class SweepScreen(BaseScreen[None]):
     """Shows a sweep: one that is running, a stored result, or the sweep of another program."""
 
     AUTO_FOCUS = "#canvas"
@@ -365,7 +365,7 @@ class SweepScreen(Screen[None]):
         if self.page is not Page.MAIN:
             self._show(Page.MAIN)
         else:
-            self.dismiss(None)
+            self.close()
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
         """Select the clicked level, or show its evidence if it is selected already.

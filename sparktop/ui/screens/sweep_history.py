@@ -123,7 +123,8 @@ class HistoryScreen(HistoryTable):
             source = await asyncio.to_thread(self._history.source, key)
         except SparktopError as error:
             self._notify(self._history.short(error))
-        else:
+            return
+        if self.is_active:  # not once more, of a key typed twice
             self._open_source(source)
 
     def action_compare(self) -> None:
@@ -149,7 +150,8 @@ class HistoryScreen(HistoryTable):
             ]
         except SparktopError as error:
             self._notify(self._history.short(error))
-        else:
+            return
+        if self.is_active:
             self.app.push_screen(DifferenceScreen(self.canvas.role_styles, sides[0], sides[1]))
 
     def action_delete(self) -> None:
@@ -284,7 +286,7 @@ class HistoryScreen(HistoryTable):
         elif self._marked:
             self._marked = []
         else:
-            self.dismiss()
+            self.close()
             return
         self._find()
         self._say("")

@@ -10,7 +10,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from sparktop.config.keys import Key
@@ -35,6 +34,7 @@ from sparktop.sweep.run.conversations.forecast import requests_words
 from sparktop.sweep.run.forecast import Forecast, forecast, pieces
 from sparktop.sweep.view.ahead import expected_of
 from sparktop.ui.keys import bindings
+from sparktop.ui.screens.base import Dialog
 from sparktop.ui.screens.editor.fields import Choice, Field, FieldChanged, Pages, Problem, TargetList, Typed
 from sparktop.ui.screens.editor.layout import (
     ABOUT,
@@ -92,7 +92,7 @@ class _Foot(Vertical):
         self._resized()
 
 
-class SweepEditor(ModalScreen[Draft | None]):
+class SweepEditor(Dialog[Draft]):
     """A dialog to edit a sweep; its result is the draft to start, or None if the user cancels."""
 
     AUTO_FOCUS = ""
@@ -355,12 +355,12 @@ class SweepEditor(ModalScreen[Draft | None]):
                 self.query_one(f"#field-{name}").focus()
             return
         self._keep(self._draft)
-        self.dismiss(self._draft)
+        self.close(self._draft)
 
     def action_close(self) -> None:
         """Close without a sweep; the draft is kept for the next time."""
         self._keep(self._draft)
-        self.dismiss(None)
+        self.close()
 
 
 def _cannot(problems: Mapping[str, str]) -> str:

@@ -1,0 +1,39 @@
+"""The bases of all screens: one that is closed takes no more input, and closes nothing else."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from textual import events
+from textual.screen import ModalScreen, Screen
+
+Result = TypeVar("Result")
+_INPUT = (events.InputEvent, events.Paste)
+
+
+class BaseScreen(Screen[Result], Generic[Result]):
+    """A full screen. Keys and clicks that were typed ahead of its end, such as a doubled Esc, have no effect.
+
+    Textual delivers these to a screen that is closed already, and its own `dismiss` then closes whichever
+    screen is on top.
+    """
+
+    def close(self, result: Result | None = None) -> None:
+        """Close this screen with `result`; do nothing unless it is the one on top."""
+        if self.is_active:
+            self.dismiss(result)
+
+    def action_close(self) -> None:
+        """Close this screen without a result."""
+        self.close()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Handle an event, but no key, click or paste unless this screen is the one on top."""
+        if isinstance(event, _INPUT) and not self.is_active:
+            event.stop()
+            return
+        await super().on_event(event)
+
+
+class Dialog(BaseScreen[Result], ModalScreen[Result]):
+    """A screen in front of another one, which stays visible and takes no keys."""
