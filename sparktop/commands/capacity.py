@@ -208,9 +208,7 @@ def _wishes(arguments: argparse.Namespace, kind: LoadKind) -> Wishes:
         prompt_lengths=arguments.pp,
         tg=arguments.tg,
         arrivals=arguments.arrivals,
-        conversations=find_conversations(arguments.workload or "coder-quick")
-        if kind is LoadKind.AGENTS
-        else None,
+        conversations=None if arguments.workload is None else find_conversations(arguments.workload),
         think_s=arguments.think,
         duration_s=arguments.duration,
         api=Api(arguments.api) if arguments.api else None,

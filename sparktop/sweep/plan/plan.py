@@ -112,6 +112,8 @@ class Capacity:
     """Name of the published limits that the conditions are; None for others."""
     fixed_s: bool = False
     """True if the user set the duration of levels: only a rate extends it, for enough arrivals."""
+    fixed_workload: bool = False
+    """True if the user chose what the agents do; else it is chosen to fit the servers' context."""
 
 
 @dataclass(frozen=True, slots=True)

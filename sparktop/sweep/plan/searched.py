@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import GuardLimits
+from sparktop.model.text import clean
 from sparktop.sweep.plan.capacity import NAME, default_seconds
 from sparktop.sweep.plan.conversations.reading import find_conversations
 from sparktop.sweep.plan.people import THINK_S
 from sparktop.sweep.plan.plan import Capacity, Plan, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, Wishes, find_preset, make_plan
 
-WORKLOAD = "coder-quick"
-"""What agents do, unless the user chooses something else."""
+WORKLOADS = ("coder-quick", "chat")
+"""What agents do, unless the user chooses something else: the first that fits the servers' context."""
 
 
 def make_capacity_plan(
@@ -30,6 +31,7 @@ def make_capacity_plan(
         UsageError: settings contradict each other, or two targets have the same name.
     """
     kind = capacity.kind
+    capacity = replace(capacity, fixed_workload=wishes.conversations is not None)
     wishes = replace(wishes, runs=1, duration_s=wishes.duration_s or default_seconds(kind))
     if kind is LoadKind.CONCURRENCY:
         wishes = replace(wishes, concurrency=(1,), mode=LoadMode.STEADY)
@@ -38,10 +40,31 @@ def make_capacity_plan(
     if kind is LoadKind.USERS:
         wishes = replace(wishes, think_s=wishes.think_s or THINK_S)
     elif kind is LoadKind.AGENTS and wishes.conversations is None:
-        wishes = replace(wishes, conversations=find_conversations(WORKLOAD))
+        wishes = replace(wishes, conversations=find_conversations(WORKLOADS[0]))
     # One level stands for all: it has the settings that all have, and these are checked.
     plan = make_plan(find_preset(DEFAULT), targets, wishes, guard=guard)
     return replace(plan, points=(), concurrency=(), climb_to=None, capacity=capacity, preset=NAME)
+
+
+def fitted(plan: Plan, contexts: Mapping[str, int]) -> tuple[Plan, str]:
+    """Return `plan` with conversations that fit `contexts`, and a sentence on them.
+
+    `contexts` has the most tokens of a request by the name of a server. The plan stays as it is, and the
+    sentence is empty, if its conversations fit, the user chose them, or none of `WORKLOADS` fits.
+    """
+    chosen = plan.conversations
+    if plan.capacity is None or plan.capacity.fixed_workload or chosen is None or not contexts:
+        return plan, ""
+    server, context = min(contexts.items(), key=lambda one: one[1])
+    fitting = (one for one in map(find_conversations, WORKLOADS) if one.least_context_tokens <= context)
+    found = next(fitting, chosen)
+    if found == chosen:
+        return plan, ""
+    words = (
+        f"agents of {found.name}: {clean(server, 64)} takes {context:,} tokens a request, "
+        f"{chosen.name} needs about {chosen.least_context_tokens:,}"
+    )
+    return replace(plan, conversations=found), words
 
 
 def default_capacity(kind: LoadKind = LoadKind.AGENTS) -> Capacity:

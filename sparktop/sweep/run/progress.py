@@ -12,6 +12,7 @@ from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStar
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.values import dataclass
@@ -111,6 +112,13 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanFitted:
+    """Event before the first request: the plan was fitted to what the servers take."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class GuardSet:
     """Event before the first level: the text `words` states which limits stop the sweep on which machines."""
 
@@ -124,7 +132,17 @@ class SweepEnded:
     result: SweepResult
 
 
-SweepEvent = PhaseChanged | LoadTold | RunTold | LevelMeasured | CapacityTold | Notice | GuardSet | SweepEnded
+SweepEvent = (
+    PhaseChanged
+    | LoadTold
+    | RunTold
+    | LevelMeasured
+    | CapacityTold
+    | Notice
+    | PlanFitted
+    | GuardSet
+    | SweepEnded
+)
 """Every event of a sweep."""
 
 

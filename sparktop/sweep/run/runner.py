@@ -20,6 +20,7 @@ from sparktop.store import Reading, SourceKey
 from sparktop.sweep.generator.descriptors import limit_message
 from sparktop.sweep.plan.order import Load, Stint, level_of, load_at, numbers, stints
 from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.searched import fitted
 from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any_rises, runs_needed
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult
@@ -38,12 +39,13 @@ from sparktop.sweep.run.progress import (
     Notice,
     Phase,
     PhaseChanged,
+    PlanFitted,
     SweepEnded,
     SweepEvent,
 )
 from sparktop.sweep.run.result_book import ResultBook
 from sparktop.sweep.run.sample_feed import SampleFeed, all_sampled
-from sparktop.sweep.run.server_side import ServerLog
+from sparktop.sweep.run.server_side import ServerLog, watched_contexts
 from sparktop.sweep.run.slo.judgement import Verdict, judge_level
 from sparktop.sweep.run.slo.search import SloSearch
 from sparktop.sweep.run.worker_process import SweepWorker
@@ -166,6 +168,7 @@ class SweepRunner:
 
     async def _prepare(self, worker: SweepWorker) -> list[PreparedTarget]:
         await self._log.wait_for(self._may_begin, FIRST_WORD_S)
+        self._fit()
         prepared = []
         busy = {view.name for view in self._feed.snapshot().backends if view.running}
         for target in self._plan.targets:
@@ -190,6 +193,16 @@ class SweepRunner:
             self._book.guarded(words)
             self._emit(GuardSet(words))
         return prepared
+
+    def _fit(self) -> None:
+        """Fit the plan to the context of its servers, which is known by now, where the user left that open."""
+        plan, words = fitted(self._plan, watched_contexts(self._plan, self._feed.snapshot()))
+        if words:
+            self._plan = plan
+            self._estimate = Estimate(plan)
+            self._book = ResultBook(plan, self.result.started_at, simulated=self.result.simulated)
+            self._emit(PlanFitted(plan))
+            self._emit(Notice(words))
 
     def _may_begin(self) -> bool:
         return self._stopped() or all_sampled(self._plan, self._feed.snapshot(), self._log)

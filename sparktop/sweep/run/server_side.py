@@ -194,6 +194,16 @@ def watched_sums(
     return found
 
 
+def watched_contexts(plan: Plan, snapshot: Snapshot) -> dict[str, int]:
+    """Return the most tokens that a request may have, by name of the plan's servers that report it."""
+    names = {name for target in plan.targets for name in watched_backends(target, snapshot)}
+    return {
+        view.name: view.max_model_len
+        for view in snapshot.backends
+        if view.name in names and view.max_model_len is not None
+    }
+
+
 def watched_nodes(target: SweepTarget, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the names of the watched machines that a target's servers run on; empty if none is known."""
     backends = watched_backends(target, snapshot)

@@ -35,6 +35,7 @@ from sparktop.sweep.run.progress import (
     Notice,
     Phase,
     PhaseChanged,
+    PlanFitted,
     RecentRates,
     RunTold,
     SweepEnded,
@@ -168,6 +169,8 @@ class LiveView:
             case Notice():
                 self._notices.append(event.message)
                 del self._notices[:-MOST_NOTICES]
+            case PlanFitted():
+                self._plan = self._ledger.plan = event.plan
             case GuardSet():
                 self._guard = event.words
             case SweepEnded():

@@ -48,6 +48,12 @@ class ConversationPreset:
         return round(self.shared_tokens + self.own_tokens.typical + new)
 
     @property
+    def least_context_tokens(self) -> int:
+        """Tokens of context that a server needs for the first call, and for one after a compaction."""
+        new = self.new_tokens.typical + self.output_tokens.typical
+        return max(self.start_tokens, round(self.shared_tokens + self.summary_tokens + new))
+
+    @property
     def calls(self) -> float:
         """Mean number of model calls of a conversation, roughly."""
         return max(1.0, self.human_requests.typical) * (1.0 + self.tool_steps.typical)

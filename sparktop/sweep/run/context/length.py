@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from sparktop.model.snapshot import BackendView
 from sparktop.sweep.generator.wire.messages import Calibrated
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
+from sparktop.sweep.plan.conversations.reading import BUILT_IN, find_conversations
 from sparktop.sweep.terms.request_errors import HTTP, RequestFailure
 from sparktop.values import dataclass
 
@@ -59,9 +60,11 @@ def beyond_context(
     for view in views:
         start = 0 if conversations is None else conversations.start_tokens
         if conversations is not None and view.max_model_len is not None and start > view.max_model_len:
+            others = (one.name for one in map(find_conversations, BUILT_IN) if one.least_context_tokens <= view.max_model_len)
             return (
                 f"{view.name} takes {view.max_model_len:,} tokens a request at most; a conversation of "
-                f"{conversations.name} begins with about {start:,}: choose shorter ones with --workload"
+                f"{conversations.name} begins with about {start:,} (workloads that fit: "
+                f"{', '.join(others) or 'none'})"
             )
         if view.max_model_len is not None and length + output_tokens > view.max_model_len:
             return (

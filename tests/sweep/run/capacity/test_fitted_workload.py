@@ -1,0 +1,66 @@
+"""How many agents: what they do is chosen to fit the context of the servers, and is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparktop.model.snapshot import BackendView
+from sparktop.sweep.plan.conversations.reading import BUILT_IN, find_conversations
+from sparktop.sweep.plan.plan import SweepTarget
+from sparktop.sweep.plan.presets import Wishes
+from sparktop.sweep.plan.searched import default_capacity, fitted, make_capacity_plan
+from sparktop.sweep.run.context.length import beyond_context
+from sparktop.sweep.run.progress import Notice, PlanFitted
+from tests.sweep.watched_servers import QUICK, watched
+
+TARGETS = (SweepTarget("spark-a", "http://127.0.0.1:1"),)
+
+
+def test_the_most_demanding_conversations_that_fit_are_chosen() -> None:
+    """A long context keeps coder-quick, a short one gets chats, and none known changes nothing."""
+    plan = make_capacity_plan(default_capacity(), TARGETS, Wishes())
+    for contexts, name in (
+        ({}, "coder-quick"),
+        ({"spark-a": 131_072}, "coder-quick"),
+        ({"spark-a": 8_000}, "chat"),
+        ({"spark-a": 131_072, "spark-b": 4_096}, "chat"),
+    ):
+        made, words = fitted(plan, contexts)
+        assert made.conversations is not None
+        assert made.conversations.name == name
+        assert ("chat" in words) is (name == "chat")
+
+
+def test_what_the_user_chose_stays() -> None:
+    """A workload that was named is not replaced, also where it does not fit; the message has what fits."""
+    wishes = Wishes(conversations=find_conversations("coder-quick"))
+    plan = make_capacity_plan(default_capacity(), TARGETS, wishes)
+    assert fitted(plan, {"spark-a": 4_096}) == (plan, "")
+    view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
+    why = beyond_context(1, 1, [view], plan.conversations)
+    assert why is not None
+    assert "workloads that fit: chat)" in why
+    assert "--" not in why, "the words are read on the screen too, which has no options"
+
+
+def test_a_workload_needs_its_context_after_a_compaction_too() -> None:
+    """No built-in workload fits a context in which its first or a compacted call does not."""
+    for name in BUILT_IN:
+        preset = find_conversations(name)
+        assert preset.start_tokens <= preset.least_context_tokens <= preset.max_context_tokens
+
+
+@pytest.mark.process
+@pytest.mark.timeout(120)
+async def test_a_context_that_is_known_late_still_counts() -> None:
+    """Servers that report their context after the key was pressed are sent what fits them."""
+    async with watched(profile=replace(QUICK, max_model_len=4_096)) as servers:
+        plan = make_capacity_plan(default_capacity(), servers.targets, Wishes())
+        runner = servers.runner(plan)
+        runner.listen(lambda event: runner.cancel() if isinstance(event, PlanFitted) else None)
+        result = await runner.run()
+    assert result.plan.workload == "chat"
+    (words,) = [event.message for event in servers.events if isinstance(event, Notice)]
+    assert words.startswith("agents of chat: spark-a takes 4,096 tokens a request")
