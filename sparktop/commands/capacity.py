@@ -193,13 +193,12 @@ def plan_of(arguments: argparse.Namespace, capacity: Capacity, chosen: Chosen, g
     """
     from sparktop.sweep.plan.searched import make_capacity_plan  # late: as above
 
-    return make_capacity_plan(capacity, chosen.targets, _wishes(arguments, capacity.kind), guard=guard)
+    return make_capacity_plan(capacity, chosen.targets, _wishes(arguments), guard=guard)
 
 
-def _wishes(arguments: argparse.Namespace, kind: LoadKind) -> Wishes:
+def _wishes(arguments: argparse.Namespace) -> Wishes:
     import secrets  # late: as above
 
-    from sparktop.model.load import LoadKind
     from sparktop.sweep.plan.conversations.reading import find_conversations
     from sparktop.sweep.plan.plan import Api
     from sparktop.sweep.plan.presets import Wishes

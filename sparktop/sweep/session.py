@@ -243,14 +243,8 @@ class Sweeping:
     async def _count(self) -> None:
         await self._sleep(COUNTDOWN_S)
         self._counting = None
-        self.start_now()
-
-    def start_now(self) -> None:
-        """End the countdown and start the announced sweep; do nothing without a countdown."""
-        if self.stage is not Stage.COUNTDOWN or self._plan is None:
-            return
-        self._end_counting()
-        self._start(self._plan)
+        if self.stage is Stage.COUNTDOWN and self._plan is not None:
+            self._start(self._plan)
 
     def call_off(self) -> None:
         """Cancel the countdown, during which no request is sent; do nothing without a countdown."""

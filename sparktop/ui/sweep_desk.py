@@ -192,8 +192,11 @@ class SweepDesk:
         return self._host.overview.shown or (None if self._store is None else self._store.snapshot())
 
     def announce(self, plan: Plan) -> None:
-        """Start the countdown; ask first if a target is neither configured nor on this machine."""
-        from sparktop.sweep.plan.watched_targets import strangers
+        """Start the countdown.
+
+        Ask first if a target is neither configured nor on this machine, or requests of others run on it.
+        """
+        from sparktop.sweep.plan.watched_targets import foreign_requests, strangers
         from sparktop.ui.screens.ask import AskScreen
 
         def start() -> None:
@@ -206,12 +209,17 @@ class SweepDesk:
             if yes:
                 start()
 
-        unknown = strangers(plan.targets)
-        if not unknown:
+        lines: list[str] = []
+        if unknown := strangers(plan.targets):
+            lines += [f"{one.name}: {one.url}" for one in unknown]
+            lines += ["They are not in the configuration and not on this machine.", ""]
+        if foreign := foreign_requests(plan, None if self._store is None else self._store.snapshot()):
+            lines += foreign
+            lines += ["A sweep slows these requests of others down, and they change what it measures.", ""]
+        if not lines:
             start()
             return
-        lines = [f"{one.name}: {one.url}" for one in unknown]
-        lines += ["", "They are not in the configuration and not on this machine.", "Put load on them?"]
+        lines.append("Put load on them?")
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 
     def edit(self, selected: PanelKey | None) -> None:
@@ -249,11 +257,6 @@ class SweepDesk:
         )
         if self._app.screen is self._host.overview:  # not a second one, of a key typed twice
             self._app.push_screen(editor, chosen)
-
-    def start_now(self) -> None:
-        """Start the announced sweep without waiting for the end of the countdown."""
-        if self.sweeping is not None:
-            self.sweeping.start_now()
 
     def call_off(self) -> None:
         """Cancel the sweep whose countdown is running, if there is one."""

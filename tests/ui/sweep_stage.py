@@ -11,6 +11,7 @@ from typing import Any
 from textual.notifications import SeverityLevel
 from textual.pilot import Pilot
 from textual.screen import Screen
+from textual.widgets import Static
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelKey
@@ -22,6 +23,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import Notice, SweepEnded, SweepEvent
 from sparktop.sweep.session import LiveSweep, Stage, Sweeping
 from sparktop.ui.app import SparktopApp
+from sparktop.ui.screens.ask import AskScreen
 from sparktop.ui.screens.sweep import SweepScreen
 from stage.rehearsal import Rehearsal, RouterPart
 from tests.sweep.made_results import made_level, made_sweep
@@ -240,8 +242,14 @@ class SweepStage:
         self.app._redraw()
 
     async def start(self, pilot: Pilot[None], key: str = "s") -> None:
-        """Press the key, and begin at once."""
-        await press(pilot, key, "enter")
+        """Press the key, and let the countdown end."""
+        await press(pilot, key)
+        await self.counted_down(pilot)
+
+    async def counted_down(self, pilot: Pilot[None]) -> None:
+        """Let the countdown end: the sweep starts."""
+        self.countdowns[-1].set_result(None)
+        await pilot.pause()
         assert self.at() is Stage.RUNNING
 
     async def finish(self, pilot: Pilot[None], result: SweepResult | None = None) -> None:
@@ -266,9 +274,15 @@ class _Fold:
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
-    """Press keys, and let the screen answer."""
-    await pilot.press(*keys)
-    await pilot.pause()
+    """Press keys, and let the screen answer; say yes where it asks about the requests of others alone."""
+    for one in keys:
+        await pilot.press(one)
+        await pilot.pause()
+        screen = pilot.app.screen
+        asks = str(screen.query_one(Static).content) if isinstance(screen, AskScreen) else ""
+        if "requests of others" in asks and "not in the configuration" not in asks:
+            await pilot.press("y")
+            await pilot.pause()
 
 
 async def over(stage: SweepStage, pilot: Pilot[None]) -> None:

@@ -11,7 +11,7 @@ from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.editor.fields import TargetList
 from sparktop.ui.screens.editor.screen import SweepEditor
 from stage.fleet import RehearsedFleet
-from tests.ui.sweep_stage import noted_by
+from tests.ui.sweep_stage import noted_by, press
 
 SIZE = (120, 36)
 
@@ -61,8 +61,7 @@ async def test_the_keys_load_what_the_filter_leaves() -> None:
         async with app.run_test(size=SIZE) as pilot:
             await pilot.pause()
             await filter_by(pilot, "full")
-            await pilot.press(key)
-            await pilot.pause()
+            await press(pilot, key)
             assert app.desk._names == ("glm-001", "glm-010")
             app.desk.call_off()
 

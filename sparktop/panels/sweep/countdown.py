@@ -19,7 +19,7 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     rows: list[Row] = [[("starts in ", "text"), (f"{seconds:<4}", "title")]]
     rows[0] += bar_runs(share, max(8, min(40, inner - 16)), "generation")
     rows += flowed(_what(countdown), inner)
-    keys: Row = [("esc", "key"), label(" stops it   "), ("enter", "key"), label(" starts now")]
+    keys: Row = [("esc", "key"), label(" stops it")]
     room = height - 2
     # The keys have a row even where other rows must be left out: a user must see how to stop it.
     shown = [*rows[: max(1, room - 1)], keys][:room]

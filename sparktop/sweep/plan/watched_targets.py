@@ -11,7 +11,7 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.model.text import clean
-from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _TYPED = "arguments"
@@ -19,6 +19,8 @@ _TYPED = "arguments"
 MOST_UNMARKED = 16
 """Servers that a key loads all together where none of them is marked."""
 _GROUPS = frozenset({"balance", "evidence", "checks"})
+_MOST_LINES = 6
+"""Lines of a question that name servers."""
 _WALL_GROUPS = frozenset({"wall", "members"})
 """Kinds of a line of the wall, and of a group that was opened there."""
 _NODES = frozenset({"node", "processes"})
@@ -92,6 +94,17 @@ def chosen_names(
     if not found and shown is not None:
         return tuple(one for one in engines if one in shown)
     return tuple(found or routers or engines)
+
+
+def foreign_requests(plan: Plan, snapshot: Snapshot | None) -> list[str]:
+    """Return a line for each server of `plan` on which requests run or wait; many are counted in the last."""
+    lines = []
+    for view in () if snapshot is None else snapshot.backends:
+        running, waiting = round(view.running or 0), round(view.waiting or 0)
+        if view.name in plan.loaded and running + waiting > 0:
+            lines.append(f"{view.name}: {running:,} running, {waiting:,} waiting")
+    more = len(lines) - _MOST_LINES
+    return lines if more <= 0 else [*lines[:_MOST_LINES], f"and on {more:,} more servers"]
 
 
 def too_many(

@@ -61,7 +61,7 @@ class SweepDesk(Desk, Protocol):
         ...
 
     def announce(self, plan: Plan) -> None:
-        """Start the countdown; ask first if a target is neither configured nor on this machine."""
+        """Start the countdown, after a question where the load may harm: see `sparktop.ui.sweep_desk`."""
         ...
 
     def start_preset(self, number: int, selected: PanelKey | None) -> None:
@@ -70,10 +70,6 @@ class SweepDesk(Desk, Protocol):
 
     def edit(self, selected: PanelKey | None) -> None:
         """Open the sweep editor with the last edited sweep, or else with the selected panel's targets."""
-        ...
-
-    def start_now(self) -> None:
-        """Start the announced sweep without waiting for the end of the countdown."""
         ...
 
     def call_off(self) -> None:

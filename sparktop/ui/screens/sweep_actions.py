@@ -73,7 +73,7 @@ class SweepActions(RewindActions):
             return []
         shown = {key.name: key.shown for key in self.key_table}
         if isinstance(band, Countdown):
-            return [(shown["back"], "stops it"), (shown["open"], "starts now")]
+            return [(shown["back"], "stops it")]
         full = [(shown["zoom"], "whole sweep")] if self.selected in {None, SWEEP} else []
         if band.status.over:
             return [*full, (shown["back"], "closes it")]
@@ -116,9 +116,13 @@ class SweepActions(RewindActions):
     def action_freeze(self) -> None:
         """Pause, or return to the present; during a sweep's countdown, only show its keys in a notice."""
         if isinstance(self._band, Countdown):
-            self.notify("a sweep is about to start: esc stops it, enter starts it", timeout=3)
+            self._tell_countdown()
         else:
             super().action_freeze()
+
+    def _tell_countdown(self) -> None:
+        shown = {key.name: key.shown for key in self.key_table}
+        self.notify(f"a sweep is about to start: {shown['back']} stops it", timeout=3)
 
     def action_history(self) -> None:
         """Show the stored results of sweeps."""
@@ -126,9 +130,9 @@ class SweepActions(RewindActions):
             self.desk.history()
 
     def action_open(self) -> None:
-        """Start an announced sweep at once, else show the selected sweep or panel in full."""
-        if isinstance(self._band, Countdown) and self.desk is not None:
-            self.desk.start_now()
+        """Show the selected sweep or panel in full; during a sweep's countdown, say how to stop it."""
+        if isinstance(self._band, Countdown):
+            self._tell_countdown()
         elif self.zoomed is not None or self.selected != SWEEP or not self._opens_sweep():
             super().action_open()
 

@@ -13,6 +13,7 @@ import pytest
 from sparktop.model.targets import BackendTarget, SweepSettings, Watch
 from sparktop.panels.parts.rows import row_text
 from sparktop.sweep.result.store import stored, sweeps_folder
+from sparktop.sweep.session import Stage
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
 from tests.sweep.stream_server import Asked, StreamServer
@@ -56,9 +57,12 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
         watch = Watch(backends=backends, sweeps=(quick,), source="config")
         app = SparktopApp(servers.store.snapshot, store=servers.store, watch=watch, env=env)
         async with app.run_test(size=(120, 36)) as pilot:
-            await pilot.press("s", "enter")
+            await pilot.press("s")
             sweeping = app.desk.sweeping
             assert sweeping is not None
+            async with asyncio.timeout(60):
+                while sweeping.stage is not Stage.RUNNING:
+                    await pilot.pause(0.05)
             assert sweeping._task is not None
             while not sweeping._task.done():
                 app._redraw()  # as its timer does
@@ -127,7 +131,6 @@ async def test_a_terminal_that_goes_away_stops_the_load_and_saves(
         await terminal.until(b"solo")
         terminal.type(b"s")
         await terminal.until(b"starts in")
-        terminal.type(b"\r")
         await server.someone_waits.wait()
         end(terminal, process)
         assert await process.wait() == code

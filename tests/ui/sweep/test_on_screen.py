@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.widgets import Static
 
 from sparktop.model.targets import SweepSettings
 from sparktop.panels.board.scene import PanelKey
@@ -45,7 +46,7 @@ async def test_s_counts_down_before_anything_is_sent(stage: SweepStage, size: tu
         assert "proxy (router)" in text
         assert "42 + 14 warm-up requests" in text
         assert "esc stops it" in text
-        assert "enter starts now" in text
+        assert "enter" not in text.splitlines()[-1]
         assert stage.runners == []
         assert {row_width(row) for row in stage.app.overview.canvas.rows} == {size[0]}
         stage.countdowns[-1].set_result(None)
@@ -200,7 +201,7 @@ async def test_a_preset_key_starts_its_preset(stage: SweepStage) -> None:
         assert "sweep: evening" in HelpScreen.text(stage.app.overview.key_table).plain
         await press(pilot, "escape", "f5")
         assert "┐sweep evening┌" in stage.text()
-        await press(pilot, "enter")
+        await stage.counted_down(pilot)
         assert [one.name for one in stage.runner.plan.targets] == ["spark-b"]
         stage.runner.cancel()
         await over(stage, pilot)
@@ -282,14 +283,42 @@ async def test_the_band_opens_the_full_screen(stage: SweepStage) -> None:
 
 
 async def test_the_footer_is_clickable(stage: SweepStage) -> None:
-    """In a countdown the footer's first words stop it or start it."""
+    """In a countdown the footer's first words stop it."""
     async with stage.app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "s")
-        await pilot.click("#canvas", offset=(stage.footer().index("starts now"), 23))
+        await pilot.click("#canvas", offset=(stage.footer().index("stops it"), 23))
         await pilot.pause()
-        assert stage.at() is Stage.RUNNING
-        stage.runner.cancel()
-        await over(stage, pilot)
+        assert stage.at() is Stage.NONE
+        assert stage.runners == []
+
+
+async def test_nothing_shortens_the_countdown(stage: SweepStage) -> None:
+    """No key and no doubled click starts the load before its three seconds are over."""
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "s", "s", "enter", "enter", "z", "space", "f5", "a")
+        await pilot.click("#canvas", offset=(20, 3), times=2)
+        await pilot.pause()
+        assert stage.at() is Stage.COUNTDOWN
+        assert stage.runners == []
+        await press(pilot, "escape")
+
+
+async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) -> None:
+    """Where requests run on a target, every key that puts load on it asks first and names their number."""
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        running = round(sum(view.running or 0 for view in stage.store.snapshot().backends))
+        assert running > 0
+        for key in ("s", "a", "f5"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert isinstance(stage.top(), AskScreen)
+            text = str(stage.top().query_one(Static).content)
+            assert "running, " in text
+            assert "requests of others" in text
+            assert stage.at() is Stage.NONE
+            await press(pilot, "n")
+            assert stage.at() is Stage.NONE
+            assert stage.countdowns == []
 
 
 async def test_a_zoomed_panel_gives_way_to_the_countdown(stage: SweepStage) -> None:
@@ -297,7 +326,8 @@ async def test_a_zoomed_panel_gives_way_to_the_countdown(stage: SweepStage) -> N
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "b", "escape", "down", "z", "f5")
         assert "starts in" in stage.text()
-        await press(pilot, "enter", "down", "z")
+        await stage.counted_down(pilot)
+        await press(pilot, "down", "z")
         assert "┐running┌" not in stage.text()
         assert "sweep" in stage.text().splitlines()[0]
         stage.runner.cancel()

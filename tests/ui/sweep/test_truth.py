@@ -29,6 +29,7 @@ from sparktop.sweep.session import Stage
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.svg import screen_svg
 from sparktop.watch.monitor import Monitor
+from tests.ui.sweep_stage import press
 
 PATIENCE_S = 150.0
 SCENARIO = SCENARIOS["steady"]
@@ -96,8 +97,7 @@ async def test_the_winner_on_the_screen_is_the_models_own(tmp_path: Path) -> Non
             async with asyncio.timeout(PATIENCE_S):
                 while app.overview.shown is None or len(app.overview.shown.backends) < 2:
                     await pilot.pause(0.05)
-            await pilot.press("s")
-            await pilot.press("enter")
+            await press(pilot, "s")
             await over(app)
             assert app.desk.sweeping is not None
             source = app.desk.sweeping.source

@@ -60,7 +60,11 @@ def beyond_context(
     for view in views:
         start = 0 if conversations is None else conversations.start_tokens
         if conversations is not None and view.max_model_len is not None and start > view.max_model_len:
-            others = (one.name for one in map(find_conversations, BUILT_IN) if one.least_context_tokens <= view.max_model_len)
+            others = (
+                one.name
+                for one in map(find_conversations, BUILT_IN)
+                if one.least_context_tokens <= view.max_model_len
+            )
             return (
                 f"{view.name} takes {view.max_model_len:,} tokens a request at most; a conversation of "
                 f"{conversations.name} begins with about {start:,} (workloads that fit: "
