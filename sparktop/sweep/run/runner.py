@@ -195,7 +195,7 @@ class SweepRunner:
         return prepared
 
     def _fit(self) -> None:
-        """Fit the plan to the context of its servers, which is known by now, where the user left that open."""
+        """Fit the plan to the context of its servers, which is known by now, unless the user chose."""
         plan, words = fitted(self._plan, watched_contexts(self._plan, self._feed.snapshot()))
         if words:
             self._plan = plan

@@ -29,6 +29,7 @@ class _Desk:
         self.plans.append(plan)
 
     def say(self, message: str, severity: Severity = Severity.INFO) -> None:
+        assert severity is Severity.INFO
         self.said.append(message)
 
 
