@@ -19,6 +19,7 @@ from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.limit import Limit
 from sparktop.model.load import RequestEnded
+from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.engine import Engine, EngineEvent
 from sparktop.simulation.gauges import Gauges
@@ -174,8 +175,15 @@ class LimitedRun:
             if self._setting.shows_machines and round(self._now_s) % _NODE_EVERY == 0:
                 for node, reader in zip(self.store.snapshot().nodes, self._readers, strict=True):
                     self.store.accept(SourceKey.node(node.name), reader.look(), 1.4)
+            if len(self._names) > 1:
+                self.store.accept(SourceKey.router("proxy"), self._router_sample(), 2.0)
             self.store.judge()
         return tuple(view.limited_by for view in self.store.snapshot().backends)
+
+    def _router_sample(self) -> RouterSample:
+        """Return what a router reports that counts the answers of its servers."""
+        answers = dict(zip(self._names, map(float, self._crowd.answers), strict=True))
+        return RouterSample(self._now_s, LITELLM, alive=True, answered=answers, answer_ms=2.0)
 
     def _identity(self) -> EngineIdentity:
         profile = self._setting.profile
@@ -200,6 +208,8 @@ class _Crowd:
         self._users = users
         self._random = random.Random(f"users/{seed}")  # noqa: S311 - a load needs no cryptographic randomness
         self._made = 0
+        self.answers = [0] * len(ledgers)
+        """Requests that have ended, by server."""
         time.listeners.append(self._hear)
         if users.per_s is not None:
             self._next_arrival()
@@ -225,6 +235,7 @@ class _Crowd:
 
     def _hear(self, engine: int, event: EngineEvent) -> None:
         self._ledgers[engine].hear(event)
+        self.answers[engine] += isinstance(event, RequestEnded)
         if not isinstance(event, RequestEnded) or self._users.per_s is not None:
             return
         pause_s = self._users.pause_s

@@ -49,7 +49,12 @@ _FAILED = {
 }
 """The state of a backend by the failure of its newest poll; any other failure makes it unreachable."""
 
-_AT_WORK = frozenset(LimitKind) - {LimitKind.CLIENT, LimitKind.ROUTER, LimitKind.UNKNOWN}
+_AT_WORK = frozenset(LimitKind) - {
+    LimitKind.CLIENT,
+    LimitKind.CLIENT_OR_ROUTER,
+    LimitKind.ROUTER,
+    LimitKind.UNKNOWN,
+}
 """Limits of an engine that computes all the time, however few requests run: it is busy, not bored."""
 _STOPPED = {
     Progress.STILL: BackendState.STILL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from sparktop.model.balance import Balance, BalanceWord, leading
+from sparktop.model.balance import Balance, BalanceWord, balance_cost, leading
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.failure_words import failure_words
@@ -14,8 +14,6 @@ from sparktop.values import dataclass
 
 _LONGEST = 60
 """Most characters of an alert's message that are part of the verdict."""
-_WORTH_PERCENT = 1.0
-"""Lost token throughput below this percentage is not mentioned."""
 _CLAUSE = re.compile(r" \(|; |: ")
 _FIRST_CHOICE = re.compile(r" or |, ")
 _CONDITIONS = {
@@ -90,14 +88,6 @@ def verdict(snapshot: Snapshot) -> Verdict:
 
 def _alert_id(balance: Balance) -> str:
     return f"balance:{balance.group}:{balance.word.value}"
-
-
-def balance_cost(balance: Balance) -> str:
-    """Return in a few words what an uneven load costs, or how often it swings; "" if neither is known."""
-    lost, period = balance.lost_percent, balance.period_s
-    if lost is not None and lost >= _WORTH_PERCENT:
-        return f"−{lost:.0f} % tokens"
-    return "" if period is None else f"every {period:.0f} s"
 
 
 def _named(balance: Balance) -> str:
@@ -203,6 +193,7 @@ def _of_states(snapshot: Snapshot) -> Verdict:
         for one in snapshot.balance
         if one.within is None and not one.in_sweep and (one.word is BalanceWord.UNKNOWN or one.word_now.bad)
     ]
+    open_groups.sort(key=lambda one: one.too_few)
     # The balance covers a sweep for longer than the states do.
     swept = [one for one in snapshot.balance if one.within is None and one.in_sweep and not _is_settled(one)]
     if swept or any(view.in_sweep for view in backends):
@@ -212,6 +203,16 @@ def _of_states(snapshot: Snapshot) -> Verdict:
     if open_groups and any(view.running for view in backends):
         group = open_groups[0].group
         doubt = open_groups[0].word_now
+        if open_groups[0].too_few and not doubt.bad:
+            # It lasts, and nothing is wrong: whatever else there is to say comes first.
+            calm = all(state in _WELL or by_sweep for state, by_sweep in states)
+            head = f"all well: {said}" if calm else said
+            return Verdict(
+                None if calm else Severity.INFO,
+                f"{head}; {group}: {open_groups[0].title}",
+                "all well" if calm else said,
+                key="w",
+            )
         judged = f"perhaps {doubt.value}" if doubt.bad else "balance not known yet"
         return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
     if all(state in _WELL or by_sweep for state, by_sweep in states):

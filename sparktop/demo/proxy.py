@@ -18,7 +18,7 @@ from sparktop.demo.visitors import MARK, MARKED, Visitors
 from sparktop.model.text import clean
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import Router
-from sparktop.sources.router_counts import FAILED_REQUESTS, FAILURES
+from sparktop.sources.router_counts import ANSWERS, FAILED_REQUESTS, FAILURES
 from sparktop.values import dataclass
 
 VERSION = "1.106.2+simulated"
@@ -92,6 +92,7 @@ class Proxy:
         self._clock = clock
         self._calls = count(1)
         self._failures = [0] * len(self._upstreams)
+        self._answers = [0] * len(self._upstreams)
         self._refusals = 0
         self._session: aiohttp.ClientSession | None = None
 
@@ -223,6 +224,7 @@ class Proxy:
         if not attempt.settled:
             attempt.settled = True
             self._failures[attempt.backend] += ok is False
+            self._answers[attempt.backend] += ok is True
             self._router.ended(attempt.backend, self._clock(), ok=ok, status=status)
 
     def _routing_headers(self, attempt: _Attempt) -> dict[str, str]:
@@ -240,9 +242,13 @@ class Proxy:
         }
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        """Return a metrics page like LiteLLM's: failed requests by backend, and refused requests."""
-        pairs = zip(self._upstreams, self._failures, strict=True)
-        lines = [f'{FAILURES}{{model_id="{upstream.id}"}} {failed}' for upstream, failed in pairs]
+        """Return a metrics page like LiteLLM's: answers and failures by backend, and refused requests."""
+        counts = ((FAILURES, self._failures), (ANSWERS, self._answers))
+        lines = [
+            f'{name}{{model_id="{upstream.id}"}} {count}'
+            for name, column in counts
+            for upstream, count in zip(self._upstreams, column, strict=True)
+        ]
         refused = f'{FAILED_REQUESTS}{{exception_class="RouterRateLimitError"}} {self._refusals}'
         return web.Response(text="\n".join((*lines, refused, "")))
 

@@ -331,8 +331,17 @@ class Balance:
     """The most likely cause; None without evidence."""
     hint: str | None = None
     """What to try; None without evidence."""
+    too_few: bool = False
+    """Whether there is no verdict in this window only because too few requests are in flight: more time brings
+    none either."""
     in_sweep: bool = False
     """Whether a sweep of this program loads the group, or loaded it less than a minute ago."""
+
+    @property
+    def title(self) -> str:
+        """The announced verdict in words: of "unknown" for lack of requests, that these are too few."""
+        few = self.too_few and self.word is BalanceWord.UNKNOWN is self.word_now
+        return "too few requests to judge" if few else self.word.value
 
     @property
     def bad(self) -> bool:
@@ -341,6 +350,18 @@ class Balance:
         False for the load of a sweep of this program: its result reports the balance.
         """
         return self.word.bad and self.router is not None and not self.in_sweep
+
+
+_WORTH_PERCENT = 1.0
+"""Lost token throughput below this percentage is not mentioned."""
+
+
+def balance_cost(balance: Balance) -> str:
+    """Return in a few words what an uneven load costs, or how often it swings; "" if neither is known."""
+    lost, period = balance.lost_percent, balance.period_s
+    if lost is not None and lost >= _WORTH_PERCENT:
+        return f"−{lost:.0f} % tokens"
+    return "" if period is None else f"every {period:.0f} s"
 
 
 def leading(groups: Sequence[Balance]) -> list[Balance]:

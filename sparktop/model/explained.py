@@ -103,7 +103,7 @@ LIMITS: Mapping[LimitKind, Explained] = {
     ),
     LimitKind.PREFILL: Explained(
         "steps compute prompts most of the time, so new requests wait for them",
-        "prefix caching, shorter prompts, separate prefill servers",
+        "shorter prompts, separate prefill servers, prefix caching where it is off",
     ),
     LimitKind.DECODE: Explained(
         "each further request makes a step longer: the GPU computes, memory is not the limit",
@@ -122,8 +122,12 @@ LIMITS: Mapping[LimitKind, Explained] = {
         "all links up at their full rate; fewer ranks over the network",
     ),
     LimitKind.ROUTER: Explained(
-        "it has too few requests while neighbours behind the same router have too many",
-        "look at the balance: b, then w",
+        "by its own counts the requests pass the router, and it splits them unevenly or holds them back",
+        "look at the balance: b, then w; a slow router needs a faster core or more processes",
+    ),
+    LimitKind.CLIENT_OR_ROUTER: Explained(
+        "it has no request for part of the time, and the router in front does not count those it holds",
+        "LiteLLM: callbacks: [prometheus] shows how many are inside it",
     ),
     LimitKind.CLIENT: Explained(
         "nothing waits anywhere: clients send no more than this", "nothing, or more requests at once"
@@ -161,7 +165,9 @@ BALANCE: Mapping[BalanceWord, Explained] = {
         "enter on the balance polls the servers directly",
     ),
     BalanceWord.IDLE: Explained("no load to be distributed"),
-    BalanceWord.UNKNOWN: Explained("too little load or too few samples yet: it says what is missing"),
+    BalanceWord.UNKNOWN: Explained(
+        "too few samples yet, or too few requests to judge: it says which, and who has how many"
+    ),
 }
 """How evenly the backends of a group are loaded."""
 

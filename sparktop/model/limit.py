@@ -20,6 +20,8 @@ class LimitKind(StrEnum):
     NETWORK = "network between ranks"
     ROUTER = "router"
     CLIENT = "client"
+    CLIENT_OR_ROUTER = "client or router"
+    """Too few requests arrive, and a router that does not count them may hold them back."""
     UNKNOWN = "unknown"
 
 

@@ -56,6 +56,11 @@ class RouterSample:
     """How often the router took a deployment out of service since its start."""
     refusals: float | None = None
     """Requests since its start that the router refused itself, because no deployment was left."""
+    answered: Mapping[str, float] | None = None
+    """Answers by deployment id since the router's start, failed ones included; None where it does not count
+    them."""
+    cpu_s: float | None = None
+    """CPU seconds of the router's process since its start."""
     sent: Mapping[str, float] | None = None
     """Requests that the router has sent to a deployment and that have not ended, by deployment id."""
     queued: float | None = None
@@ -97,6 +102,8 @@ class RouterView:
     running: Mapping[str, float | None] = field(default_factory=lambda: _NOTHING)
     """Running requests now, by name of the backends behind the router; None for a backend that does not
     report them."""
+    slow: str | None = None
+    """What shows that the router itself is slow, in words: its process or its answer time; else None."""
     stuck: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
     """By name of each backend behind the router that is stuck: the standstill, in words."""
     cooldown_s: float | None = None

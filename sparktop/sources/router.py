@@ -135,6 +135,9 @@ class RouterSource:
             failures=counts.failures if counts else None,
             cooldowns=counts.cooldowns if counts else None,
             refusals=counts.refusals if counts else None,
+            answered=counts.answered if counts else None,
+            in_flight=counts.in_flight if counts else None,
+            cpu_s=counts.cpu_s if counts else None,
             note=facts.note,
             answer_ms=answer.answer_ms,
         )

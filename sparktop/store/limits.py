@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sparktop.analysis.limited_by.evidence import Evidence, Machine, Peer
 from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import shown_limit
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendView
@@ -22,7 +23,12 @@ _MOST_PEERS = 3
 """Servers compared with one behind a router: this many of those with the fewest requests, and of those with
 the most."""
 
-_STUCK = {Progress.SUSPECT, Progress.STUCK}
+_STANDS = {Progress.STILL, Progress.SUSPECT, Progress.STUCK}
+_ROUTED_S = 60.0
+"""Seconds over which the counts of a router are compared with those of the servers behind it."""
+_OF_THE_SPLIT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER, LimitKind.ROUTER}
+"""Limits that depend on the verdict on the group's balance."""
+_AT_EASE = frozenset({BalanceWord.BALANCED, BalanceWord.IDLE})
 
 Routed = Sequence[tuple[RouterTrack, Group]]
 """Each router with the backends behind it."""
@@ -40,12 +46,19 @@ class LimitBook:
         self._next: dict[str, LimitKind | None] = {}
         """Kind of a verdict that differs from the one in `_found`, by backend: seen once so far."""
         self._judged_at: dict[str, float] = {}
+        self._splits: Mapping[str, Balance] = {}
+        """The newest balance of the group of each backend that is in one."""
+        self._split_words: dict[str, BalanceWord | None] = {}
+        """The verdict on the group's balance with which each backend was judged last."""
 
     def of(self, view: BackendView) -> Limit | None:
-        """Return what holds a backend back; None if it does not answer, may be stuck or was not judged."""
-        if view.failure is not None or (view.progress is not None and view.progress.word in _STUCK):
+        """Return what holds a backend back; None if it does not answer, stands still or was not judged."""
+        if view.failure is not None or (view.progress is not None and view.progress.word in _STANDS):
             return None
-        return shown_limit(self._found.get(view.name), view.state)
+        found = self._found.get(view.name)
+        if found is not None and view.waiting and found.kind in {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}:
+            return None  # since the verdict, requests have begun to wait
+        return shown_limit(found, view.state)
 
     def look(
         self,
@@ -53,17 +66,35 @@ class LimitBook:
         backends: Mapping[str, BackendTrack],
         nodes: Mapping[str, NodeTrack],
         routed: Routed,
+        groups: Iterable[Balance] = (),
     ) -> None:
-        """Judge the backends that are due at `at` (monotonic seconds), those waiting longest first."""
+        """Judge the backends that are due at `at` (monotonic seconds), those waiting longest first.
+
+        `groups` are the newest verdicts on groups, which have been judged before: a limit that contradicts
+        the verdict on its group is judged again at once, or not shown until then.
+        """
         for gone in self._judged_at.keys() - backends.keys():
-            for book in (self._judged_at, self._found, self._next):
+            for book in (self._judged_at, self._found, self._next, self._split_words):
                 book.pop(gone, None)
+        self._splits = {name: one for one in groups if one.lanes_of is None for name in one.backends}
+        for name in self._judged_at:
+            split = self._splits.get(name)
+            if (None if split is None else split.word) is not self._split_words.get(name):
+                self._judged_at[name] = -math.inf
+                self._next.pop(name, None)
+                found = self._found.get(name)
+                if found is not None and (
+                    found.kind in _OF_THE_SPLIT or (split is not None and split.word not in _AT_EASE)
+                ):
+                    self._found[name] = None
         due = [name for name in backends if at - self._judged_at.get(name, -math.inf) >= EVERY_S]
         due.sort(key=lambda name: self._judged_at.get(name, -math.inf))
         running = _running_on(backends) if due else {}
         for name in due[:MOST_AT_ONCE]:
             self._judged_at[name] = at
-            self.note(name, _verdict(backends[name], backends, nodes, routed, running))
+            split = self._splits.get(name)
+            self._split_words[name] = None if split is None else split.word
+            self.note(name, _verdict(backends[name], backends, nodes, routed, running, split))
         for track in backends.values():
             track.show_limit(self._found.get(track.target.name))
 
@@ -94,6 +125,7 @@ def _verdict(
     nodes: Mapping[str, NodeTrack],
     routed: Routed,
     running: Mapping[str, Sequence[str]],
+    split: Balance | None,
 ) -> Limit | None:
     if track.health.failure is not None or not track.work.looks:
         return None
@@ -101,7 +133,7 @@ def _verdict(
 
     beside = (name for node in track.view.nodes for name in running.get(node, ()))
     neighbours = tuple(name for name in dict.fromkeys(beside) if backends[name] is not track)
-    return limited_by(_evidence(track, backends, nodes, routed, neighbours))
+    return limited_by(_evidence(track, backends, nodes, routed, neighbours, split))
 
 
 def _evidence(
@@ -110,11 +142,13 @@ def _evidence(
     nodes: Mapping[str, NodeTrack],
     routed: Routed,
     neighbours: tuple[str, ...],
+    split: Balance | None,
 ) -> Evidence:
     view, lanes = track.view, max(1, len(track.view.lanes))
     hosts = [nodes[name] for name in view.nodes if name in nodes]
     samples = [nodes[name].view.sample if name in nodes else None for name in view.nodes]
-    router, peers = _peers(track, backends, routed)
+    front, peers = _peers(track, backends, routed)
+    router, group = (None, None) if front is None else front
     capacity = view.kv_capacity_tokens
     reads = view.estimated_read_gb_per_s
     return Evidence(
@@ -128,7 +162,11 @@ def _evidence(
         ),
         spans=max(1, len(view.nodes)),
         cores=lanes,
-        router=router,
+        router=None if router is None else router.target.name,
+        routed=None if router is None or group is None else _is_routed(router, group, backends),
+        held_back=None if router is None or group is None else _held_back(router, group, backends),
+        slow_router=None if router is None else router.slow,
+        split=split,
         peers=peers,
         neighbours=neighbours,
         read_percent=read_percent(bandwidth_gb_per_s(samples), reads, len(view.nodes), lanes),
@@ -140,7 +178,7 @@ def _evidence(
 
 def _peers(
     track: BackendTrack, backends: Mapping[str, BackendTrack], routed: Routed
-) -> tuple[str | None, tuple[Peer, ...]]:
+) -> tuple[tuple[RouterTrack, Group] | None, tuple[Peer, ...]]:
     """Return the router in front of a backend and the servers to compare the backend with behind it."""
     name, model = track.target.name, track.view.model
     for router, group in routed:
@@ -151,8 +189,38 @@ def _peers(
             for other in (backends[one] for one in group.backends if one != name and one in backends)
             if other.view.model == model and other.role is track.role and _serves(other)
         ]
-        return router.target.name, tuple(_extremes(beside))
+        return (router, group), tuple(_extremes(beside))
     return None, ()
+
+
+def _behind(group: Group, backends: Mapping[str, BackendTrack]) -> list[BackendTrack]:
+    return [backends[name] for name in group.backends if name in backends and backends[name].work.looks]
+
+
+def _is_routed(router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]) -> bool | None:
+    """Return whether the router's own counts show that the requests of its backends pass it."""
+    behind = _behind(group, backends)
+    since = max((track.work.looks[-1].at for track in behind), default=math.inf) - _ROUTED_S
+    arrived = [track.load.arrived(since) for track in behind]
+    held = sum(_held(track) for track in behind)
+    known = [count for count in arrived if count is not None]
+    ended = max(0.0, sum(known) - held) if len(known) == len(arrived) else None
+    return router.passes(since, ended, held)
+
+
+def _held_back(router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]) -> float | None:
+    """Return how many requests are in the router and at no server behind it; None if it does not count."""
+    behind = _behind(group, backends)
+    if len(behind) < len(group.backends):
+        return None
+    if router.inside is None:
+        return router.queued
+    return max(0.0, router.inside - sum(_held(track) for track in behind))
+
+
+def _held(track: BackendTrack) -> float:
+    look = track.work.looks[-1]
+    return (look.running or 0.0) + (look.waiting or 0.0)
 
 
 def _serves(track: BackendTrack) -> bool:

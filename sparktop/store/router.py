@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
+from statistics import median
 
 from sparktop.analysis.deployments import match_deployments
 from sparktop.model.failure import Failure
@@ -17,6 +19,14 @@ from sparktop.values import dataclass
 _COUNTS_KEPT = 130
 """Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""
 STUCK = {BackendState.STUCK, BackendState.SUSPECT}
+_PASSED_SHARE = 0.5
+"""Share of its backends' requests that a router must count to be what distributes them."""
+_SLOW_MS, _SLOW_RATIO, _ALWAYS_SLOW_MS = 200.0, 4.0, 1000.0
+"""A router is slow if it answers its health check in so many ms and in so many times its usual time, or in
+`_ALWAYS_SLOW_MS`."""
+_FEWEST_ANSWERS, _NEWEST_ANSWERS = 15, 5
+_FULL_CORES, _CPU_WINDOW_S = 0.9, 30.0
+"""CPU cores that LiteLLM's process, which has one busy thread, uses when it is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,8 @@ class RouterTrack:
         self._answering_since: datetime | None = None
         self._counted: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
         """The newest samples that have failure counters, oldest first."""
+        self._recent: deque[RouterSample] = deque(maxlen=_COUNTS_KEPT)
+        """The newest samples, oldest first."""
 
     @property
     def strategy(self) -> str | None:
@@ -77,6 +89,51 @@ class RouterTrack:
             refusals=_grown(first.refusals, last.refusals),
         )
 
+    def passes(self, since: float, ended: float | None, held: float) -> bool | None:
+        """Return whether the router's own counts since `since` show that its backends' requests pass it.
+
+        `ended` is the number of requests that ended at the backends since then (None: unknown), `held` the
+        number that they hold on average. None if the router does not count, or nothing ended yet.
+        """
+        recent = [sample for sample in self._recent if sample.at >= since]
+        counts = [sum(sample.answered.values()) for sample in recent if sample.answered is not None]
+        if len(counts) > 1 and ended is not None and ended >= 1 and counts[-1] >= counts[0]:
+            return counts[-1] - counts[0] >= _PASSED_SHARE * ended
+        inside = [load for sample in recent if (load := _inside(sample)) is not None]
+        if not inside or held <= 0:
+            return None
+        return sum(inside) / len(inside) >= _PASSED_SHARE * held
+
+    @property
+    def inside(self) -> float | None:
+        """Requests that the router had received and that had not ended, by its newest sample."""
+        return None if self._sample is None else self._sample.in_flight
+
+    @property
+    def queued(self) -> float | None:
+        """Requests that wait in the router, by its newest sample."""
+        return None if self._sample is None else self._sample.queued
+
+    @property
+    def slow(self) -> str | None:
+        """What shows that the router itself is slow, in words; None if nothing does."""
+        recent = self._recent
+        begin = next((one for one in recent if one.cpu_s is not None), None)
+        if begin is not None and (last := recent[-1]).cpu_s is not None and begin.cpu_s is not None:
+            first = next((one for one in recent if one.at >= last.at - _CPU_WINDOW_S), last)
+            spent_s = None if first.cpu_s is None else last.cpu_s - first.cpu_s
+            span_s = last.at - first.at
+            if spent_s is not None and span_s >= _CPU_WINDOW_S / 2 and spent_s >= _FULL_CORES * span_s:
+                return f"its process uses {spent_s / span_s:.1f} CPU cores"
+        answers = [one.answer_ms for one in recent if one.answer_ms is not None]
+        if len(answers) < _NEWEST_ANSWERS:
+            return None
+        now_ms = median(islice(reversed(answers), _NEWEST_ANSWERS))
+        usual_ms = sorted(answers)[len(answers) // 5]
+        if len(answers) >= _FEWEST_ANSWERS and now_ms >= max(_SLOW_MS, _SLOW_RATIO * usual_ms):
+            return f"it answers in {now_ms:.0f} ms, {usual_ms:.0f} ms before"
+        return f"it answers in {now_ms / 1000:.1f} s" if now_ms >= _ALWAYS_SLOW_MS else None
+
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
         """Record a failed poll; the last sample is kept."""
         self.health.bad(failure, now)
@@ -89,6 +146,7 @@ class RouterTrack:
         """
         self.health.good(sample.at)
         self._sample = sample
+        self._recent.append(sample)
         if sample.failures is not None:
             if self._counted and _fell(self._counted[-1], sample):
                 self._counted.clear()  # it restarted
@@ -143,6 +201,7 @@ class RouterTrack:
             deployments=group.deployments,
             told=sample.deployments,
             running={name: loads.get(name) for name in group.backends},
+            slow=self.slow,
             stuck={view.name: self._stuck(at, view, group) for view in behind if view.state in STUCK},
             cooldown_s=sample.cooldown_s,
             cooldowns_disabled=sample.cooldowns_disabled,
@@ -169,6 +228,13 @@ class RouterTrack:
         if failed:
             return f"{words}; {failed:.0f} failed answers meanwhile"
         return f"{words}; the router still lists it" if own else words
+
+
+def _inside(sample: RouterSample) -> float | None:
+    """Return the requests that a router has received or sent and that have not ended; None if unknown."""
+    if sample.in_flight is not None:
+        return sample.in_flight
+    return None if sample.sent is None else sum(sample.sent.values())
 
 
 def _grown(before: float | None, after: float | None) -> float | None:

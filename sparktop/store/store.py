@@ -294,9 +294,10 @@ class Store:
         )
         routers, groups, names = tracks.routing()
         backends, known = tracks.backends, tracks.groups_by_name(names)
-        self.limits.look(instant.at, backends, tracks.nodes, list(zip(routers, groups, strict=True)))
         judged = partial(judged_groups, backends, known, routers, groups)
         self._events.add(*self.balance.look(instant.at, instant.wall, judged, self._alerts))
+        routed = list(zip(routers, groups, strict=True))
+        self.limits.look(instant.at, backends, tracks.nodes, routed, self.balance.view())
 
     def adopt(
         self, alerts: Iterable[Alert], events: Sequence[Event], verdicts: Mapping[str, tuple[str, float]]

@@ -57,7 +57,7 @@ def test_one_judgement_that_differs_does_not_replace_a_verdict(full: LimitedRun)
     book = full.store.limits
     before = of(full)
     assert before is not None
-    other = replace(before, kind=LimitKind.CLIENT)
+    other = replace(before, kind=LimitKind.PREFILL)
     book.note("server-1", other)
     assert of(full) == before
     book.note("server-1", other)

@@ -190,6 +190,14 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
     return [BalanceWord.UNKNOWN], why
 
 
+def _has_too_few(figures: Figures) -> bool:
+    """Return whether a complete window without gaps has no verdict, for lack of requests."""
+    grid = figures.grid
+    whole = grid.span_s >= figures.needed_s - grid.step_s and min(grid.present) >= limits.PRESENT_SHARE
+    still, moving = balance_words.standing_still(grid)
+    return whole and not figures.enough and not (still and not moving and not figures.load.prefills)
+
+
 def _holds_longer(figures: Figures, now_s: float) -> bool:
     """Return whether a backend with too much load in the judged time window also has it over 300 s.
 
@@ -261,8 +269,10 @@ def _verdict(
     figures: Figures, measured: Balance, held: frozenset[str], words: list[BalanceWord], reason: str | None
 ) -> Balance:
     word, grid = words[0], figures.grid
+    few = word is BalanceWord.UNKNOWN and _has_too_few(figures)
     result = replace(
         measured,
+        too_few=few,
         word=word,
         word_now=word,
         also=tuple(words[1:]),

@@ -77,7 +77,7 @@ def reasons(
     said: list[str] = []
     word = result.word_now
     if word is BalanceWord.UNKNOWN and unknown:
-        said.append(unknown)
+        said += [unknown, *(_who_has_what(grid) if result.too_few else ())]
     elif word is BalanceWord.IDLE:
         said.append(f"{_count(result.mean_total)} requests on average: less than one a backend")
     elif word is BalanceWord.BALANCED:
@@ -112,6 +112,33 @@ def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
     elif word is BalanceWord.STARVED:
         said = _starved(result) or said
     return (*said, _NO_ROUTER, *_absent(grid))
+
+
+def _who_has_what(grid: LoadGrid) -> list[str]:
+    """Return sentences on few requests: who has how many, and since when one is empty while others queue."""
+    names = [track.name for track in grid.tracks]
+    now = [column[-1] for column in grid.loads]
+    if any(math.isnan(load) for load in now):
+        return []
+    listed = " · ".join(f"{name} {load:.0f}" for name, load in zip(names, now, strict=True))
+    said = [f"now {listed}"] if len(names) <= 4 else [f"now {min(now):.0f} to {max(now):.0f} each"]  # noqa: PLR2004 - one line
+    for name, column in zip(names, grid.loads, strict=True):
+        slots = 0
+        while slots < len(column) and column[-1 - slots] == 0 and _queue(grid, -1 - slots) > 0:
+            slots += 1
+        if slots > 1:
+            waiting = _queue(grid, -1)
+            plural = "s" if waiting == 1 else ""
+            said.append(
+                f"{name} has been empty for {_span(slots * grid.step_s)} while {waiting:.0f} wait{plural} elsewhere"
+            )
+    return said
+
+
+def _queue(grid: LoadGrid, slot: int) -> float:
+    """Return how many requests wait in the group in a time slot; unknown ones are not counted."""
+    waiting = (column[slot] for column in grid.waiting if column is not None)
+    return sum(count for count in waiting if count > 0)
 
 
 def _price(result: Balance) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from sparktop.model.balance import Balance
 from sparktop.model.snapshot import SpeedState
 from sparktop.values import dataclass
 
@@ -97,6 +98,14 @@ class Evidence:
     """Number of its engine cores (data-parallel ranks)."""
     router: str | None = None
     """Name of the router in front of it; None if none is known."""
+    routed: bool | None = None
+    """Whether the router's own counts show that the server's requests pass it; None if it does not count."""
+    held_back: float | None = None
+    """Requests that the router has received and no server behind it holds; None if it does not count them."""
+    slow_router: str | None = None
+    """What shows that the router itself is slow, in words; None if nothing does."""
+    split: Balance | None = None
+    """The verdict on how evenly the server's group is loaded; None for a server without a group."""
     peers: tuple[Peer, ...] = ()
     """The other servers behind that router that serve the same model in the same role."""
     neighbours: tuple[str, ...] = ()

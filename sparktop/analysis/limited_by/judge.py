@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from sparktop.analysis.limited_by.evidence import Evidence
 from sparktop.analysis.limited_by.load import Load, load_of
-from sparktop.analysis.limited_by.machine_limits import cpu_limit, network_limit, power_limit
-from sparktop.analysis.limited_by.queue_limits import kv_is_tight, kv_limit, router_limit, slots_limit
+from sparktop.analysis.limited_by.machine_limits import cpu_limit, network_limit, power_limit, sees_clock
+from sparktop.analysis.limited_by.queue_limits import kv_is_tight, kv_limit, slots_limit, split_limit
 from sparktop.analysis.limited_by.step_cost import StepCost, step_cost
 from sparktop.analysis.limited_by.step_limits import (
     IDLE_SHARE,
@@ -23,6 +23,7 @@ from sparktop.analysis.limited_by.step_limits import (
     prefill_limit,
     step_limit,
 )
+from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import Limit, LimitKind
 
 _QUEUED = 0.5
@@ -47,7 +48,7 @@ def limited_by(evidence: Evidence) -> Limit | None:
 
 def _if_seen(evidence: Evidence, found: Limit) -> Limit:
     """Return `found`, or unknown if a machine that is not watched could look the same."""
-    if found.kind not in _SLOWED or len(evidence.machines) >= evidence.spans:
+    if found.kind not in _SLOWED or sees_clock(evidence):
         return found
     whose, what = "its machine", "a low clock looks"
     if evidence.spans > 1:
@@ -59,8 +60,19 @@ def _if_seen(evidence: Evidence, found: Limit) -> Limit:
 def _outside(evidence: Evidence, load: Load) -> Limit | None:
     """Return the limit outside the engine; None if there is none."""
     if load.idle >= IDLE_SHARE:
-        return router_limit(evidence)
-    return power_limit(evidence) or router_limit(evidence) or cpu_limit(evidence) or network_limit(evidence)
+        return split_limit(evidence) or _unsplit(evidence)
+    return power_limit(evidence) or split_limit(evidence) or cpu_limit(evidence) or network_limit(evidence)
+
+
+def _unsplit(evidence: Evidence) -> Limit | None:
+    """Return an unknown limit while it is not known yet how evenly the server's group is loaded.
+
+    A server that is empty part of the time may be one that others leave without its share.
+    """
+    split = evidence.split
+    if split is None or split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
+        return None
+    return Limit(LimitKind.UNKNOWN, "needs the verdict on the balance: others may have its requests")
 
 
 def _inside(evidence: Evidence, load: Load) -> Limit:
@@ -70,6 +82,9 @@ def _inside(evidence: Evidence, load: Load) -> Limit:
     found = (long_prefill_limit(load) or client_limit(load, evidence)) if seldom else None
     if found is not None:
         return found
+    if load.idle >= IDLE_SHARE and evidence.looks[-1].waiting and queued < _QUEUED:
+        now = f"{evidence.looks[-1].waiting:.0f} wait now"
+        return Limit(LimitKind.UNKNOWN, f"{now}, and no request ran in {100 * load.idle:.0f} % of the time")
     cost = step_cost(evidence.looks, speculates=evidence.speculates)
     if queued >= _QUEUED:
         return _of_queue(evidence, load, cost)

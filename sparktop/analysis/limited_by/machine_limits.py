@@ -35,6 +35,32 @@ def recent(machine: Machine, window_s: float) -> list[MachineLook]:
     return [look for look in machine.looks if look.at >= since]
 
 
+def sees_clock(evidence: Evidence) -> bool:
+    """Return whether the clock of each machine's GPU is read, and with several machines the link between them.
+
+    A machine that is read without its GPU, or without that link, cannot show whether it is slow.
+    """
+    several = evidence.spans > 1
+    seen = [
+        machine
+        for machine in evidence.machines
+        if (looks := recent(machine, evidence.window_s))
+        and any(look.clock_mhz is not None for look in looks)
+        and (not several or any(look.link_share is not None for look in looks))
+    ]
+    return len(seen) >= evidence.spans
+
+
+def sees_cores(evidence: Evidence) -> bool:
+    """Return whether the use of each machine's CPU cores is read."""
+    seen = [
+        machine
+        for machine in evidence.machines
+        if any(look.core_percent is not None for look in recent(machine, evidence.window_s))
+    ]
+    return len(seen) >= evidence.spans
+
+
 def gpu_percent(evidence: Evidence) -> float | None:
     """Return the mean use in percent of the busiest GPUs of all machines; None if one of them is unknown."""
     if not evidence.machines or len(evidence.machines) < evidence.spans:

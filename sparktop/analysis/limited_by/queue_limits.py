@@ -1,15 +1,18 @@
-"""Limits that make requests wait: a router that overlooks idle servers, slots, and the KV cache."""
+"""Limits that make requests wait: an uneven split over several servers, slots, and the KV cache."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from math import floor
+from statistics import fmean
 
 from sparktop.analysis.limited_by.evidence import Evidence, Look, Peer
 from sparktop.analysis.limited_by.load import Load, newest
+from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.limit import Limit, LimitKind
 
+_PAIR = 2
 _APART_S = 1.6
 """Polls of two servers are compared if they are at most this far apart."""
 _FEWEST_HELD = 4
@@ -26,12 +29,21 @@ _SLOTS_FULL = 0.98
 """Share of the slots from which on they count as full: a request has just ended, the next has not begun."""
 
 
-def router_limit(evidence: Evidence) -> Limit | None:
-    """Return the limit by a router that loads this server and others unevenly; None if there is none.
+def split_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by requests that are split unevenly over this server and others; None if they are not.
 
-    In most polls this server must hold several requests while another one behind the router is nearly idle
-    and lets none wait, or the other way round.
+    The verdict on the group's balance decides, so that a server's limit never contradicts it. The router is
+    blamed only where its own counts show that the requests pass it. Where the balance cannot be judged, or
+    the router does not count, a plain difference between two servers is stated without a culprit. A level of
+    a sweep has no verdict on its balance, but all its requests pass the router.
     """
+    split = evidence.split
+    if split is not None and split.word in _SWINGS and _takes_part(evidence, split):
+        cost = balance_cost(split)
+        said = f"{split.word.value}, {cost}" if cost else split.word.value
+        if evidence.routed:
+            return Limit(LimitKind.ROUTER, f"{split.group} is {said}", None, split.lost_percent, None, "%")
+        return Limit(LimitKind.UNKNOWN, f"the loads of {split.group} are {said}")
     if evidence.router is None:
         return None
     mine = newest(evidence.looks, evidence.window_s)
@@ -39,23 +51,46 @@ def router_limit(evidence: Evidence) -> Limit | None:
         pairs = _pairs(mine, newest(peer.looks, evidence.window_s))
         if len(pairs) < len(mine) / 2 or not pairs:
             continue
-        heavy = [pair for pair in pairs if _overlooked(*pair, slots=peer.slots)]
-        light = [(one, other) for one, other in pairs if _overlooked(other, one, slots=evidence.slots)]
-        if len(heavy) + len(light) < _OFTEN * len(pairs):
-            continue
-        return _uneven(peer, heavy, light)
+        apart = [
+            (one, other)
+            for one, other in pairs
+            if _overlooked(one, other, slots=peer.slots) or _overlooked(other, one, slots=evidence.slots)
+        ]
+        if len(apart) >= _OFTEN * len(pairs):
+            return _uneven(evidence, peer, apart)
     return None
 
 
-def _uneven(peer: Peer, heavy: Sequence[tuple[Look, Look]], light: Sequence[tuple[Look, Look]]) -> Limit:
-    here, there = (sum(_held(pair[side]) for pair in (*heavy, *light)) for side in (0, 1))
-    count = len(heavy) + len(light)
-    if heavy and light and min(len(heavy), len(light)) > count / 5:
-        reason = f"{peer.name} and this server take turns, one of the two is idle"
+_SWINGS = {BalanceWord.OSCILLATING, BalanceWord.STARVED}
+
+
+def _takes_part(evidence: Evidence, split: Balance) -> bool:
+    """Return whether a verdict on the group is about this server: of a starved one, only some are."""
+    if split.word is BalanceWord.OSCILLATING or len(split.backends) == _PAIR:
+        return True
+    mine = newest(evidence.looks, evidence.window_s)
+    return any(
+        _overlooked(one, other, slots=peer.slots) or _overlooked(other, one, slots=evidence.slots)
+        for peer in evidence.peers
+        for one, other in _pairs(mine, newest(peer.looks, evidence.window_s))
+    )
+
+
+def _uneven(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Look]]) -> Limit:
+    """Return the limit of a server that has far more or fewer requests than `peer`, at the times `apart`."""
+    here, there = (sum(_held(pair[side]) for pair in apart) / len(apart) for side in (0, 1))
+    heavier = sum(_held(one) > _held(other) for one, other in apart)
+    if min(heavier, len(apart) - heavier) > len(apart) / 5:
+        most, least = (fmean([pick(map(_held, pair)) for pair in apart]) for pick in (max, min))
+        said = f"{peer.name} and this server take turns: {most:.0f} requests at one, {least:.0f} at the other"
     else:
-        reason = f"{here / count:.0f} requests here while {peer.name} has {there / count:.0f}"
-    even = (here + there) / count / 2
-    return Limit(LimitKind.ROUTER, reason, f"even would be {even:.0f} each", here / count, even, "requests")
+        plural = "" if round(here) == 1 else "s"
+        said = f"{here:.0f} request{plural} here while {peer.name} has {there:.0f}"
+    split, even = evidence.split, (here + there) / 2
+    if evidence.routed and (split is None or split.word.bad):
+        hint = f"even would be {even:.0f} each"
+        return Limit(LimitKind.ROUTER, said, hint, here, even, "requests")
+    return Limit(LimitKind.UNKNOWN, f"uneven: {said}", None, here, even, "requests")
 
 
 def _pairs(mine: Sequence[Look], others: Sequence[Look]) -> list[tuple[Look, Look]]:
@@ -151,7 +186,8 @@ def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
         return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
     if kv is None or not kv_is_tight(evidence, load):
         return None
-    reason = f"{kv:.0f} % used by {load.running:.0f} requests, the next of {load.waiting:.0f} does not fit"
+    free = f"{100 - kv:.0f} % free for the next of {load.waiting:.0f}"
+    reason = f"{kv:.0f} % used by {load.running:.0f} requests, {free}"
     return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
 
 

@@ -1,15 +1,25 @@
-"""Limits inside the engine's steps, and the client that sends too little: nothing waits."""
+"""Limits inside the engine's steps, and the client or router that sends too little."""
 
 from __future__ import annotations
 
 from sparktop.analysis.limited_by.evidence import Evidence
-from sparktop.analysis.limited_by.load import Load
-from sparktop.analysis.limited_by.machine_limits import BUSY_GPU_PERCENT, foreign_gpu_percent, gpu_percent
+from sparktop.analysis.limited_by.load import Load, newest
+from sparktop.analysis.limited_by.machine_limits import (
+    BUSY_GPU_PERCENT,
+    foreign_gpu_percent,
+    gpu_percent,
+    sees_cores,
+)
 from sparktop.analysis.limited_by.step_cost import StepCost
 from sparktop.model.limit import Limit, LimitKind
 
 IDLE_SHARE = 0.1
 """Share of the polls without a running request from which on the client is the limit."""
+_NEWEST_SHARE = 1 / 3
+"""Newest part of the window in which the server must have been without a request too: what has changed since
+is no limit any more."""
+_HELD_BACK = 2.0
+"""Requests inside a router from which on it holds them back: one may be on its way."""
 PROMPTS = 0.5
 """Share of the time that prompts take from which on they are the limit."""
 PROMPTS_ALONE = 0.7
@@ -31,15 +41,17 @@ _UNEXPLAINED = 0.5
 def client_limit(load: Load, evidence: Evidence) -> Limit | None:
     """Return the limit by a client that leaves the server without requests for part of the time.
 
-    If other programs use the GPU meanwhile, the reason says so.
+    With a router in front, that may be the router, unless its own counts tell which. None if the server has
+    had requests throughout the newest part of the window, or if requests wait at it or fill its slots now. If
+    other programs use the GPU meanwhile, the reason says so.
     """
-    if load.idle < IDLE_SHARE:
+    if load.idle < IDLE_SHARE or not _is_short_of_requests(evidence):
         return None
     percent = 100 * load.idle
     foreign = foreign_gpu_percent(evidence)
     if load.running_most == 0:
         reason = f"no request in the last {load.span_s:.0f} s"
-    elif foreign is None:
+    elif foreign is None and not load.queued:
         reason = f"no request runs in {percent:.0f} % of the time, none waits"
     else:
         reason = f"no request runs in {percent:.0f} % of the time"
@@ -47,7 +59,29 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
         users = evidence.neighbours
         user = users[0] if len(users) == 1 else "other servers" if users else "another program"
         reason = f"{reason}, the GPU is {foreign:.0f} % busy with {user}"
-    return Limit(LimitKind.CLIENT, reason, None, percent, 100.0, "%")
+    kind, why = _who_sends_too_little(evidence)
+    return Limit(kind, f"{reason}{why}", None, percent, 100.0, "%")
+
+
+def _is_short_of_requests(evidence: Evidence) -> bool:
+    last = evidence.looks[-1]
+    if last.waiting or (evidence.slots and (last.running or 0.0) >= evidence.slots):
+        return False
+    recent = newest(evidence.looks, evidence.window_s * _NEWEST_SHARE)
+    return any(look.running == 0 and not look.waiting for look in recent)
+
+
+def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
+    """Return the kind of the limit of a server that lacks requests, and what the router shows, in words."""
+    name, held = evidence.router, evidence.held_back
+    if name is None or evidence.routed is False:
+        return LimitKind.CLIENT, ""
+    slow = "" if evidence.slow_router is None else f"; {name} is slow: {evidence.slow_router}"
+    if held is not None and held >= _HELD_BACK:
+        return LimitKind.ROUTER, f"; {held:.0f} requests are still in {name}{slow}"
+    if slow:
+        return LimitKind.ROUTER if evidence.routed else LimitKind.CLIENT_OR_ROUTER, slow
+    return (LimitKind.CLIENT_OR_ROUTER if held is None else LimitKind.CLIENT), ""
 
 
 def long_prefill_limit(load: Load) -> Limit | None:
@@ -89,7 +123,8 @@ def _missing(evidence: Evidence, cost: StepCost, flat: float | None) -> str | No
     """
     used, reads = gpu_percent(evidence), evidence.read_percent
     if used is not None and used < BUSY_GPU_PERCENT:
-        return f"requests run, the GPU is busy only {used:.0f} % of the time, and no CPU core is full"
+        cores = ", and no CPU core is full" if sees_cores(evidence) else ""
+        return f"requests run, the GPU is busy only {used:.0f} % of the time{cores}"
     if cost.prompt_share > 1 - PROMPTS:
         return f"prompts take {100 * cost.prompt_share:.0f} % of the time, steps the rest"
     if reads is not None and reads >= _READS and (flat is None or flat > _STEEP):

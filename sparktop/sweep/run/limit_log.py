@@ -143,6 +143,7 @@ class LimitLog:
             spans=max(1, len(part.nodes)),
             cores=server.lanes,
             router=router,
+            routed=None if router is None else True,  # the sweep sends all requests to it
             peers=peers,
             read_percent=read_percent(bandwidth, reads, len(part.nodes), server.lanes),
             read_gb_per_s=reads,

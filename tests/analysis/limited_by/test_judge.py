@@ -9,9 +9,15 @@ import pytest
 
 from sparktop.analysis.limited_by.evidence import Evidence, Look, Peer, prefill_s
 from sparktop.analysis.limited_by.judge import limited_by
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.snapshot import SpeedState
 from tests.analysis.limited_by.looks import Served, machine
+
+
+UNEVEN = Balance(
+    "proxy", ("server-1", "server-2"), BalanceWord.UNEVEN, BalanceWord.UNEVEN, router="proxy"
+)
 
 
 def judged(served: Served, **known: object) -> Limit:
@@ -134,7 +140,7 @@ def test_a_preempted_request_that_does_not_fit_is_no_full_slot() -> None:
     found = limited_by(Evidence(preempting(20), kv_capacity_tokens=5000.0, machines=(machine(),)))
     assert found is not None
     assert found.kind is LimitKind.KV
-    assert found.reason == "90 % used by 7 requests, the next of 1 does not fit"
+    assert found.reason == "90 % used by 7 requests, 10 % free for the next of 1"
 
 
 def test_a_request_that_leaves_an_empty_kv_cache_was_cancelled() -> None:
@@ -217,9 +223,11 @@ def test_flat_steps_over_two_machines_need_the_servers_own_estimate() -> None:
 
 
 def test_a_router_that_leaves_a_server_idle() -> None:
-    """If 9 requests wait here while another server has one request, the router is the limit."""
+    """If 9 requests wait here while another server has one, the router that they pass is the limit."""
     peer = Peer("server-2", Served(running=1).looks(), 16)
-    found = judged(Served(running=16, waiting=9), slots=16, router="proxy", peers=(peer,))
+    found = judged(
+        Served(running=16, waiting=9), slots=16, router="proxy", routed=True, split=UNEVEN, peers=(peer,)
+    )
     assert found.kind is LimitKind.ROUTER
     assert found.words == "25 requests here while server-2 has 1; even would be 13 each"
 
@@ -227,7 +235,31 @@ def test_a_router_that_leaves_a_server_idle() -> None:
 def test_the_overlooked_server_is_limited_by_the_router_too() -> None:
     """The idle server of such a group is limited by the router too."""
     peer = Peer("server-2", Served(running=16, waiting=9).looks(), 16)
-    assert judged(Served(running=1), slots=16, router="proxy", peers=(peer,)).kind is LimitKind.ROUTER
+    found = judged(
+        Served(running=1), slots=16, router="proxy", routed=True, split=UNEVEN, peers=(peer,)
+    )
+    assert found.kind is LimitKind.ROUTER
+    assert found.reason == "1 request here while server-2 has 25"
+
+
+@pytest.mark.parametrize("routed", [None, False])
+@pytest.mark.parametrize("word", [BalanceWord.UNEVEN, BalanceWord.UNKNOWN, BalanceWord.IDLE])
+def test_no_router_is_blamed_without_evidence_that_the_requests_pass_it(
+    routed: bool | None, word: BalanceWord
+) -> None:
+    """What is not known to pass the router is stated as uneven, whatever the verdict on the balance."""
+    peer = Peer("server-2", Served(running=1).looks(), 16)
+    known = {"split": replace(UNEVEN, word=word, word_now=word), "peers": (peer,), "router": "proxy"}
+    found = judged(Served(running=7), slots=16, routed=routed, **known)
+    assert (found.kind, found.words) == (LimitKind.UNKNOWN, "uneven: 7 requests here while server-2 has 1")
+
+
+def test_no_router_is_blamed_where_the_balance_cannot_be_judged() -> None:
+    """With too few requests for a verdict, a difference between two servers has no culprit."""
+    peer = Peer("server-2", Served(running=1).looks(), 16)
+    few = Balance("proxy", ("server-1", "server-2"), router="proxy")
+    found = judged(Served(running=7), slots=16, router="proxy", routed=True, split=few, peers=(peer,))
+    assert (found.kind, found.words) == (LimitKind.UNKNOWN, "uneven: 7 requests here while server-2 has 1")
 
 
 def test_servers_that_take_turns_are_no_verdict_on_balance() -> None:
@@ -240,10 +272,11 @@ def test_servers_that_take_turns_are_no_verdict_on_balance() -> None:
     others = tuple(
         other if number % 8 < 4 else one for number, (one, other) in enumerate(zip(looks, idle, strict=True))
     )
-    found = limited_by(Evidence(turns, slots=16, router="proxy", peers=(Peer("server-2", others, 16),)))
+    peers = (Peer("server-2", others, 16),)
+    found = limited_by(Evidence(turns, slots=16, router="proxy", routed=True, split=UNEVEN, peers=peers))
     assert found is not None
     assert found.kind is LimitKind.ROUTER
-    assert found.reason == "server-2 and this server take turns, one of the two is idle"
+    assert found.reason == "server-2 and this server take turns: 16 requests at one, 0 at the other"
 
 
 def test_uneven_servers_without_a_router_blame_none() -> None:

@@ -19,7 +19,7 @@ from sparktop.sweep.run.capacity.search import CapacitySearch
 from sparktop.sweep.run.slo.judgement import Verdict
 
 _PERCENT = 100.0
-_NO_REASON = {LimitKind.UNKNOWN.value, LimitKind.CLIENT.value}
+_NO_REASON = {LimitKind.UNKNOWN.value, LimitKind.CLIENT.value, LimitKind.CLIENT_OR_ROUTER.value}
 """Limits that do not say what the server needs more of."""
 
 
