@@ -1,9 +1,10 @@
 """Check whether the limit that sparktop names is the one that a simulated server was built to have.
 
-Each run is a server (or several behind a router) with one known bottleneck, simulated for 75 s and polled by
-the real store each second; a group behind a router, until its balance is judged. `tuned` families were used while the rules were written. `held out` families have
-other engines, other lengths and loads, and were only run afterwards. Prints the confusion table of either:
-rows are the limits that runs were built with, columns the verdicts of the store at their ends.
+Each run is a server (or several behind a router) with one known bottleneck, simulated for 75 s and polled
+by the real store each second; a group behind a router, until its balance is judged. `tuned` families were
+used while the rules were written. `held out` families have other engines, other lengths and loads, and were
+only run afterwards. Prints the confusion table of either: rows are the limits that runs were built with,
+columns the verdicts of the store at their ends.
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ def run(kind: LimitKind, family: Family, seed: int, *, blind: bool = False) -> t
 
 
 def _is_judged(simulated: LimitedRun) -> bool:
-    """Return whether the balance has a verdict, for which a router's limit waits, or had ten minutes for it."""
+    """Return whether the balance has a verdict, for which a router's limit waits, or had its time for one."""
     shown = simulated.store.snapshot()
     return shown.at >= LONGEST_S or any(one.word is not BalanceWord.UNKNOWN for one in shown.balance)
 

@@ -1,9 +1,9 @@
 """Measure how often recorded see-saws are found, by the phase at which their servers are sampled.
 
-Each trace of real least-busy routing in tests/data/traces is sampled at 1 and 2 Hz, beginning at 16 times that
-are a sixteenth of the interval apart, and judged as in the program. The table has, by trace and rate: phases in
-which *oscillating* was announced, and the seconds until then (median and latest). Of the traces of other
-routing, it has the phases with any bad verdict.
+Each trace of real least-busy routing in tests/data/traces is sampled at 1 and 2 Hz, beginning at 16 times
+that are a sixteenth of the interval apart, and judged as in the program. The table has, by trace and rate:
+phases in which *oscillating* was announced, and the seconds until then (median and latest). Of the traces
+of other routing, it has the phases with any bad verdict.
 
 usage: phases.py [--write]
 """

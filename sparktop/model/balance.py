@@ -332,8 +332,8 @@ class Balance:
     hint: str | None = None
     """What to try; None without evidence."""
     too_few: bool = False
-    """Whether there is no verdict in this window only because too few requests are in flight: more time brings
-    none either."""
+    """Whether this window has no verdict only because too few requests are in flight: more time brings none
+    either."""
     in_sweep: bool = False
     """Whether a sweep of this program loads the group, or loaded it less than a minute ago."""
 

@@ -1,4 +1,4 @@
-"""Parser for the counters of answers and failures on LiteLLM's own Prometheus page, which only some set-ups expose.
+"""Parser for the counters on LiteLLM's own Prometheus page, which only some set-ups expose.
 
 The page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. The page has no gauge of
 requests in flight per deployment, so load always comes from the backends themselves.

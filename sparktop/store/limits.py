@@ -26,7 +26,8 @@ the most."""
 _STANDS = {Progress.STILL, Progress.SUSPECT, Progress.STUCK}
 _ROUTED_S = 60.0
 """Seconds over which the counts of a router are compared with those of the servers behind it."""
-_OF_THE_SPLIT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER, LimitKind.ROUTER}
+_TOO_LITTLE_SENT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
+_OF_THE_SPLIT = _TOO_LITTLE_SENT | {LimitKind.ROUTER}
 """Limits that depend on the verdict on the group's balance."""
 _AT_EASE = frozenset({BalanceWord.BALANCED, BalanceWord.IDLE})
 
@@ -56,7 +57,7 @@ class LimitBook:
         if view.failure is not None or (view.progress is not None and view.progress.word in _STANDS):
             return None
         found = self._found.get(view.name)
-        if found is not None and view.waiting and found.kind in {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}:
+        if found is not None and view.waiting and found.kind in _TOO_LITTLE_SENT:
             return None  # since the verdict, requests have begun to wait
         return shown_limit(found, view.state)
 

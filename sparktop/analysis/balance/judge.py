@@ -32,7 +32,7 @@ from sparktop.analysis.balance.dispersion import (
 from sparktop.analysis.balance.figures import Figures, even_share, looks_explain, turning_spread
 from sparktop.analysis.balance.group_pace import GroupPace, full_slots, group_pace
 from sparktop.analysis.balance.lead import follow_lead, follow_turns, lead_margin
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, lay_out
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, lay_out, slow_members
 from sparktop.analysis.balance.periodicity import find_swing
 from sparktop.analysis.balance.slow import SLOW_S, too_slow
 from sparktop.analysis.balance.step_time import FLAT, variance_factor
@@ -71,6 +71,11 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         load = replace(load, e2e_s=None)
     names = tuple(track.name for track in load.tracks)
     wanted = window_s(load.e2e_s)
+    slow = slow_members(load.tracks, now_s, wanted)
+    if slow:
+        rest = judge(replace(load, tracks=[one for one in load.tracks if one.name not in slow]), now_s)
+        said = [balance_words.judged_without(name, why) for name, why in slow.items()]
+        return replace(rest, reasons=(*rest.reasons, *said))
     needed = SHORTEST_S if load.e2e_s is None else min(LONGEST_S, max(SHORTEST_S, LIFETIMES * load.e2e_s))
     grid = lay_out(load.tracks, now_s, wanted)
     if grid is None:

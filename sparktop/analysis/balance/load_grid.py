@@ -27,6 +27,11 @@ _BREAK_S = 10.0
 _ENOUGH_STEPS = 64
 _PRESENT = 0.9
 """If fewer slots have a sample, the grid is built again with longer slots, for slower polling."""
+_PAIR = 2
+_NEARLY_ALL = 0.95
+"""If no backend has fewer samples than this share of what another has, none is slow."""
+_SHORTEST_S = 20.0
+"""Samples of fewer seconds do not show which backends lack some."""
 _OTHER_PACE = 1.5
 """Ratio of two polling intervals from which on they count as different."""
 _FEW = 9
@@ -156,6 +161,37 @@ def lay_out(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> LoadG
         return grid
     coarse = _laid(points, now_s, slower)
     return grid if coarse is None or min(coarse.present) <= min(grid.present) else coarse
+
+
+def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> dict[str, str]:
+    """Return why a group is judged without some of its backends, by name; empty where it is judged whole.
+
+    A backend that is polled much less often than the others, or of which too many samples are missing, would
+    leave the whole group without a verdict. At least two of the others must have enough samples.
+    """
+    points = [_points(track, now_s - window_s, now_s) for track in tracks if track.weight > 0]
+    here = [one for one in points if len(one.times) > 1 and now_s - one.times[-1] <= _SILENT_S + window_s / 4]
+    most = max((len(one.times) for one in here), default=0)
+    if len(here) <= _PAIR or min(len(one.times) for one in here) >= _NEARLY_ALL * most:
+        return {}
+    steps = {one.track.name: _median_step(one.times) for one in here}
+    usual = median(steps.values())
+    slow = {
+        name: f"is polled every {step:.2g} s, the others every {usual:.2g} s"
+        for name, step in steps.items()
+        if step >= _OTHER_PACE * usual
+    }
+    if len(steps) - len(slow) < max(_PAIR, len(slow) + 1):
+        slow = {}
+    grid = lay_out([one.track for one in here if one.track.name not in slow], now_s, window_s)
+    if grid is None or grid.span_s < _SHORTEST_S:
+        return {}
+    few = {
+        track.name: f"has only {100 * present:.0f} % of its samples"
+        for track, present in zip(grid.tracks, grid.present, strict=True)
+        if present < _PRESENT
+    }
+    return slow | few if len(grid.tracks) - len(few) >= _PAIR else slow
 
 
 def _slowest_step(points: Sequence[_Points]) -> float:

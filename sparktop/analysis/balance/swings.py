@@ -92,7 +92,12 @@ def rhythm(balance: Balance) -> Rule:
     swing = balance.swing or Swing("")
     back, half = swing.rebound, swing.opposite
     least = limits.least_score(
-        balance.mean_total, count, balance.convoys, balance.arrivals, life_known=bool(balance.e2e_s)
+        balance.mean_total,
+        count,
+        balance.convoys,
+        balance.arrivals,
+        life_known=bool(balance.e2e_s),
+        chance=swing.chance,
     )
     apart_s = None if swing.period_s is None else limits.LOOKS_APART_SHARE * swing.period_s
     return Rule(

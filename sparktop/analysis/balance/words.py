@@ -45,6 +45,11 @@ def gaps(name: str, present: float) -> str:
     return f"{name} has only {100 * present:.0f} % of its samples; 90 % are needed"
 
 
+def judged_without(name: str, why: str) -> str:
+    """Return the sentence that the group was judged without the backend `name`, whose samples are too few."""
+    return f"{name} {why}; judged without it"
+
+
 def too_little(mean_total: float, least: int) -> str:
     """Return the sentence that the mean load is too small for a verdict; `least` requests are needed."""
     below = math.floor(mean_total) if mean_total >= 10 else math.floor(10 * mean_total) / 10  # noqa: PLR2004 - two digits
@@ -127,11 +132,9 @@ def _who_has_what(grid: LoadGrid) -> list[str]:
         while slots < len(column) and column[-1 - slots] == 0 and _queue(grid, -1 - slots) > 0:
             slots += 1
         if slots > 1:
-            waiting = _queue(grid, -1)
-            plural = "s" if waiting == 1 else ""
-            said.append(
-                f"{name} has been empty for {_span(slots * grid.step_s)} while {waiting:.0f} wait{plural} elsewhere"
-            )
+            waiting, since = _queue(grid, -1), _span(slots * grid.step_s)
+            wait = "waits" if waiting == 1 else "wait"
+            said.append(f"{name} has been empty for {since} while {waiting:.0f} {wait} elsewhere")
     return said
 
 

@@ -36,7 +36,7 @@ def recent(machine: Machine, window_s: float) -> list[MachineLook]:
 
 
 def sees_clock(evidence: Evidence) -> bool:
-    """Return whether the clock of each machine's GPU is read, and with several machines the link between them.
+    """Return whether the clock of each machine's GPU is read, and with several machines the link between.
 
     A machine that is read without its GPU, or without that link, cannot show whether it is slow.
     """

@@ -14,10 +14,7 @@ from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.snapshot import SpeedState
 from tests.analysis.limited_by.looks import Served, machine
 
-
-UNEVEN = Balance(
-    "proxy", ("server-1", "server-2"), BalanceWord.UNEVEN, BalanceWord.UNEVEN, router="proxy"
-)
+UNEVEN = Balance("proxy", ("server-1", "server-2"), BalanceWord.UNEVEN, BalanceWord.UNEVEN, router="proxy")
 
 
 def judged(served: Served, **known: object) -> Limit:
@@ -235,9 +232,7 @@ def test_a_router_that_leaves_a_server_idle() -> None:
 def test_the_overlooked_server_is_limited_by_the_router_too() -> None:
     """The idle server of such a group is limited by the router too."""
     peer = Peer("server-2", Served(running=16, waiting=9).looks(), 16)
-    found = judged(
-        Served(running=1), slots=16, router="proxy", routed=True, split=UNEVEN, peers=(peer,)
-    )
+    found = judged(Served(running=1), slots=16, router="proxy", routed=True, split=UNEVEN, peers=(peer,))
     assert found.kind is LimitKind.ROUTER
     assert found.reason == "1 request here while server-2 has 25"
 
@@ -245,7 +240,7 @@ def test_the_overlooked_server_is_limited_by_the_router_too() -> None:
 @pytest.mark.parametrize("routed", [None, False])
 @pytest.mark.parametrize("word", [BalanceWord.UNEVEN, BalanceWord.UNKNOWN, BalanceWord.IDLE])
 def test_no_router_is_blamed_without_evidence_that_the_requests_pass_it(
-    routed: bool | None, word: BalanceWord
+    word: BalanceWord, *, routed: bool | None
 ) -> None:
     """What is not known to pass the router is stated as uneven, whatever the verdict on the balance."""
     peer = Peer("server-2", Served(running=1).looks(), 16)
