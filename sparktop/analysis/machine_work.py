@@ -13,7 +13,6 @@ from sparktop.model.workload import COMPILERS
 
 SWAPPING_BYTES_PER_S = 1000 * 4096.0
 """From so many bytes swapped in per second on, a machine has no time for anything else."""
-UNWATCHED = "its GPUs are not watched"
 _BUSY_CORE_PERCENT = 90.0
 _TABLE_AGE_S = 15.0
 """A reading of processes that is older says nothing about now."""
@@ -131,7 +130,7 @@ def why(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -
     """Return in words what speaks for the verdict on a standstill.
 
     `now` are the GPUs at the newest sample, `core_percent` the CPU use of a process of the engine that fills
-    a core.
+    a core. "" where nothing is known.
     """
     if found.excuse is not None:
         return found.excuse
@@ -142,7 +141,7 @@ def why(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -
     verb = "wait" if all_quiet(found) else "work" if any(gpu.busy for gpu in now) else ""
     words = gpu_words(now, "" if found.core_busy else verb)
     if not words:
-        return UNWATCHED
+        return "" if found.gpus else "only its metrics are known"
     if core_percent is not None and found.core_busy:
         return f"{words}; one core of the engine {core_percent:.0f} % busy"
     rdma = found.rdma_mb_per_s

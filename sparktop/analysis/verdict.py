@@ -19,6 +19,8 @@ _FIRST_CHOICE = re.compile(r" or |, ")
 _CONDITIONS = {
     "unreachable": ("down", "", "e"),
     "engine-dead": ("engine dead", "restart the server", "e"),
+    "dead-rank": ("a process of its engine ended", "restart the server", "e"),
+    "blocked": ("requests wait and none runs", "", "z"),
     "stuck": ("stuck", "restart the server", "z"),
     "restarts": ("restarts again and again", "read its log", "e"),
     "kv-full": ("KV cache full", "fewer or shorter requests", "z"),
@@ -156,7 +158,8 @@ def _without_alert(snapshot: Snapshot) -> Verdict:
     if swinging is not None:
         word = swinging.word.value
         return Verdict(Severity.INFO, _named(swinging), word, key="w")
-    queueing = [view for view in backends if view.waiting and not view.in_sweep]
+    awake = (view for view in backends if view.state is not BackendState.ASLEEP)
+    queueing = [view for view in awake if view.waiting and not view.in_sweep]
     if queueing:
         return _queues(queueing, alone=len(backends) == 1)
     return _of_states(snapshot)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from sparktop.engines.exposition import Family, Labels, Places, number, without
+from sparktop.model.engine import UNKNOWN_REASON
 from sparktop.model.text import clean
 
 Reading: TypeAlias = Callable[[Family], object]
@@ -93,7 +94,7 @@ def _by_reason(family: Mapping[Labels, _T]) -> list[tuple[str, dict[Labels, _T]]
     """Return (clean reason why requests finished, its samples), sorted by reason."""
     by_reason: dict[str, dict[Labels, _T]] = {}
     for labels, value in family.items():
-        reason = label(labels, "finished_reason") or "unknown"
+        reason = label(labels, "finished_reason") or UNKNOWN_REASON
         if reason in by_reason or len(by_reason) < _MAX_REASONS:
             by_reason.setdefault(reason, {})[labels] = value
     return [(clean(reason, 40), part) for reason, part in sorted(by_reason.items())]

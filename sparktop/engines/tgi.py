@@ -64,6 +64,7 @@ def read(
         ),
         answer_ms=answer_ms,
         page_bytes=len(body),
+        counted_at_arrival=frozenset({"prompt_tokens"}),
     )
 
 

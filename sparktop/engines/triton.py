@@ -63,6 +63,7 @@ def read(
         answer_ms=answer_ms,
         page_bytes=len(body),
         slots=None if slots is None else int(slots),
+        counted_at_arrival=frozenset({"prompt_tokens"}),
         note=None if own else "several models and no TensorRT-LLM among them: requests cannot be counted",
     )
 

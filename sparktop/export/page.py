@@ -48,7 +48,10 @@ MOST_OF_AGENT = 300
 """Series of the agent's metrics for each machine that has no agent of its own."""
 _NOT_EXPORTED = frozenset({f"{PREFIX}node_cpu_core_usage_ratio", f"{PREFIX}node_gpu_process_memory_bytes"})
 """The agent's metrics with a series for each core or program, which are left out here."""
-_EVENT_KINDS = ("restarted", "loaded", "paused", "ranks", "shared-address", "boot", "engine-ended", "note")
+_EVENT_KINDS = (
+    *("restarted", "loaded", "paused", "state", "model", "ranks", "shared-address", "boot", "engine-ended"),
+    "note",
+)
 """Kinds of events that are no alerts; "note" is for those without a kind."""
 OTHER = "other"
 

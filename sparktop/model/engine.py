@@ -9,6 +9,8 @@ from types import MappingProxyType
 from sparktop.values import dataclass
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
+UNKNOWN_REASON = "unknown"
+"""The reason of finished requests on a page that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,9 @@ class EngineSample:
     word; None where the page does not report it."""
     slots: int | None = None
     """Most requests that the server runs at once, where its page reports that."""
+    counted_at_arrival: frozenset[str] = frozenset()
+    """Counters of `LaneSample` to which the HTTP side adds when a request arrives, whether or not the engine
+    ever takes it."""
     startup: Mapping[str, float] = field(default_factory=dict)
     """Seconds that phases of the server's start took, by their names on the page; empty without them."""
     page: bytes | None = field(default=None, repr=False, compare=False)

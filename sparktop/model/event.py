@@ -18,7 +18,9 @@ NO_VALUES: Values = MappingProxyType({})
 ALERT_KINDS = (
     "unreachable",
     "engine-dead",
+    "dead-rank",
     "stuck",
+    "blocked",
     "restarts",
     "kv-full",
     "preempting",

@@ -208,7 +208,15 @@ RANKS: Mapping[RanksWord, Explained] = {
 ALERTS: Mapping[str, Explained] = {
     "unreachable": STATES[BackendState.UNREACHABLE],
     "engine-dead": STATES[BackendState.ENGINE_DEAD],
+    "dead-rank": Explained(
+        "a process of its engine ended, and its HTTP server still answers: requests hang or fail",
+        "restart the server; the event engine-ended says what was last seen",
+    ),
     "stuck": STATES[BackendState.STUCK],
+    "blocked": Explained(
+        "for 15 s or more requests have waited while none ran, or while it sleeps",
+        "its message says what they wait for, if that is known",
+    ),
     "restarts": Explained("a server restarted 3 times within 10 minutes (critical: 5)", "read its log"),
     "kv-full": STATES[BackendState.KV_FULL],
     "preempting": STATES[BackendState.PREEMPTING],

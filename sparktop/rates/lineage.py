@@ -26,6 +26,8 @@ PLAUSIBLE_RISE = 2.0
 most this multiple of the highest token rate seen before."""
 _RATED_SPAN_S = 0.2
 """Samples closer together than this many seconds do not update `Lineage.highest_tps`."""
+_RETURNS_WITHIN_S = 60.0
+"""Two jumps of the counters within so many seconds come from several servers."""
 _REMEMBERED = 4
 """How many earlier servers' last samples are kept; a load balancer rarely has more servers behind it."""
 _counters_of = attrgetter(*LANE_COUNTERS)
@@ -41,6 +43,9 @@ class LinkKind(Enum):
     OTHER_SERVER = auto()
     """The sample comes from another server process than the previous sample: from one that has answered at
     this address before, or that started earlier. This means that a load balancer answers at this address."""
+    JUMPED = auto()
+    """The counters rose by more than one process counts, to where an earlier one had them. Either another
+    server answers, which is certain once the counters have also gone back, or samples are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,11 @@ class Lineage:
     left_behind: tuple[EngineSample, ...] = ()
     """The last sample of each earlier server process, taken before a restart or a change of server; oldest
     first."""
+    jumped_at: float | None = None
+    """Time of the newest sample that was no plausible continuation: counters rose by more than one process
+    counts (see `LinkKind.JUMPED`), or fell to more than a new process can have counted."""
+    shared: bool = False
+    """Whether several servers answer at this address: the counters of one were left and came back to."""
 
 
 def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Lineage, Link]:
@@ -75,12 +85,13 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
 
     `wall_at` is the wall clock (Unix time) at `sample.at`. A start time newer than all seen at this address,
     or a counter that fell, means that the server restarted. Another start time that is not newer means that
-    another server answered. If servers report no start time, an earlier server is recognised by its counters.
+    another server answered. If servers report no start time, several servers are recognised by counters that
+    interleave and come back; those of a process that restarts again and again begin at zero each time.
     """
     link, resumed = _link(lineage, sample, wall_at)
     last = lineage.last
     left_behind = tuple(old for old in lineage.left_behind if old is not resumed)
-    if last is not None and link.kind in (LinkKind.RESTARTED, LinkKind.OTHER_SERVER):
+    if last is not None and link.kind not in (LinkKind.FIRST, LinkKind.CONTINUES):
         left_behind = (*left_behind, last)[-_REMEMBERED:]
     highest_tps = lineage.highest_tps
     if last is not None and link.kind is LinkKind.CONTINUES and sample.at - last.at >= _RATED_SPAN_S:
@@ -92,6 +103,8 @@ def follow(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Line
         newest_start=newest if start is None else max(start, start if newest is None else newest),
         highest_tps=highest_tps,
         left_behind=left_behind,
+        jumped_at=sample.at if _jumps(lineage, link, sample) else lineage.jumped_at,
+        shared=lineage.shared or link.kind is LinkKind.OTHER_SERVER,
     ), link
 
 
@@ -111,11 +124,31 @@ def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link,
         return Link(LinkKind.RESTARTED, _zero_at_start(last, sample, wall_at)), None
     fallen = fell(last, sample)
     resumed = None if both_known else _resumed(lineage.left_behind, last, sample, fallen=fallen)
-    if resumed is not None:
-        return Link(LinkKind.OTHER_SERVER, None), resumed
+    jumps = not both_known and not _plausible(lineage, last, sample, fallen=fallen)
+    again = lineage.jumped_at is not None and sample.at - lineage.jumped_at <= _RETURNS_WITHIN_S
+    comes_back = resumed is not None and (lineage.shared or jumps or (fallen and again))
+    if comes_back or (fallen and jumps and again):
+        return Link(LinkKind.OTHER_SERVER if fallen or lineage.shared else LinkKind.JUMPED, None), resumed
     if fallen:
         return Link(LinkKind.RESTARTED, None if both_known else _zero_at_last(lineage, last, sample)), None
     return Link(LinkKind.CONTINUES, last), None
+
+
+def _jumps(lineage: Lineage, link: Link, sample: EngineSample) -> bool:
+    """Return whether a sample without a known start is no plausible continuation of its predecessor."""
+    last = lineage.last
+    if last is None or sample.start_time is not None or link.kind in (LinkKind.FIRST, LinkKind.CONTINUES):
+        return False
+    return not _plausible(lineage, last, sample, fallen=fell(last, sample))
+
+
+def _plausible(lineage: Lineage, last: EngineSample, sample: EngineSample, *, fallen: bool) -> bool:
+    """Return whether one process may have counted what is in `sample` since `last`.
+
+    That is all of it if counters fell (`fallen`), because a restarted process begins at zero.
+    """
+    counted = _tokens(sample) - (0.0 if fallen else _tokens(last))
+    return counted <= PLAUSIBLE_RISE * lineage.highest_tps * (sample.at - last.at)
 
 
 def fell(earlier: EngineSample, later: EngineSample) -> bool:

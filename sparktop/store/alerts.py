@@ -22,6 +22,10 @@ KV_CLEARS_BELOW = 3.0
 PREEMPTING_CLEARS_AFTER_S = 30.0
 """The "preempting" alert clears after this many seconds without a preemption."""
 
+DEAD_RANK = "dead-rank"
+ENDS_WITHIN_S = 5.0
+"""A server whose engine ended may take so many seconds to end as well."""
+ENDED_TOGETHER_S = 30.0
 _MINUTE_S = 60.0
 
 _MILD = frozenset({FailureKind.METRICS_DISABLED, FailureKind.UNSUPPORTED, FailureKind.LATE})
@@ -102,6 +106,37 @@ def judge_backend(
         }
         message = "preempts running requests: the KV cache is too small for the load"
         book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
+
+
+def note_ended(track: BackendTrack, event: Event) -> bool:
+    """Keep the event that a process of a backend's engine ended; return whether it is news.
+
+    Its processes on other machines end within `ENDED_TOGETHER_S`, and are not.
+    """
+    at, about = track.ended_at
+    if event.at_s is not None and event.at_s - at < ENDED_TOGETHER_S and event.about != about:
+        return False
+    track.ended, track.ended_at = event, (event.at_s or at, event.about)
+    return True
+
+
+def judge_ended(book: AlertBook, key: SourceKey, track: BackendTrack, when: Instant) -> None:
+    """Raise or clear the alert "dead-rank": a process of the engine ended, and its server still answers.
+
+    It clears once tokens are made again, which an engine without one of its processes cannot.
+    """
+    event, alert_id = track.ended, f"{key.label}:{DEAD_RANK}"
+    if event is None or event.at_s is None:
+        book.clear(alert_id, when)
+    elif when.at - event.at_s < ENDS_WITHIN_S:
+        return
+    elif track.view.generation_tps_1s:
+        track.ended = None
+        book.clear(alert_id, when, "makes tokens again")
+    else:
+        message = f"its {event.values.get('ended')} ended, and its server still answers"
+        values: Values = {**event.values, "limit_s": ENDS_WITHIN_S}
+        book.hold(alert_id, Finding(Severity.CRITICAL, key.name, message, values), when)
 
 
 def _judge_kv_cache(

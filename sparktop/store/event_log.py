@@ -33,6 +33,9 @@ Announce = Callable[[Event], None]
 
 _LABELS = {
     "unreachable": "down",
+    "blocked": "requests wait and none runs",
+    "paused": "no progress",
+    "state": "state changed",
     "kv-full": "KV cache full",
     "restarts": "restarting",
     "headroom": "low headroom",
@@ -43,6 +46,7 @@ _LABELS = {
     "rdma-errors": "RDMA errors",
     "sensors": "hot sensor",
     "gpu-lost": "GPU lost",
+    "dead-rank": "a process of the engine ended",
     "gpus-gone": "no GPU answers",
     "boot": "machine restarted",
     "engine-ended": "engine ended",

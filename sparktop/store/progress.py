@@ -8,7 +8,6 @@ from dataclasses import field, replace
 from datetime import timedelta
 
 from sparktop.analysis.machine_work import (
-    UNWATCHED,
     engine_cpu,
     engine_gpus,
     excuse_of,
@@ -38,8 +37,11 @@ from sparktop.store.keys import SourceKey
 from sparktop.store.node.track import NodeTrack
 from sparktop.values import dataclass
 
-STUCK = "stuck"
-"""Name of the alert."""
+STUCK, BLOCKED = "stuck", "blocked"
+"""Names of the alerts: an engine without progress, and requests that wait while none runs."""
+NOTED_S = 15.0
+"""A standstill of at least so many seconds leaves an event, and requests that wait so long while none runs
+are an alert."""
 _STEADY_S = 45.0
 """GPUs count as quiet after they have been quiet for so many seconds, and as busy if they were busy in
 them."""
@@ -48,6 +50,7 @@ _COLLECTED_S = 5.0
 _LATE_INTERVALS = 3.0
 """A sample of a machine that is older than so many intervals says nothing about now."""
 _POWERS_KEPT = 900
+_BLOCKED_WORDS, _ASLEEP_WORDS = "requests wait and none runs", "requests wait while it sleeps"
 _WORDS = {Progress.SUSPECT: Severity.WARNING, Progress.STUCK: Severity.CRITICAL}
 Powers = tuple[deque[float], deque[float]]
 """Powers of a GPU in watts while its engine made tokens, and while it held no request."""
@@ -70,6 +73,8 @@ class _Standing:
     """The standstill as last shown; None without one."""
     since: Instant | None = None
     """Time of the last progress before it."""
+    held: float = 0.0
+    """Requests that the backend held when it was last judged."""
 
 
 class ProgressBook:
@@ -103,7 +108,7 @@ class ProgressBook:
                 continue
             machines = _Machines(track, nodes, on_node, NODE_INTERVALS * interval_s, when.at)
             self._collect(name, track, machines)
-            if track.standstill.seconds < FACT_S:
+            if track.standstill.stood_s < FACT_S:
                 events += self._end(name, track, alerts, when)
                 continue
             asked.update(track.view.nodes)
@@ -143,42 +148,78 @@ class ProgressBook:
             mine.explained_at = when.at
         elif mine.explained_at is not None:
             found = replace(found, unexplained_s=when.at - mine.explained_at)
-        word = judge_standstill(found)
+        waits = clock.waited_s >= FACT_S
+        word = Progress.STILL if waits and clock.seconds < FACT_S else judge_standstill(found)
         if word is Progress.MOVING:
             mine.view = mine.since = None
             track.show_progress(None)
-            alerts.clear(f"{key.label}:{STUCK}", when)
+            for alert in (STUCK, BLOCKED):
+                alerts.clear(f"{key.label}:{alert}", when)
             return
-        view = ProgressView(word, clock.seconds, why(found, now, core_percent), _evidence(track, found, now))
-        mine.view = view
-        mine.since = Instant(clock.moved_at, when.wall - timedelta(seconds=when.at - clock.moved_at))
+        reason = why(found, now, core_percent)
+        if waits:
+            asleep = clock.lane is not None and clock.lane.asleep
+            reason = _ASLEEP_WORDS if asleep else f"{_BLOCKED_WORDS}{reason and f'; {reason}'}"
+        view = ProgressView(word, clock.stood_s, reason, _evidence(track, found, now))
+        began_s = when.at - clock.waited_s if waits else clock.moved_at
+        mine.view, mine.held = view, (track.view.running or 0.0) + (track.view.waiting or 0.0)
+        mine.since = Instant(began_s, when.wall - timedelta(seconds=when.at - began_s))
         track.show_progress(view)
-        if word in _WORDS:
-            # Without the seconds, which a replay from the middle does not know; the alert has its beginning.
-            message = f"{word.value} with {_held(track)}: no progress. {view.why[:1].upper()}{view.why[1:]}"
-            finding = Finding(_WORDS[word], name, message, view.evidence)
-            alerts.hold(f"{key.label}:{STUCK}", finding, when, since=mine.since)
-        else:
-            alerts.clear(f"{key.label}:{STUCK}", when, f"not stuck: {view.why}", timed=False)
+        self._alert(key, track, view, alerts, when, waits=waits)
+
+    def _alert(
+        self,
+        key: SourceKey,
+        track: BackendTrack,
+        view: ProgressView,
+        alerts: AlertBook,
+        when: Instant,
+        *,
+        waits: bool,
+    ) -> None:
+        """Raise or clear the alerts about a standstill: the graver one alone."""
+        since = self._standing[key.name].since
+        stuck_id, blocked_id = f"{key.label}:{STUCK}", f"{key.label}:{BLOCKED}"
+        # Without the seconds, which a replay from the middle does not know; the alert has its beginning.
+        if view.word in _WORDS:
+            alerts.clear(blocked_id, when, f"now {view.word.value}", timed=False)
+            message = f"{view.word.value} with {_held(track)}: no progress"
+            message += f". {view.why[:1].upper()}{view.why[1:]}" if view.why else ""
+            alerts.hold(
+                stuck_id, Finding(_WORDS[view.word], key.name, message, view.evidence), when, since=since
+            )
+            return
+        alerts.clear(stuck_id, when, f"not stuck: {view.why or view.word.value}", timed=False)
+        if waits and view.seconds >= NOTED_S:
+            found = Finding(Severity.WARNING, key.name, view.why, view.evidence)
+            alerts.hold(blocked_id, found, when, since=since)
+        elif not waits:
+            alerts.clear(blocked_id, when)
 
     def _end(self, name: str, track: BackendTrack, alerts: AlertBook, when: Instant) -> list[Event]:
         """End the standstill of a backend that makes progress again, or holds no request any more."""
-        mine, key = self._standing[name], SourceKey.backend(name)
+        mine, key, clock = self._standing[name], SourceKey.backend(name), track.standstill
         view, since = mine.view, mine.since
         mine.view = mine.since = None
         track.show_progress(None)
         if view is None or since is None:
             return []
-        alert = alerts.get(f"{key.label}:{STUCK}")
-        begun = since.at if alert is None or alert.since_s is None else min(since.at, alert.since_s)
-        paused_s = max(view.seconds, track.standstill.moved_at - begun)
-        message = f"paused {paused_s:.0f} s"
-        if alert is not None:
-            alerts.clear(f"{key.label}:{STUCK}", when, message, timed=False)
+        held = [
+            alert_id for one in (STUCK, BLOCKED) if alerts.get(alert_id := f"{key.label}:{one}") is not None
+        ]
+        starts = [
+            since.at,
+            *(one.since_s for alert_id in held if (one := alerts.get(alert_id)) and one.since_s),
+        ]
+        stood_s = max(view.seconds, clock.moved_at - min(starts))
+        requests = f" with {mine.held:.0f} request{'' if mine.held == 1 else 's'}" if mine.held else ""
+        after = "then went on" if clock.went_on else "then its requests were gone"
+        message = f"no progress for {stood_s:.0f} s{requests}, {after}"
+        for alert_id in held:
+            alerts.clear(alert_id, when, message, timed=False)
+        if held or stood_s < NOTED_S:
             return []
-        if paused_s < QUIET_S[0]:
-            return []
-        said = f"{message}: {view.why}" if view.why != UNWATCHED else message
+        said = f"{message}: {view.why}" if view.why else message
         about = f"{key.label}:paused"
         return [Event(when.wall, Severity.INFO, name, said, view.evidence, when.at, about)]
 

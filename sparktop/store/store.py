@@ -23,7 +23,7 @@ from sparktop.model.targets import ModelFacts, Target, Thresholds, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.adoption import adopt_alerts
 from sparktop.store.alert_book import AlertBook
-from sparktop.store.alerts import judge_backend, judge_health, link_events
+from sparktop.store.alerts import judge_backend, judge_ended, judge_health, link_events, note_ended
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.balance.book import BalanceBook
 from sparktop.store.balance.groups import judged_groups
@@ -34,6 +34,7 @@ from sparktop.store.journal import Call, Change, Journal
 from sparktop.store.keys import SourceKey
 from sparktop.store.limits import LimitBook
 from sparktop.store.node.alerts import judge_node
+from sparktop.store.node.endings import ENGINE_ENDED
 from sparktop.store.node.restart import restart_events
 from sparktop.store.node.track import NodeTrack
 from sparktop.store.placement import Placement
@@ -41,6 +42,7 @@ from sparktop.store.progress import ProgressBook
 from sparktop.store.ranks import RankBook
 from sparktop.store.router import RouterTrack
 from sparktop.store.starts import StartBook
+from sparktop.store.state_events import StateEvents
 from sparktop.store.tracks import Tracks
 from sparktop.values import replace
 
@@ -82,6 +84,7 @@ class Store:
         self._alerts = AlertBook(self._events)
         self.balance, self.progress, self.limits = BalanceBook(), ProgressBook(), LimitBook()
         self.ranks = RankBook(self._tracks)
+        self._states = StateEvents()
         self._self_cost = SelfView()
         self._listeners: tuple[Hear, ...] = ()
         self._add(*watch.nodes, *watch.backends, *watch.routers, *watch.prometheus)
@@ -292,6 +295,9 @@ class Store:
         self._events.add(
             *self.progress.judge(tracks.backends, tracks.nodes, self._alerts, self.interval_s, instant)
         )
+        for name, track in tracks.backends.items():
+            judge_ended(self._alerts, SourceKey.backend(name), track, instant)
+        self._events.add(*self._states.judge(tracks, self._alerts, instant))
         routers, groups, names = tracks.routing()
         backends, known = tracks.backends, tracks.groups_by_name(names)
         judged = partial(judged_groups, backends, known, routers, groups)
@@ -376,7 +382,13 @@ class Store:
             self._placement.update()
             self.starts.note(key.name, sample)
             track.judge_steps(self._placement.steps_on(key.name))
-            self._events.add(*judge_node(self._alerts, key, track, self._tracks.thresholds.nodes, when))
+            events = judge_node(self._alerts, key, track, self._tracks.thresholds.nodes, when)
+            self._events.add(*(event for event in events if self._is_news(event)))
+
+    def _is_news(self, event: Event) -> bool:
+        """Return whether an event of a machine is not one about an engine whose end is known already."""
+        track = self._tracks.backends.get(event.subject)
+        return track is None or event.kind != ENGINE_ENDED or note_ended(track, event)
 
     def _backend_view(
         self, track: BackendTrack, at: float, now: datetime, groups: Mapping[str, str]

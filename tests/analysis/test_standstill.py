@@ -105,3 +105,54 @@ def test_forward_passes_are_progress() -> None:
     """An increasing counter of forward passes is progress, as in a prefill without tokens."""
     passes = [replace(MOVING, engine_work=float(index)) for index in range(20)]
     assert set(clock_of(*passes)[1]) == {0.0}
+
+
+def test_what_the_http_side_counts_is_no_progress() -> None:
+    """Aborts, errors, refusals, looked-up images, times of aborted requests, numbers of requests are none."""
+    ended = Histogram((float("inf"),), (9.0,), 80.0)
+    hung = replace(MOVING, finished={"stop": 5.0, "abort": 0.0}, e2e=ended)
+    noise = [
+        replace(
+            hung,
+            running=float(3 - index % 2),
+            waiting=float(index % 3),
+            finished={"stop": 5.0, "abort": float(index), "error": float(index), "failure": float(index)},
+            media_cache_queries=float(index),
+            counts={"refused": float(index), "http_5xx": float(index)},
+            e2e=Histogram((float("inf"),), (9.0 + index,), 80.0 + index),
+        )
+        for index in range(40)
+    ]
+    _, seconds = clock_of(*noise)
+    assert seconds == [float(index) for index in range(40)]
+
+
+def test_prompts_that_arrive_are_no_progress_where_the_http_side_counts_them() -> None:
+    """A counter of prompt tokens counts unless the page's reader says that it grows on arrival."""
+    for at_arrival, expected in ((frozenset({"prompt_tokens"}), 19.0), (frozenset[str](), 0.0)):
+        clock = StandstillClock()
+        for index in range(20):
+            lane = replace(MOVING, prompt_tokens=100.0 * index)
+            clock.note(EngineSample(float(index), "x", (lane,), counted_at_arrival=at_arrival), 2.5)
+        assert clock.seconds == expected
+
+
+def test_clients_that_give_up_and_try_again_do_not_restart_the_time() -> None:
+    """An engine whose number of requests the HTTP side keeps: a few seconds without one end nothing."""
+    empty = replace(MOVING, running=0.0, waiting=0.0)
+    _, seconds = clock_of(*[MOVING] * 30, *[empty] * 5, *[MOVING] * 10)
+    assert seconds[29:] == [29.0, *[0.0] * 5, *(29.0 + index for index in range(10))]
+    _, seconds = clock_of(*[MOVING] * 30, *[empty] * 15, *[MOVING] * 10)
+    assert seconds[-1] == 9.0
+    _, seconds = clock_of(*[MOVING] * 30, *[empty] * 5, *[replace(MOVING, generation_tokens=901.0)] * 10)
+    assert seconds[-1] == 9.0
+
+
+def test_requests_that_wait_while_none_runs_have_a_time() -> None:
+    """From their first sample on, whether the engine sleeps or not; a request that runs ends it."""
+    queue = replace(MOVING, running=0.0, waiting=4.0)
+    clock, _ = clock_of(*[replace(queue, asleep=True)] * 21)
+    assert (clock.waited_s, clock.seconds, clock.stood_s) == (20.0, 0.0, 20.0)
+    clock, _ = clock_of(*[queue] * 21, MOVING)
+    assert clock.waited_s == 0.0
+    assert clock.went_on

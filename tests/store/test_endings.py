@@ -146,3 +146,29 @@ def test_a_guess_needs_a_sign(world: World, used: float, guess: str) -> None:
     world.at = 1030
     world.store.identify(NODE, NodeIdentity(boot_id="two"))
     assert world.snapshot().events[-1].message.endswith(guess)
+
+
+def test_one_end_of_an_engine_is_one_event(world: World) -> None:
+    """However many readings its processes take to go, also if the children lose their server's number."""
+    orphan = Workload(11, "vllm", "engine core", None, "m", None, None)
+    see(world, sample(1000, SERVER, CORE, *WORKERS))
+    assert len(see(world, sample(1002, SERVER, CORE, WORKERS[1]))) == 1
+    assert see(world, sample(1004, SERVER, CORE)) == []
+    assert see(world, sample(1006, orphan)) == []
+    assert see(world, sample(1008)) == []
+    again = (
+        Workload(20, "vllm", "server", None, "m", 8000, 20),
+        Workload(21, "vllm", "worker", "TP0", "m", None, 20),
+    )
+    see(world, sample(1010, *again))
+    assert len(see(world, sample(1012, again[0]))) == 1
+    assert see(world, sample(1014)) == []
+
+
+def test_a_core_that_its_server_starts_again_may_end_again(world: World) -> None:
+    """A process that began after the reported end is another end."""
+    second = Workload(31, "vllm", "engine core", None, "m", None, 10)
+    see(world, sample(1000, SERVER, CORE))
+    assert len(see(world, sample(1002, SERVER))) == 1
+    assert see(world, sample(1004, SERVER, second)) == []
+    assert len(see(world, sample(1006, SERVER))) == 1

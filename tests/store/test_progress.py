@@ -136,7 +136,11 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     assert "stuck? with 8 running, 3 waiting: no progress. GPU waits:" in begun[2]
     assert watts in begun[2]
     assert worse[:2] == (Phase.WORSE, Severity.CRITICAL)
-    assert ended == (Phase.END, Severity.INFO, "paused 121 s")
+    assert ended == (
+        Phase.END,
+        Severity.INFO,
+        "no progress for 121 s with 11 requests, then went on",
+    )
 
 
 def test_a_long_step_is_a_fact_and_an_event() -> None:
@@ -147,7 +151,8 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
     assert "long step: no progress for 360 s (GPU works: 96 %, 46 W, 2,405 MHz)" in world.view.state_rule
     world.run(1, HELD, WORKING, moving=True)
     assert world.told("stuck") == []
-    assert world.told("paused") == [(None, Severity.INFO, "paused 361 s: GPU works: 96 %, 46 W, 2,405 MHz")]
+    said = "no progress for 361 s with 11 requests, then went on: GPU works: 96 %, 46 W, 2,405 MHz"
+    assert world.told("paused") == [(None, Severity.INFO, said)]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +218,7 @@ def test_without_a_view_of_the_machine() -> None:
     """With metrics alone, it is a suspicion after 300 s and an alert after 900 s."""
     world = World(nodes=()).run(20, moving=True).run(299)
     assert world.word is Progress.STILL
-    assert "its GPUs are not watched" in world.view.state_rule
+    assert "only its metrics are known" in world.view.state_rule
     assert world.run(1).word is Progress.SUSPECT
     assert world.run(599).word is Progress.SUSPECT
     assert world.run(1).word is Progress.STUCK
@@ -311,3 +316,40 @@ def test_compilers_and_cores_are_known_without_the_table_of_processes() -> None:
     calm = NodeSample(0.0, workloads=Workloads((own,), 0, 0.0))
     world = World().run(20, HELD, RESTING, moving=True).run(130, HELD, RESTING, sample=calm)
     assert world.word is Progress.STUCK
+
+
+@pytest.mark.parametrize(
+    ("lane", "why"),
+    [
+        (replace(HELD, running=0.0, gauges={"deferred": 3.0}), "wait for the KV cache of another server"),
+        (replace(HELD, running=0.0, asleep=True), "requests wait while it sleeps"),
+        (replace(HELD, running=0.0), "requests wait and none runs"),
+    ],
+)
+def test_requests_that_wait_while_none_runs_are_a_fault(lane: LaneSample, why: str) -> None:
+    """An alert from 15 s on, in the top line, with the reason if known; the first request ends it."""
+    world = World().run(20, HELD, WORKING, moving=True).run(14, lane, RESTING)
+    assert world.told("blocked") == []
+    world.run(3, lane, RESTING)
+    ((phase, severity, message),) = world.told("blocked")
+    assert (phase, severity) == (Phase.BEGIN, Severity.WARNING)
+    assert message.startswith("requests wait ")
+    assert why in message
+    assert verdict(world.store.snapshot()).words.startswith("a: requests wait ")
+    assert world.view.state in {BackendState.STILL, BackendState.ASLEEP}
+    world.run(1, HELD, WORKING, moving=True)
+    ended = world.told("blocked")[-1]
+    assert ended == (Phase.END, Severity.INFO, "no progress for 17 s with 3 requests, then went on")
+
+
+def test_a_short_standstill_is_an_event() -> None:
+    """From 15 s on, with its requests and how it ended; shorter ones leave none."""
+    two = replace(HELD, running=2.0, waiting=0.0)
+    world = World(nodes=()).run(20, two, moving=True).run(13, two).run(5, two, moving=True)
+    assert world.told("paused") == []
+    world.run(24, two).run(1, two, moving=True)
+    ((_, severity, message),) = world.told("paused")
+    assert severity is Severity.INFO
+    assert message == "no progress for 25 s with 2 requests, then went on: only its metrics are known"
+    world.run(30, two).run(15, replace(two, running=0.0))
+    assert "with 2 requests, then its requests were gone" in world.told("paused")[-1][2]

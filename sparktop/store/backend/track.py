@@ -13,6 +13,7 @@ from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.standstill import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.event import Event
 from sparktop.model.failure import Failure
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import ProgressView
@@ -76,6 +77,10 @@ class BackendTrack:
         self.role: Role | None = None
         """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
         self.standstill = StandstillClock()
+        self.ended: Event | None = None
+        """The event that a process of its engine ended, while the server has neither failed nor restarted."""
+        self.ended_at: tuple[float, str | None] = (-math.inf, None)
+        """Monotonic time of the newest such event, and its subject with the machine that reported it."""
         self.ranks_apart: str | None = None
         """What NCCL says about ranks that lag or are missing, in words; None without such a verdict."""
         self.load = LoadLog()
@@ -161,6 +166,7 @@ class BackendTrack:
         `took_ms` is the duration of the poll.
         """
         self.health.bad(failure, now)
+        self.ended = None
         self._histories.append(failure.at, {})
         self._drawn_at = None
         self.load.gap(failure.at)
@@ -268,6 +274,7 @@ class BackendTrack:
             if link.baseline is not None:
                 self._window.append(advance(None, None, link.baseline), short_s)
         if link.kind is LinkKind.RESTARTED:
+            self.ended = None
             self.restarts += 1
             self.restarted_at.append(sample.at)
         self.standstill.note(sample, MISSED_INTERVALS * interval_s)
@@ -327,7 +334,7 @@ class BackendTrack:
         return LoadFigures(
             seen=True,
             asleep=all(asleep) if asleep else None,
-            progress=self.view.progress if self.standstill.seconds else None,
+            progress=self.view.progress if self.standstill.stood_s else None,
             preemptions=preempted[0] if preempted else None,
             preempted_s=preempted[1] if preempted else None,
             window_s=sample.at - self._held[0][0],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sparktop.analysis.xid import is_severe, xid_words
@@ -14,9 +14,13 @@ from sparktop.model.snapshot import EngineProcess
 from sparktop.model.workload import Workload, Workloads
 from sparktop.store.keys import SourceKey
 
+ENGINE_ENDED = "engine-ended"
+"""Kind of the event that processes of an engine ended."""
 GIB = 2**30
 _FRESH_S = 1e-6
 _MOST_NAMED = 3
+_MOST_ENDED = 64
+"""Engines whose newest end is remembered."""
 _AT_WORK = frozenset({"engine core", "worker", "scheduler", "server", "runner"})
 """Roles without which an engine does not work."""
 
@@ -30,6 +34,10 @@ class Endings:
         self._read_at: float | None = None
         self._backends: dict[int, str] = {}
         """Backend by process ID."""
+        self._engines: dict[int, Hashable] = {}
+        """Engine (process group) by process ID: children of a server that ended have no server any more."""
+        self._ended_before: dict[Hashable, frozenset[int]] = {}
+        """Processes of an engine that ran or ended when its newest end was reported: one end, one event."""
         self._last: NodeSample | None = None
         self._oom_kills: int | None = None
         self._line_s: float | None = None
@@ -62,18 +70,34 @@ class Endings:
         before, self._workloads = self._workloads, {one.pid: one for one in workloads.processes}
         read_at, self._read_at = self._read_at, sample.at
         kills, self._oom_kills = self._oom_kills, sample.memory.oom_kills
+        began = {one.pid: _engine(one) for one in workloads.processes if one.pid not in (before or {})}
+        self._engines |= began
+        self._ended_before = {engine: pids - began.keys() for engine, pids in self._ended_before.items()}
         if before is None or read_at is None:
             return []
         gone = [one for pid, one in before.items() if pid not in self._workloads and one.role in _AT_WORK]
-        groups: dict[int, list[Workload]] = {}
+        groups: dict[Hashable, list[Workload]] = {}
         for one in gone:
-            groups.setdefault(one.server or one.pid, []).append(one)
+            groups.setdefault(self._engines.get(one.pid, _engine(one)), []).append(one)
+        groups = {engine: ended for engine, ended in groups.items() if self._is_new(engine, ended)}
         new_kills = None if kills is None or self._oom_kills is None else max(0, self._oom_kills - kills)
         events = [
             self._event(key, sample, ended, new_kills, when.at - read_at, when) for ended in groups.values()
         ]
         self._backends = {pid: name for pid, name in self._backends.items() if pid in self._workloads}
+        self._engines = {pid: engine for pid, engine in self._engines.items() if pid in self._workloads}
         return events
+
+    def _is_new(self, engine: Hashable, ended: Sequence[Workload]) -> bool:
+        """Return whether these processes ended otherwise than by an end of their engine that was reported."""
+        pids = {one.pid for one in ended}
+        if pids <= self._ended_before.get(engine, frozenset()):
+            return False
+        running = (pid for pid, one in self._engines.items() if one == engine)
+        self._ended_before[engine] = frozenset((*pids, *running))
+        while len(self._ended_before) > _MOST_ENDED:
+            del self._ended_before[next(iter(self._ended_before))]
+        return True
 
     def _event(
         self,
@@ -99,14 +123,20 @@ class Endings:
         if seen := last_words(self._last):
             message += f"; before it {seen}"
         values: Values = {
+            "ended": f"{what}{more}",
             "processes": float(len(ended)),
             "oom_kills": None if kills is None else float(kills),
             "window_s": within_s,
         }
         severe = half or bool(kills)
-        about = f"{key.label}:engine-ended"
+        about = f"{key.label}:{ENGINE_ENDED}"
         severity = Severity.CRITICAL if severe else Severity.WARNING
         return Event(when.wall, severity, subject, message, values, when.at, about)
+
+
+def _engine(one: Workload) -> Hashable:
+    """Return what the processes of one engine on a machine have in common."""
+    return one.server if one.server is not None else (one.engine, one.model, one.container)
 
 
 def _causes(sample: NodeSample, ended: Sequence[Workload], kills: int | None) -> str:

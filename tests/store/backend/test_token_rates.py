@@ -284,3 +284,44 @@ def test_no_rate_is_above_what_a_server_does(
         view = world.tokens(at, 100.0 * (at - born[which]), start_time=world.wall(born[which]))
         for rate in (view.generation_tps, view.generation_tps_1s):
             assert rate is None or rate <= 100.0 + 1e-6
+
+
+@pytest.mark.parametrize("outage_s", [1, 8])
+@pytest.mark.parametrize("life_s", [5, 12])
+def test_a_crash_loop_without_start_times_is_restarts(world: World, life_s: int, outage_s: int) -> None:
+    """Equal lives pass the same counters at the same age: each fall is a restart, and nothing else."""
+    at = 1000.0
+    for _ in range(5):
+        for second in range(life_s):
+            view = world.feed(
+                EngineSample(
+                    at := at + 1.0,
+                    "vllm",
+                    (LaneSample("0", generation_tokens=40.0 * second, prompt_tokens=100.0 * second),),
+                )
+            )
+        for _ in range(outage_s - 1):
+            world.fail(at := at + 1.0)
+    assert view.restarts == 4
+    said = [event.message for event in world.snapshot().events]
+    assert SEVERAL_SERVERS not in said
+
+
+def test_a_crash_loop_with_a_warm_up_request_is_restarts(world: World) -> None:
+    """The same tokens at once after each start jump to those of the life before."""
+    at = 1000.0
+    for life in range(5):
+        for tokens in (0.0, 0.0, 50.0, 50.0, 90.0 + life):
+            view = world.tokens(at := at + 1.0, tokens)
+    assert view.restarts == 4
+    assert SEVERAL_SERVERS not in [event.message for event in world.snapshot().events]
+
+
+@pytest.mark.parametrize("apart", [90.0, 400.0, 20_000.0])
+def test_equal_servers_in_turn_are_not_restarts(world: World, apart: float) -> None:
+    """Servers whose counters are close are told by falls to more than a new process can have counted."""
+    for second in range(60):
+        which = (second * 7 % 11) % 2
+        view = world.tokens(1000 + second, 90_000.0 + 50.0 * second - apart * which)
+    assert view.restarts <= 1
+    assert SEVERAL_SERVERS in [event.message for event in world.snapshot().events]
