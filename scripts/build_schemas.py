@@ -52,7 +52,15 @@ MODELS = ("snapshot", "node", "engine", "router", "balance", "event", "limit", "
 MAPS = frozenset(
     {
         *("values", "finished", "poll_ms", "deployments", "stuck", "failures", "sent", "also_reported"),
-        *("throttled_percent", "bounds", "running_by_backend", "evidence", "sleep_state", "states"),
+        *(
+            "throttled_percent",
+            "bounds",
+            "in_bucket",
+            "running_by_backend",
+            "evidence",
+            "sleep_state",
+            "states",
+        ),
         *("starved_percent", "mean_load", "requests_share"),
     }
 )

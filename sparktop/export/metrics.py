@@ -89,9 +89,13 @@ def _quantile(
     def points(view: BackendView) -> Iterator[Point]:
         found: Quantile | None = getattr(read(view), f"p{percent}")
         if found is not None:
-            yield ("below" if found.below else "above" if found.above else "exact",), found.seconds
+            bound = "below" if found.below else "above" if found.above else "exact"
+            yield ("in_bucket" if found.bucket_s else bound,), found.seconds
 
-    text = f'{title}, p{percent} of the last 60 s; bound="below" or "above": less or more than this.'
+    text = (
+        f'{title}, p{percent} of the last 60 s; bound="below" or "above": less or more than this, '
+        '"in_bucket": interpolated in a bucket whose upper edge is twice its lower one or more.'
+    )
     return Metric(f"backend_{name}_p{percent}_seconds", text, points, ("bound",))
 
 

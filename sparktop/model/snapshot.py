@@ -67,6 +67,8 @@ class Quantile:
     """The quantile lies in the first bucket: only "< seconds" is known."""
     above: bool = False
     """The quantile lies beyond the last finite bound: only "> seconds" is known."""
+    bucket_s: tuple[float, float] | None = None
+    """The edges of its bucket if the upper one is at least twice the lower: no digit of `seconds` is sure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,8 @@ class Latency:
         """Return whether a quantile of this latency is certainly at or above `slow_s`."""
         if self.slow_s is None or quantile is None or quantile.below:
             return False
-        return quantile.seconds >= self.slow_s
+        least_s, _ = quantile.bucket_s or (quantile.seconds, None)
+        return least_s >= self.slow_s
 
 
 NO_LATENCY = Latency()

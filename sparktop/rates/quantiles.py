@@ -12,6 +12,8 @@ from sparktop.model.snapshot import Latency, Quantile
 
 LEAST_OBSERVATIONS = 5
 """With fewer observations in a window, no quantile is reported."""
+_WIDE = 2.0
+"""Least ratio of the edges of a wide bucket: too wide for an interpolated value alone."""
 _SHOWN = (0.5, 0.9, 0.95, 0.99)
 """The quantiles of a `Latency`."""
 
@@ -68,7 +70,8 @@ def histogram_quantile(histogram: Histogram, share: float) -> Quantile | None:
 
     The value is interpolated linearly inside a bucket. If the quantile is in the first bucket, return this
     bucket's upper bound, marked `below`. If it is in the `inf` bucket, return the last finite bound, marked
-    `above`. None without observations or without a finite bound.
+    `above`. In a wide bucket the result also has the bucket's edges. None without observations or without a
+    finite bound.
     """
     return _quantiles(histogram.bounds, histogram.cumulative, histogram.count, (share,))[0]
 
@@ -89,9 +92,10 @@ def _quantiles(
         elif index == 0:
             found.append(Quantile(bounds[0], below=True))
         else:
-            low, before = bounds[index - 1], cumulative[index - 1]
+            low, high, before = bounds[index - 1], bounds[index], cumulative[index - 1]
             inside = cumulative[index] - before
-            found.append(Quantile(low + (bounds[index] - low) * (rank - before) / inside))
+            edges = (low, high) if high >= _WIDE * low else None
+            found.append(Quantile(low + (high - low) * (rank - before) / inside, bucket_s=edges))
     return found
 
 

@@ -24,9 +24,15 @@ def name(text: str | None, limit: int = 200) -> str:
 
 
 def quantile(known: Quantile | None) -> str:
-    """Format a quantile in seconds as "12.3 ms", or "< 10 ms" if only a bound is known; "–" for None."""
+    """Format a quantile in seconds: "12.3 ms", "–" for None.
+
+    "< 10 ms" if only a bound is known, "1 to 2.5 s" in a wide bucket.
+    """
     if known is None:
         return UNKNOWN
+    if known.bucket_s:
+        low_s, high_s = known.bucket_s
+        return f"{low_s:g} to {high_s:g} s" if high_s >= 1 else f"{low_s * 1000:g} to {high_s * 1000:g} ms"
     sign = "<" if known.below else ">" if known.above else ""
     return f"{sign} {duration(known.seconds)}".strip()
 

@@ -34,8 +34,8 @@ tr:has(td.unreachable) .figure { color: var(--muted); }
 _OTHER_WORDS = {"critical": "bad", "warning": "warn", "alive": "good"}
 """The roles of words that are no state of a backend and no verdict on a group."""
 _FOOTER = (
-    "latencies of the time in column 'last'. – is unknown, &lt; and &gt; are bounds: the histogram shows "
-    "no more. "
+    "latencies of the time in column 'last'. – is unknown, &lt;, &gt; and &quot;to&quot; are bounds: the "
+    "histogram shows no more. "
     "The tables leave out the figures of a source that does not answer."
 )
 

@@ -5,10 +5,12 @@ false. The `deployments` of a router are null if it reported none; a null value 
 deployment that is not a watched backend.
 
 Latencies are objects in milliseconds. If a histogram only shows that a quantile lies below its first bucket
-edge or beyond its last one, the quantile is null, and the additional key `bounds` has the bound. Otherwise
-the key is absent. Example:
+edge or beyond its last one, the quantile is null, and the additional key `bounds` has the bound. A quantile
+in a bucket whose upper edge is at least twice the lower one is interpolated, and the additional key
+`in_bucket` has both edges. Otherwise the keys are absent. Examples:
 
     {"p50": null, ..., "bounds": {"p50": "<10"}}
+    {"p50": 1700.0, ..., "in_bucket": {"p50": [1000.0, 2500.0]}}
 """
 
 from __future__ import annotations
@@ -221,7 +223,16 @@ def _latency(latency: Latency) -> dict[str, object]:
         for name, one in quantiles.items()
         if one is not None and (one.below or one.above)
     }
-    return {**result, "bounds": bounds} if bounds else result
+    if bounds:
+        result["bounds"] = bounds
+    buckets = {
+        name: [edge_s * 1000 for edge_s in one.bucket_s]
+        for name, one in quantiles.items()
+        if one is not None and one.bucket_s
+    }
+    if buckets:
+        result["in_bucket"] = buckets
+    return result
 
 
 def _ms(seconds: float | None) -> float | None:

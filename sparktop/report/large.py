@@ -106,9 +106,9 @@ def _listed(one: Stated) -> dict[str, object]:
 
 def _bound(one: Stated) -> str | None:
     quantile = None if isinstance(one.server, FleetServer) else one.server.ttft.p95
-    if quantile is None or not (quantile.below or quantile.above):
+    if quantile is None or not (quantile.below or quantile.above or quantile.bucket_s):
         return None
-    return "<" if quantile.below else ">"
+    return "<" if quantile.below else ">" if quantile.above else "in bucket"
 
 
 def groups_table(snapshot: Snapshot) -> Table:

@@ -28,7 +28,7 @@ _LATENCIES, _QUANTILES = ("TTFT", "ITL", "E2E", "queue"), ("p50", "p95", "p99")
 _NAMED = frozenset({"since", "last seen", "failing since"})
 """Columns whose title is written beside the value where a table is written as a list."""
 _BACKTICKS = re.compile("`+")
-_LEGEND = "latencies of the time in column 'last'; – is unknown, < and > are bounds."
+_LEGEND = "latencies of the time in column 'last'; – is unknown, <, > and \"to\" are bounds."
 
 
 def render(snapshot: Snapshot) -> str:

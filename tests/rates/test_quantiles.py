@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.engine import Histogram
-from sparktop.model.snapshot import Quantile
+from sparktop.model.snapshot import Latency, Quantile
 from sparktop.rates.quantiles import (
     LEAST_OBSERVATIONS,
     difference,
@@ -157,4 +157,32 @@ def test_the_quantiles_of_a_latency_are_those_computed_one_by_one(
             assert found == Quantile(bounds[0], below=True)
         else:
             low, high, before = bounds[index - 1], bounds[index], cumulative[index - 1]
-            assert found == Quantile(low + (high - low) * (rank - before) / (cumulative[index] - before))
+            assert found is not None
+            assert found.seconds == low + (high - low) * (rank - before) / (cumulative[index] - before)
+
+
+@pytest.mark.parametrize(
+    ("edges", "counts", "bucket"),
+    [
+        ((1920.0, 7680.0), (0, 100), (1920.0, 7680.0)),
+        ((0.25, 0.5), (0, 100), (0.25, 0.5)),
+        ((0.5, 0.75), (0, 100), None),
+        ((2.5, 5.0, 7.5), (0, 0, 100), None),
+        ((0.0, 1.0), (0, 100), (0.0, 1.0)),
+    ],
+)
+def test_a_quantile_in_a_wide_bucket_has_its_edges(
+    edges: tuple[float, ...], counts: tuple[int, ...], bucket: tuple[float, float] | None
+) -> None:
+    """Where the upper edge is twice the lower one or more, the value alone would claim too much."""
+    histogram = Histogram((*edges, math.inf), (*map(float, counts), float(counts[-1])), 0.0)
+    quantile = histogram_quantile(histogram, 0.9)
+    assert quantile is not None
+    assert quantile.bucket_s == bucket
+
+
+def test_a_quantile_in_a_wide_bucket_is_slow_only_if_all_of_it_is() -> None:
+    """A limit inside the bucket may or may not be exceeded: nothing is coloured for it."""
+    quantile = Quantile(2.1, bucket_s=(1.0, 2.5))
+    assert not Latency(slow_s=2.0).slow(quantile)
+    assert Latency(slow_s=1.0).slow(quantile)

@@ -39,13 +39,14 @@ def tokens_rate(value: float | None, width: int = 6) -> Row:
 def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
     """Format a quantile of a latency in `width` cells, such as "1.2 s"; "–" if unknown.
 
-    The text begins with "<" or ">" where the quantile is beyond the bounds of the histogram's buckets.
+    The text begins with "<" or ">" where the quantile is beyond the bounds of the histogram's buckets, and is
+    "≤" and the upper edge of its bucket where that is a wide one.
     """
     if quantile is None:
         return fit("–", width, "right")
-    sign = "<" if quantile.below else ">" if quantile.above else ""
-    number = numbers.duration(quantile.seconds, width - 1).strip()
-    return fit(sign + number, width, "right")
+    sign = "<" if quantile.below else ">" if quantile.above else "≤" if quantile.bucket_s else ""
+    edge_s = quantile.bucket_s[1] if quantile.bucket_s else quantile.seconds
+    return fit(sign + numbers.duration(edge_s, width - 1).strip(), width, "right")
 
 
 def latency_row(name: str, latency: Latency, width: int) -> Row:
