@@ -13,7 +13,7 @@ from sparktop.analysis.speed_state import IDLE_PERCENT
 from sparktop.analysis.state import GRAVITY, USUAL, scraped_state
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.failure import FailureKind
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, stale_s
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Sum, stale_s
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import StateThresholds
 from sparktop.values import dataclass
@@ -91,9 +91,9 @@ class WallGroup:
     """Number of servers by state, the worst first."""
     balance: Balance | None = None
     """The verdict on how evenly the group is loaded; None where it is not judged."""
-    running: float | None = None
-    waiting: float | None = None
-    generation_tps: float | None = None
+    running: Sum = Sum()
+    waiting: Sum = Sum()
+    generation_tps: Sum = Sum()
     kv_percent: float | None = None
     """Of the fullest server."""
     ttft_p95_s: float | None = None
@@ -112,7 +112,7 @@ class WallGroup:
         """
         down = sum(count for state, count in self.counts.items() if state in DOWN)
         full = sum(count for state, count in self.counts.items() if state in _SHORT_OF_KV)
-        waits = int(self.waiting or 0).bit_length()
+        waits = int(self.waiting.value or 0).bit_length()
         return (-down, -verdict_rank(self.balance), -full, -waits)
 
 
@@ -199,23 +199,24 @@ def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> Wal
         )
         return (one.rank, *load)
 
+    late = sum(one.state not in DOWN and not one.is_current for one in servers)
+
+    def total(of: Callable[[Server], float | None]) -> Sum:
+        """Return a sum over the servers that are not down: those are counted beside it."""
+        return Sum.of_values(map(of, known), absent=late)
+
     ordered = tuple(sorted(servers, key=gravity))
     return WallGroup(
         name,
         ordered,
         Counter(one.state for one in ordered),
         balance,
-        _sum(one.running for one in known),
-        _sum(one.waiting for one in known),
-        _sum(one.generation_tps for one in known),
+        total(lambda one: one.running),
+        total(lambda one: one.waiting),
+        total(lambda one: one.generation_tps),
         _most(map(kv_percent, known)),
         _most(map(ttft_s, known)),
     )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _most(values: Iterable[float | None]) -> float | None:
@@ -269,7 +270,7 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
         gpus=len(sample.gpus),
         gpu_percent=use,
         temperature_c=_most(gpu.temperature_c for gpu in sample.gpus),
-        power_w=_sum(gpu.power_w for gpu in sample.gpus),
+        power_w=Sum.of_values(gpu.power_w for gpu in sample.gpus).value,
         sm_clock_mhz=min((gpu.sm_clock_mhz for gpu in sample.gpus if gpu.sm_clock_mhz), default=None),
         memory_total_bytes=sample.memory.total_bytes,
         headroom_bytes=sample.memory.headroom_bytes,

@@ -145,9 +145,14 @@ BACKEND: tuple[Metric[BackendView], ...] = (
         lambda view: _times(1e-3, view.step_ms),
     ),
     _value(
-        "backend_batch_per_step",
+        "backend_tokens_per_step",
         "Mean tokens in an engine step, prompt and generated, over 60 s.",
-        lambda view: view.batch_per_step,
+        lambda view: view.tokens_per_step,
+    ),
+    _value(
+        "backend_batch_per_step",
+        "The older name of backend_tokens_per_step.",
+        lambda view: view.tokens_per_step,
     ),
     _value(
         "backend_read_bytes_per_second",

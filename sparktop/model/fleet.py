@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
+from typing import NamedTuple
 
 from sparktop.model.failure import Failure
 from sparktop.values import dataclass
@@ -25,20 +26,40 @@ class SelfView:
     poll_ms: Mapping[str, float] = field(default_factory=lambda: _NO_NUMBERS)
 
 
+class Sum(NamedTuple):
+    """A sum of values none of which is negative: a lower bound where some of them are unknown."""
+
+    value: float | None = None
+    """The sum of the known values; None where none is known."""
+    known: int = 0
+    of: int = 0
+
+    @classmethod
+    def of_values(cls, values: Iterable[float | None], *, absent: int = 0) -> Sum:
+        """Return the sum of `values` and of as many unknown ones as `absent` says."""
+        every = list(values)
+        known = [value for value in every if value is not None]
+        return cls(sum(known) if known else None, len(known), len(every) + absent)
+
+    @property
+    def sign(self) -> str:
+        """A sign to stand before the value: "≥" where only a lower bound is known, else ""."""
+        return "≥" if 0 < self.known < self.of else ""
+
+    def plus(self, other: Sum) -> Sum:
+        """Return the sum of what both hold."""
+        known = [value for value in (self.value, other.value) if value is not None]
+        return Sum(sum(known) if known else None, self.known + other.known, self.of + other.of)
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all servers that are watched, each once: tokens/s, and running and waiting requests.
+    """Sums over all servers that are watched, each once: tokens/s, and running and waiting requests."""
 
-    A sum is None where no server reports the value.
-    """
-
-    generation_tps: float | None = None
-    prompt_tps: float | None = None
-    running: float | None = None
-    waiting: float | None = None
-    counted: int = 0
-    """Servers that the sums are of: those that answer."""
-    watched: int = 0
+    generation_tps: Sum = Sum()
+    prompt_tps: Sum = Sum()
+    running: Sum = Sum()
+    waiting: Sum = Sum()
 
 
 NO_COST, NO_TOTALS = SelfView(), Totals()

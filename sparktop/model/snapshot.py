@@ -148,7 +148,7 @@ class BackendHistory:
     queue_p95_s: Series = field(default_factory=Series)
     prefix_cache_hit_percent: Series = field(default_factory=Series)
     spec_decode_accept_percent: Series = field(default_factory=Series)
-    batch_per_step: Series = field(default_factory=Series)
+    tokens_per_step: Series = field(default_factory=Series)
     step_ms: Series = field(default_factory=Series)
     preemptions_per_s: Series = field(default_factory=Series)
     estimated_read_gb_per_s: Series = field(default_factory=Series)
@@ -210,7 +210,7 @@ class BackendView:
     spec_decode_accept_percent: float | None = None
     spec_accepted_per_draft: float | None = None  # mean, over 60 s
     spec_drafts_per_s: float | None = None  # over 10 s
-    batch_per_step: float | None = None
+    tokens_per_step: float | None = None
     """Mean tokens per engine step, prompt and generated, over 60 s."""
     steps_per_s: float | None = None
     """Engine steps per second over 10 s, summed over engine cores."""

@@ -9,7 +9,7 @@ from statistics import fmean
 from sparktop import __version__
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.event import Event, Severity
-from sparktop.model.snapshot import NodeView
+from sparktop.model.snapshot import BackendState, NodeView
 from sparktop.model.text import clean
 from sparktop.moments.figures import BACKEND, FIGURES, NODE
 from sparktop.moments.moment import Moment
@@ -99,7 +99,10 @@ def _summary(moment: Moment) -> str:
         if figure.field == "generation_tps" and found.mean is not None
     ]
     words += [f"{cell.rate(sum(means))} tok/s on average"] if means else []
-    down = [code(one.name) for one in moment.shown.backends if not one.ok]
+    silent = [one for one in moment.shown.backends if not one.ok]
+    loading = [code(one.name) for one in silent if one.state is BackendState.LOADING]
+    down = [code(one.name) for one in silent if one.state is not BackendState.LOADING]
+    words += [f"{', '.join(loading)} loading at the end"] if loading else []
     words += [f"no answer of {', '.join(down)} at the end"] if down else []
     critical = sum(one.severity is Severity.CRITICAL for one in moment.shown.alerts)
     count = len(moment.shown.alerts)

@@ -44,7 +44,7 @@ class Picture:
     @property
     def generation_tps(self) -> float | None:
         """Tokens generated per second by all backends; None if that is not known."""
-        return self.snapshot.totals.generation_tps
+        return self.snapshot.totals.generation_tps.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def backend_work(backends: Sequence[BackendView]) -> Table:
             cell.rate(one.preemptions_per_s),
             cell.percent(one.prefix_cache_hit_percent),
             cell.percent(one.spec_decode_accept_percent),
-            cell.rate(one.batch_per_step),
+            cell.rate(one.tokens_per_step),
             cell.rate(one.estimated_read_gb_per_s),
             cell.percent(one.roofline_percent),
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.fleet import Sum
 from sparktop.model.snapshot import BackendView, Quantile
 from sparktop.model.text import clean
 
@@ -60,6 +62,11 @@ def rate(value: float | None) -> str:
 def count(value: float | None) -> str:
     """Format a count: all digits up to 9,999, then such as "12.3k"; "–" for None."""
     return numbers.count(value, 8).strip()
+
+
+def total(known: Sum, form: Callable[[float | None], str]) -> str:
+    """Format a sum with `form`; "≥" stands before one that lacks unknown values."""
+    return f"{known.sign}{form(known.value)}"
 
 
 def whole(value: int | None) -> str:

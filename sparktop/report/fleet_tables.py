@@ -36,16 +36,16 @@ def unreachable(snapshot: Snapshot) -> int:
 
 
 def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
-    """Return (title, value) pairs of text: the totals over all answering backends, and the alert count.
+    """Return (title, value) pairs of text: the totals over all backends, and the alert count.
 
     If a source does not answer, the number of such sources comes before the alerts.
     """
     fleet, failing = snapshot.totals, unreachable(snapshot)
     return (
-        ("generation tok/s", cell.rate(fleet.generation_tps)),
-        ("prompt tok/s", cell.rate(fleet.prompt_tps)),
-        ("running", cell.count(fleet.running)),
-        ("waiting", cell.count(fleet.waiting)),
+        ("generation tok/s", cell.total(fleet.generation_tps, cell.rate)),
+        ("prompt tok/s", cell.total(fleet.prompt_tps, cell.rate)),
+        ("running", cell.total(fleet.running, cell.count)),
+        ("waiting", cell.total(fleet.waiting, cell.count)),
         *([("no answer", str(failing))] if failing else []),
         ("alerts", str(len(snapshot.alerts))),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sparktop.analysis.state import scraped_state
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView, Sum
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
 from sparktop.report import cell
@@ -140,7 +140,7 @@ def _groups(views: Sequence[FleetView]) -> list[tuple[str, ...]]:
     for view in views:
         for one in _servers(view):
             groups.setdefault((view.name, one.group), []).append(one)
-    worst = sorted(groups.items(), key=lambda item: -(_sum(item[1], lambda one: one.waiting) or 0.0))
+    worst = sorted(groups.items(), key=lambda item: -(_sum(item[1], lambda one: one.waiting).value or 0.0))
     rows: list[tuple[str, ...]] = []
     for (_, name), servers in worst[:MOST_GROUPS]:
         fullest = max(_known(servers, lambda one: one.kv_cache_percent), default=None)
@@ -150,9 +150,9 @@ def _groups(views: Sequence[FleetView]) -> list[tuple[str, ...]]:
                 cell.name(name),
                 str(len(servers)),
                 str(sum(one.down for one in servers)),
-                cell.rate(_sum(servers, lambda one: one.generation_tps)),
-                cell.count(_sum(servers, lambda one: one.running)),
-                cell.count(_sum(servers, lambda one: one.waiting)),
+                cell.total(_sum(servers, lambda one: one.generation_tps), cell.rate),
+                cell.total(_sum(servers, lambda one: one.running), cell.count),
+                cell.total(_sum(servers, lambda one: one.waiting), cell.count),
                 cell.percent(fullest),
                 cell.duration(ttft),
             )
@@ -160,9 +160,8 @@ def _groups(views: Sequence[FleetView]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _sum(servers: Sequence[FleetServer], value: Callable[[FleetServer], float | None]) -> float | None:
-    known = _known(servers, value)
-    return sum(known) if known else None
+def _sum(servers: Sequence[FleetServer], value: Callable[[FleetServer], float | None]) -> Sum:
+    return Sum.of_values(map(value, servers))
 
 
 def _known(servers: Sequence[FleetServer], value: Callable[[FleetServer], float | None]) -> list[float]:

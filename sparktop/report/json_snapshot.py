@@ -48,7 +48,7 @@ _FIGURE_KEYS = (
     "prompt_cached_tps",
     "spec_accepted_per_draft",
     "spec_drafts_per_s",
-    "batch_per_step",
+    "tokens_per_step",
     "steps_per_s",
     "roofline_percent",
     "roofline_tps",
@@ -150,6 +150,7 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
         "progress": _progress(backend.progress),
         **fields_of(backend, _FIGURE_KEYS),
+        "batch_per_step": backend.tokens_per_step,  # the older name
         "limited_by": None if backend.limited_by is None else backend.limited_by.as_json(),
         **{name: backend.counter_figures.get(name) for name in _ALWAYS},
         "spec_accept_by_position_percent": backend.spec_accept_by_position or None,

@@ -81,11 +81,11 @@ def _head(snapshot: Snapshot, width: int) -> list[str]:
     every = f"every {snapshot.interval_s:g} s"
     totals, failing = snapshot.totals, unreachable(snapshot)
     figures = (
-        f"generation {cell.rate(totals.generation_tps)} tok/s",
-        f"prompt {cell.rate(totals.prompt_tps)} tok/s",
+        f"generation {cell.total(totals.generation_tps, cell.rate)} tok/s",
+        f"prompt {cell.total(totals.prompt_tps, cell.rate)} tok/s",
         *([f"rates {rate_windows(snapshot.backends)}"] if snapshot.backends else []),
-        f"running {_whole(totals.running)}",
-        f"waiting {_whole(totals.waiting)}",
+        f"running {cell.total(totals.running, _whole)}",
+        f"waiting {cell.total(totals.waiting, _whole)}",
         *([f"no answer {failing}"] if failing else []),
         f"alerts {len(snapshot.alerts)}",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from operator import attrgetter, is_
@@ -11,7 +11,7 @@ from typing import TypeAlias
 from sparktop.analysis.deployments import address_of
 from sparktop.model.counter_figures import COUNTER_FIGURES, How
 from sparktop.model.engine import POSITION, LaneSample
-from sparktop.model.fleet import Fleet, FleetServer, FleetView, Totals
+from sparktop.model.fleet import Fleet, FleetServer, FleetView, Sum, Totals
 from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.model.targets import StateThresholds
 from sparktop.rates import Window
@@ -94,7 +94,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         spec_decode_accept_percent=_accept_percent(lanes, window, long_s),
         spec_accepted_per_draft=window.ratio("spec_accepted_tokens", "spec_drafts", long_s),
         spec_drafts_per_s=rate("spec_drafts"),
-        batch_per_step=window.ratio("stepped", "steps", long_s),
+        tokens_per_step=window.ratio("stepped", "steps", long_s),
         steps_per_s=rate("steps"),
         counter_figures=_counter_figures(lanes, window, short_s, least_s, long_s),
         spec_accept_by_position=_by_position(lanes, window, long_s),
@@ -137,7 +137,7 @@ def drawn(view: BackendView, window: Window, interval_s: float) -> dict[str, flo
         "kv_cache_percent": view.kv_cache_percent,
         "prefix_cache_hit_percent": view.prefix_cache_hit_percent,
         "spec_decode_accept_percent": view.spec_decode_accept_percent,
-        "batch_per_step": view.batch_per_step,
+        "tokens_per_step": view.tokens_per_step,
         "preemptions_per_s": view.preemptions_per_s,
         "estimated_read_gb_per_s": view.estimated_read_gb_per_s,
     }
@@ -288,11 +288,8 @@ class _Scraped:
     fleets: tuple[Fleet, ...] = ()
     places: frozenset[object] = frozenset()
     """Where these servers are."""
-    count: int = 0
-    """Number of these servers; at one place of Ray there may be several."""
-    answering: int = 0
-    known: Mapping[str, Sequence[float]] = field(default_factory=lambda: dict.fromkeys(_TOTALLED, ()))
-    """The values of each total, of the servers that answer."""
+    sums: Mapping[str, Sum] = field(default_factory=lambda: dict.fromkeys(_TOTALLED, Sum()))
+    """Each total; the values of servers that do not answer are unknown."""
 
 
 _newest = [_Scraped()]
@@ -307,9 +304,8 @@ def _scraped(fleets: tuple[Fleet, ...]) -> _Scraped:
     answering = [
         one for one, late_at in scraped.values() if not one.down and one.at is not None and one.at >= late_at
     ]
-    values = {name: tuple(_known(answering, name)) for name in _TOTALLED}
     places = frozenset(place for place, _ in scraped)
-    _newest[0] = found = _Scraped(fleets, places, len(scraped), len(answering), values)
+    _newest[0] = found = _Scraped(fleets, places, _sums(answering, absent=len(scraped) - len(answering)))
     return found
 
 
@@ -322,12 +318,12 @@ def _place(url: str) -> object:
     return address_of(url) or url
 
 
-def _known(servers: Iterable[_Server], name: str) -> Iterator[float]:
-    return (value for value in map(_TOTALLED[name], servers) if value is not None)
+def _sums(answering: Sequence[_Server], *, absent: int) -> Mapping[str, Sum]:
+    return {name: Sum.of_values(map(of, answering), absent=absent) for name, of in _TOTALLED.items()}
 
 
 def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) -> Totals:
-    """Return the sums over the servers that answer, each once; a sum is None if none reports its value.
+    """Return the sums over all servers, each once; the values of one that does not answer are unknown.
 
     A server on the wall of a Prometheus counts with the figures that the wall shows, unless they are stale.
     """
@@ -335,16 +331,5 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
     places = scraped.places
     others = [view for view in backends if not places or _place(view.url) not in places]
     answering = [view for view in others if view.ok]
-
-    def total(name: str) -> float | None:
-        known = [*scraped.known[name], *_known(answering, name)]
-        return sum(known) if known else None
-
-    return Totals(
-        generation_tps=total("generation_tps"),
-        prompt_tps=total("prompt_tps"),
-        running=total("running"),
-        waiting=total("waiting"),
-        counted=scraped.answering + len(answering),
-        watched=scraped.count + len(others),
-    )
+    direct = _sums(answering, absent=len(others) - len(answering))
+    return Totals(**{name: scraped.sums[name].plus(direct[name]) for name in _TOTALLED})

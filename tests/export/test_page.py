@@ -66,6 +66,7 @@ def test_values_are_those_of_the_snapshot_in_base_units() -> None:
         series("backend_no_progress_seconds", backend="spark-a"): 130,
         series("backend_loading_left_seconds", backend="spark-a"): 60,
         series("backend_step_seconds", backend="spark-a"): 0.025,
+        series("backend_tokens_per_step", backend="spark-a"): 3.5,
         series("backend_batch_per_step", backend="spark-a"): 3.5,
         series("backend_read_bytes_per_second", backend="spark-b"): 200e9,
         series("backend_roofline_ratio", backend="spark-b"): 0.73,

@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import SelfView, Totals
+from sparktop.model.fleet import SelfView, Sum, Totals
 from sparktop.model.node import (
     CoreGroup,
     CpuReading,
@@ -194,7 +194,7 @@ def full_snapshot() -> Snapshot:
         nodes=(full_node(), NodeView("spark-b", "agent")),
         backends=(full_backend(), dead_backend()),
         alerts=(Alert("down:b", Severity.CRITICAL, "b", "no answer", NOON),),
-        totals=Totals(250.25, 1234.5, 7.0, 1.0),
+        totals=Totals(*(Sum(value, 1, 1) for value in (250.25, 1234.5, 7.0, 1.0))),
         self_cost=SelfView(0.5, 1 << 26, None, {"vllm-a": 1.25}),
         simulated=True,
     )

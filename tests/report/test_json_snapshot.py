@@ -46,6 +46,7 @@ BACKEND = """name url engine engine_version ok error age_s scrape state model ma
     rate_window_s requests_per_s preemptions_per_s prefix_cache_hit_percent spec_decode_accept_percent
     estimated_read_gb_per_s ttft_ms itl_ms e2e_ms queue_ms counters
     waiting_for_capacity prompt_cached_tps spec_accepted_per_draft spec_drafts_per_s batch_per_step
+    tokens_per_step
     steps_per_s role external_cache_hit_percent spec_accept_by_position_percent also_reported
     spec_verdict media_cache_hit_percent progress ranks limited_by
     roofline_percent roofline_tps restarts uptime_s state_rule state_window_s tpot_ms prefill_ms decode_ms

@@ -10,7 +10,7 @@ import pytest
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
-from sparktop.model.fleet import Totals
+from sparktop.model.fleet import Sum, Totals
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.report.markdown import WIDTH, render
@@ -62,7 +62,7 @@ def fleet(base: Snapshot, count: int, pattern: str) -> Snapshot:
         routers=(RouterView("litellm-proxy", "http://127.0.0.1:4000", backends=tuple(names)),),
         balance=(judged,) if count > 1 else (),
         alerts=(Alert("down:b", Severity.CRITICAL, names[0], ALERT, NOON),),
-        totals=Totals(148147.2, 2814804.0, 12288.0, 24576.0),
+        totals=Totals(*(Sum(value, 1, 1) for value in (148147.2, 2814804.0, 12288.0, 24576.0))),
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.analysis.wall import wall_of_fleet
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetServer, FleetView, Totals
+from sparktop.model.fleet import Fleet, FleetServer, FleetView, Sum, Totals
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import StateThresholds
 from sparktop.report.fleets import fleets_json
@@ -22,6 +23,11 @@ WALL = FleetView("prom", "http://p:9090", Fleet(100.0, 15.0, SERVERS))
 REFUSED = Failure(FailureKind.REFUSED, "connection refused", 90.0)
 
 
+def summed(*sums: tuple[float | None, int], of: int) -> Totals:
+    """Return totals of `of` servers: tokens/s, prompt tokens/s, running, waiting; each (sum, known)."""
+    return Totals(*(Sum(value, known, of) for value, known in sums))
+
+
 def polled(url: str, running: float) -> BackendView:
     """Return a server that answers."""
     return BackendView(url, url, "g", age_s=0.5, running=running, generation_tps=40.0)
@@ -31,12 +37,14 @@ def test_a_sum_is_that_of_the_wall_and_what_is_polled_beside_it() -> None:
     """Eight of 87 are read sample by sample, one more server is polled: each counts once."""
     closely = [polled(f"http://h:{port}", 9.0) for port in range(8000, 8008)]
     alone = polled("http://other:8000", 5.0)
-    assert totals([*closely, alone], [WALL]) == Totals(8740.0, None, 179.0, 87.0, 88, 88)
+    expected = summed((8740.0, 88), (None, 0), (179.0, 88), (87.0, 87), of=88)
+    assert totals([*closely, alone], [WALL]) == expected
 
 
 def test_two_prometheus_servers_that_scrape_the_same_servers_count_them_once() -> None:
     """Servers with the same address count once."""
-    assert totals([], [WALL, replace(WALL, name="other")]) == Totals(8700.0, None, 174.0, 87.0, 87, 87)
+    expected = summed((8700.0, 87), (None, 0), (174.0, 87), (87.0, 87), of=87)
+    assert totals([], [WALL, replace(WALL, name="other")]) == expected
 
 
 def test_replicas_on_one_node_of_ray_each_count() -> None:
@@ -45,7 +53,8 @@ def test_replicas_on_one_node_of_ray_each_count() -> None:
     some = tuple(replace(one, url=f"http://ray:8085#r{number}") for number, one in enumerate(SERVERS[:3]))
     view = replace(WALL, fleet=replace(WALL.fleet, servers=some))
     rows = [polled(one.url, 2.0) for one in some]
-    assert totals([*rows, polled("http://ray:8085", 6.0)], [view]) == Totals(300.0, None, 6.0, 3.0, 3, 3)
+    expected = summed((300.0, 3), (None, 0), (6.0, 3), (3.0, 3), of=3)
+    assert totals([*rows, polled("http://ray:8085", 6.0)], [view]) == expected
 
 
 def test_servers_without_an_answer_are_counted() -> None:
@@ -54,7 +63,7 @@ def test_servers_without_an_answer_are_counted() -> None:
     some = (replace(SERVERS[0], down=True, running=None), *SERVERS[1:3])
     view = replace(WALL, fleet=replace(WALL.fleet, servers=some))
     dead = replace(polled("http://other:8000", 5.0), failure=REFUSED)
-    assert totals([dead], [view]) == Totals(200.0, None, 4.0, 2.0, 2, 4)
+    assert totals([dead], [view]) == summed((200.0, 2), (None, 0), (4.0, 2), (2.0, 2), of=4)
 
 
 def test_a_stale_server_on_the_wall_is_in_no_sum_and_does_not_count() -> None:
@@ -63,7 +72,7 @@ def test_a_stale_server_on_the_wall_is_in_no_sum_and_does_not_count() -> None:
     some = (replace(SERVERS[0], at=62.4), replace(SERVERS[1], at=None, running=None), *SERVERS[2:4])
     fleet = replace(WALL.fleet, servers=some)
     found = replace(WALL, fleet=fleet)
-    assert totals([], [found]) == Totals(200.0, None, 4.0, 2.0, 2, 4)
+    assert totals([], [found]) == summed((200.0, 2), (None, 0), (4.0, 2), (2.0, 2), of=4)
     servers = fleets_json([found], 100.0, StateThresholds())[0]["servers"]
     assert isinstance(servers, list)
     assert servers[0]["state"] == "stale"
@@ -73,7 +82,19 @@ def test_a_stale_server_on_the_wall_is_in_no_sum_and_does_not_count() -> None:
 def test_old_answers_of_a_dead_prometheus_do_not_count() -> None:
     """Servers that are read sample by sample and are still fresh do count."""
     view = replace(WALL, failure=REFUSED)
-    assert totals([polled("http://h:8000", 9.0)], [view]) == Totals(40.0, None, 9.0, None, 1, 1)
+    expected = summed((40.0, 1), (None, 0), (9.0, 1), (None, 0), of=1)
+    assert totals([polled("http://h:8000", 9.0)], [view]) == expected
+
+
+def test_a_sum_that_lacks_a_server_is_a_lower_bound() -> None:
+    """Three of six report their rate: the sum has a sign, and says of how many it is."""
+    some = [polled(f"http://h:{port}", 2.0) for port in range(6)]
+    partly = [replace(one, generation_tps=None) for one in some[:3]] + some[3:]
+    rate = totals(partly).generation_tps
+    assert (rate, rate.sign) == (Sum(120.0, 3, 6), "≥")
+    assert totals(some).generation_tps.sign == ""
+    dead = [replace(some[0], failure=REFUSED), *some[1:]]
+    assert totals(dead).running == Sum(10.0, 5, 6)
 
 
 FIGURES = st.one_of(st.none(), st.floats(0, 1e6))
@@ -112,5 +133,7 @@ def test_sums_of_an_answer_that_is_shown_again_are_to_the_digit(
         found = totals(backends, fleets)
         for name in ("running", "generation_tps", "prompt_tps"):
             values = [value for one in up if (value := getattr(one, name)) is not None]
-            assert getattr(found, name) == (sum(values) if values else None)
-        assert (found.counted, found.watched) == (len(up), len(by_url) + len(others))
+            expected = sum(values) if values else None
+            total = getattr(found, name)
+            assert total.value == (None if expected is None else pytest.approx(expected))
+            assert (total.known, total.of) == (len(values), len(by_url) + len(others))

@@ -147,7 +147,7 @@ def _graphs(view: BackendView) -> list[Graph]:
         _quantiles("E2E", view, view.e2e, "e2e"),
         _quantiles("queue", view, view.queue, "queue"),
         _percent("prefix hits", " 60 s", "prompt", view, "prefix_cache_hit_percent"),
-        Graph([("batch", "running"), label(" tok/step 60 s")], history.batch_per_step, "running", tokens),
+        Graph([("batch", "running"), label(" tok/step 60 s")], history.tokens_per_step, "running", tokens),
     ]
     return [*graphs, *_rarer(view, tokens)]
 

@@ -24,7 +24,6 @@ from sparktop.panels.parts.figures import (
     latency_row,
     rate_words,
     share_role,
-    tokens_rate,
 )
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import (
@@ -88,17 +87,18 @@ def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
 
 
 def _rates(view: BackendView) -> Row:
+    """Return the row of token rates with their window: the graph beside it shows single seconds."""
     return [
         label("gen"),
-        *tokens_rate(view.generation_tps, 7),
+        figure(numbers.rate(view.generation_tps, 7), known=view.generation_tps is not None, role=LIVE),
         label("  prompt"),
-        *tokens_rate(view.prompt_tps),
+        figure(numbers.rate(view.prompt_tps, 6), known=view.prompt_tps is not None, role=LIVE),
+        label(f" tok/s {rate_words(view).removeprefix('over ')}"),
     ]
 
 
-def _latency_head(view: BackendView) -> Row:
-    """Return the row above the latencies: which time they and the rates cover."""
-    return [label(f"latency over 60 s · rates {rate_words(view)}")]
+def _latency_head() -> Row:
+    return [label("latency over 60 s")]
 
 
 def _occupancy(view: BackendView) -> Row:
@@ -218,7 +218,7 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
     rest = [partial(_cache, view), partial(_totals, view), partial(_speculation, view)]
     flat: list[Callable[[], Row]] = [*load, *waits, *rest]
     if height >= len(flat) + 3:
-        flat = [*load, list, partial(_latency_head, view), *waits, list, *rest]
+        flat = [*load, list, _latency_head, *waits, list, *rest]
     rows = [fit_row(row(), width) for row in flat[:height]]
     if height > len(rows) + 1:
         rows += [fit_row((), width), *_lanes(view, height - len(rows) - 1, width)]

@@ -176,7 +176,7 @@ def _throughput(view: BackendView, width: int) -> list[Row]:
         ),
         fact("requests", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("finished", numbers.count(done, 6), " in all" if wide else ""),
-        fact("batch", numbers.rate(view.batch_per_step, 6), " tok/step" if wide else " tok"),
+        fact("batch", numbers.rate(view.tokens_per_step, 6), " tok/step" if wide else " tok"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)

@@ -8,8 +8,9 @@ from datetime import datetime
 from sparktop.analysis.verdict import verdict
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.fleet import Sum
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.parts.figures import LIVE, figure, label, tokens_rate
+from sparktop.panels.parts.figures import LIVE, figure, label, sum_run
 from sparktop.panels.parts.frame import hot
 from sparktop.panels.parts.roles import alert_role, alerts_sign, wait_role
 from sparktop.panels.parts.rows import Row, row_width, spread_row
@@ -101,31 +102,29 @@ def header_row(
 def total_pieces(snapshot: Snapshot) -> list[Row]:
     """Return totals over all servers: token rate, prompt rate, running and waiting requests.
 
-    If not all servers answer, how many do stands behind the token rate.
+    A sum that lacks servers has "≥" before it; of how many it is stands behind the token rate.
     """
     totals = snapshot.totals
-
-    def count(name: str, value: float | None, role: str) -> Row:
-        return [label(f"{name} "), figure(numbers.count(value, 3), known=value is not None, role=role)]
-
-    some: Row = (
-        [label(f" ({totals.counted} of {totals.watched})")] if 0 < totals.counted < totals.watched else []
-    )
+    rate, prompt = totals.generation_tps, totals.prompt_tps
+    some: Row = [label(f" ({rate.known} of {rate.of})")] if rate.sign else []
     return [
-        [*tokens_rate(totals.generation_tps, _rate_width(totals.generation_tps)), *some],
+        [sum_run(rate, numbers.rate, _rate_width(rate), LIVE), label(" tok/s"), *some],
+        [label("prompt "), sum_run(prompt, numbers.rate, _rate_width(prompt)), label(" tok/s")],
+        [label("run "), sum_run(totals.running, numbers.count, _count_width(totals.running), LIVE)],
         [
-            label("prompt "),
-            figure(numbers.rate(totals.prompt_tps, _rate_width(totals.prompt_tps))),
-            label(" tok/s"),
+            label("wait "),
+            sum_run(totals.waiting, numbers.count, _count_width(totals.waiting), _wait_role(snapshot)),
         ],
-        count("run", totals.running, LIVE),
-        count("wait", totals.waiting, _wait_role(snapshot)),
     ]
 
 
-def _rate_width(value: float | None) -> int:
-    """Return the cells of a rate: those of four digits with their comma, or of five."""
-    return 5 if value is None or value < _FIVE_DIGITS else 6
+def _rate_width(total: Sum) -> int:
+    """Return the cells of a rate: those of four digits with their comma, or of five, and its sign."""
+    return len(total.sign) + (5 if (total.value or 0.0) < _FIVE_DIGITS else 6)
+
+
+def _count_width(total: Sum) -> int:
+    return len(total.sign) + 3
 
 
 def _wait_role(snapshot: Snapshot) -> str:

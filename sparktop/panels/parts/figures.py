@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import bar
 from sparktop.graphics.cells import fit
+from sparktop.model.fleet import Sum
 from sparktop.model.snapshot import BackendView, Latency, Quantile
 from sparktop.panels.parts.rows import Row, Run
 
@@ -31,9 +34,10 @@ def figure(text: str, *, known: bool = True, role: str = "text") -> Run:
     return (text, role if known else "muted")
 
 
-def tokens_rate(value: float | None, width: int = 6) -> Row:
-    """Return a token rate in `width` cells, followed by its unit "tok/s"."""
-    return [figure(numbers.rate(value, width), known=value is not None, role=LIVE), (" tok/s", "muted")]
+def sum_run(total: Sum, form: Callable[[float | None, int], str], width: int, role: str = "text") -> Run:
+    """Return a sum in `width` cells, 0 for as many as it needs; "≥" stands before a lower bound."""
+    text = f"{total.sign}{form(total.value, width - len(total.sign) if width else 6).strip()}"
+    return figure(fit(text, width, "right") if width else text, known=total.value is not None, role=role)
 
 
 def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:

@@ -126,7 +126,7 @@ def _step_ratio(view: BackendView, peer: BackendView) -> float | None:
     if not view.step_ms or not peer.step_ms or not view.running or not peer.running:
         return None
     batches = (
-        view.batch_per_step / peer.batch_per_step if view.batch_per_step and peer.batch_per_step else 1.0
+        view.tokens_per_step / peer.tokens_per_step if view.tokens_per_step and peer.tokens_per_step else 1.0
     )
     larger = max(1.0, batches, view.running / peer.running)
     return view.step_ms / peer.step_ms / max(math.sqrt(larger), larger / 2)

@@ -74,9 +74,9 @@ def test_a_batch_is_the_mean_of_the_window_s_steps(
     before, after = make_histogram([100.0] * 7, bounds), make_histogram([100.0] * 7 + [4.0, 12.0], bounds)
     world.feed(make_page(1000.0, LaneSample("0", step_tokens=before)))
     view = world.feed(make_page(1004.0, LaneSample("0", step_tokens=after)))
-    assert (view.batch_per_step, view.steps_per_s) == (8.0, 0.5)
+    assert (view.tokens_per_step, view.steps_per_s) == (8.0, 0.5)
     idle = world.feed(make_page(1070.0, LaneSample("0", step_tokens=after)))
-    assert idle.batch_per_step is None
+    assert idle.tokens_per_step is None
 
 
 def test_an_accepted_draft_has_a_mean_length(world: World, make_page: MakePage) -> None:

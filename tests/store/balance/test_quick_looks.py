@@ -41,7 +41,7 @@ def test_rates_are_the_same_at_any_pace() -> None:
             assert view.generation_tps_1s == pytest.approx(100.0)
             assert view.generation_tps == pytest.approx(100.0)
             assert view.requests_per_s == pytest.approx(2.0)
-            assert view.batch_per_step == pytest.approx(5.0)
+            assert view.tokens_per_step == pytest.approx(5.0)
         if at >= 6:
             assert view.step_ms == pytest.approx(50.0)
 

@@ -16,7 +16,7 @@ from sparktop.panels.board.wall.cells import cell_of, state_run, strip
 from sparktop.panels.board.wall.machines import watts
 from sparktop.panels.board.wall.trends import CELLS, Trend
 from sparktop.panels.parts.columns import mark
-from sparktop.panels.parts.figures import LIVE, figure, label, quantile_text, share_role
+from sparktop.panels.parts.figures import LIVE, figure, label, quantile_text, share_role, sum_run
 from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
 from sparktop.values import dataclass
@@ -95,10 +95,10 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
         *strip(group.states, columns.cells),
         label(ELLIPSIS if len(group.servers) > columns.cells else " "),
         *([*columns.trend.row(group), label(" ")] if columns.trend else []),
-        figure(f"{numbers.count(group.running, 5):>6}", known=group.running is not None, role=LIVE),
-        _waits(group.waiting),
+        sum_run(group.running, numbers.count, 6, LIVE),
+        sum_run(group.waiting, numbers.count, 6, "warn" if group.waiting.value else "text"),
         (f"{numbers.percent(group.kv_percent, 5):>6}", share_role(group.kv_percent, 90, 98)),
-        figure(f"{numbers.rate(group.generation_tps, 7):>8}", known=group.generation_tps is not None),
+        sum_run(group.generation_tps, numbers.rate, 8),
         figure(f"{numbers.duration(group.ttft_p95_s, 8):>9}", known=group.ttft_p95_s is not None),
         label("  "),
         *_verdict(group, columns.verdict),

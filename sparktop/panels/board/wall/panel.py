@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from sparktop.analysis.wall import DOWN, Stated, Top, Wall, WallGroup, counts_of, node_rank
 from sparktop.graphics import numbers
+from sparktop.model.fleet import Sum
 from sparktop.panels.board.wall.cells import legend
 from sparktop.panels.board.wall.drawn import STATE, DrawnWall, Entry, Look, Spot
 from sparktop.panels.board.wall.lines import (
@@ -23,7 +25,7 @@ from sparktop.panels.board.wall.lines import (
 )
 from sparktop.panels.board.wall.machines import machine_columns
 from sparktop.panels.board.wall.tops import KEY, top_keys, top_rows
-from sparktop.panels.parts.figures import LIVE, figure, label
+from sparktop.panels.parts.figures import LIVE, figure, label, sum_run
 from sparktop.panels.parts.frame import frame_role, framed, key_tab
 from sparktop.panels.parts.rows import Row, fit_row, in_role, row_text, row_width
 
@@ -94,14 +96,16 @@ def _totals(wall: Wall, groups: Sequence[WallGroup], total: int, width: int) -> 
     count = sum(len(group.servers) for group in groups)
     down = sum(count for state, count in counts_of(groups).items() if state in DOWN)
     of = f" of {total:,}" if count < total else ""
-    tps, running, waiting = (_sum(groups, name) for name in ("generation_tps", "running", "waiting"))
+    tps = reduce(Sum.plus, (group.generation_tps for group in groups), Sum())
+    running = reduce(Sum.plus, (group.running for group in groups), Sum())
+    waiting = reduce(Sum.plus, (group.waiting for group in groups), Sum())
     some = f"{len(wall.nodes):,} of " if len(wall.nodes) < wall.total_nodes else ""
     pieces: list[Row] = [
         [figure(f"{count:,}{of}"), label(f" server{'s' * (count != 1 or bool(of))}")],
         [(f"{down:,} down", "bad")] if down else [],
-        [figure(numbers.rate(tps, 6).strip(), role=LIVE), label(" tok/s")],
-        [label("run "), figure(numbers.count(running, 6).strip(), role=LIVE)],
-        [label("wait "), figure(numbers.count(waiting, 6).strip(), role="warn" if waiting else "text")],
+        [sum_run(tps, numbers.rate, 0, LIVE), label(" tok/s")],
+        [label("run "), sum_run(running, numbers.count, 0, LIVE)],
+        [label("wait "), sum_run(waiting, numbers.count, 0, "warn" if waiting.value else "text")],
         [figure(f"{len(groups):,}"), label(" groups")] if len(groups) > 1 else [],
         [figure(f"{some}{wall.total_nodes:,}"), label(f" machine{'s' * (wall.total_nodes != 1)}")]
         if wall.total_nodes and len(groups) == len(wall.groups)
@@ -113,11 +117,6 @@ def _totals(wall: Wall, groups: Sequence[WallGroup], total: int, width: int) -> 
         if row_width([*row, apart, *piece]) <= width:
             row += [apart, *piece]
     return row
-
-
-def _sum(groups: Sequence[WallGroup], name: str) -> float | None:
-    known = [value for group in groups if (value := getattr(group, name)) is not None]
-    return sum(known) if known else None
 
 
 def _head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int, inside: int) -> None:

@@ -54,7 +54,11 @@ def test_figures_are_new_while_the_order_holds() -> None:
     orders = WallOrders()
     orders.of(wall(SWINGING[0]), 100.0, look())
     shown = orders.of(wall(SWINGING[1]), 101.0, look())
-    assert [(group.name, group.waiting) for group in shown.groups] == [("a", 3.0), ("b", 201.0), ("c", 1.0)]
+    assert [(group.name, group.waiting.value) for group in shown.groups] == [
+        ("a", 3.0),
+        ("b", 201.0),
+        ("c", 1.0),
+    ]
 
 
 def test_another_filter_or_an_earlier_moment_orders_at_once() -> None:
