@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from sparktop.analysis.verdict import balance_cost
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import Top, top_without_spikes, widest_top
-from sparktop.model.balance import Balance
+from sparktop.model.balance import Balance, balance_cost
 from sparktop.model.limit import LimitKind
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendState, BackendView
