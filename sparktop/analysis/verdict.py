@@ -26,6 +26,7 @@ _CONDITIONS = {
     "kv-full": ("KV cache full", "fewer or shorter requests", "z"),
     "refused": ("refuses requests", "fewer requests at once", "e"),
     "http-errors": ("answers with HTTP 5xx", "read its log", "e"),
+    "deployments": ("a deployment fails", "read its log", "e"),
     "preempting": ("preempts requests", "fewer requests at once", "z"),
     "headroom": ("short of memory", "see which process grows", "P"),
     "headroom-limit": ("memory runs out", "see which process grows", "P"),

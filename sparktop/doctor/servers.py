@@ -16,7 +16,7 @@ from sparktop.doctor.network import Network, Place, place_of
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
 from sparktop.engines.document import parse
 from sparktop.engines.registry import Engine
-from sparktop.engines.router_pages import TITLES, router_kind
+from sparktop.engines.router_pages import TITLES, read_running, read_workers, router_kind
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, RouterTarget
@@ -24,7 +24,7 @@ from sparktop.model.text import clean
 from sparktop.sources.engine_probe import RouteFinder
 from sparktop.sources.http.failure import AnswerError, status_error
 from sparktop.sources.http.once import Reply
-from sparktop.sources.router_probe import LIVELINESS, is_litellm
+from sparktop.sources.router_probe import LIVELINESS, RUNNING, WORKERS, is_litellm
 from sparktop.sources.server_words import server_words
 
 _OK = 200
@@ -95,6 +95,8 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
     except AnswerError as error:
         return [reach, failure_check(name, error)]
     kind = router_kind(page.body) if page.status == _OK and not known else None
+    if kind is None and not known:
+        kind = await _listing_kind(target, network)
     if kind is not None:
         alive = Check(name, Status.OK, f"{TITLES[kind]}, answered in {page.took_ms:.0f} ms")
         return [reach, alive, check_clock(target.name, page)]
@@ -104,6 +106,18 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
         return [reach, Check(name, Status.WARN, seen, advice), check_clock(target.name, reply)]
     alive = Check(name, Status.OK, f"alive, answered in {reply.took_ms:.0f} ms")
     return [reach, alive, check_clock(target.name, reply)]
+
+
+async def _listing_kind(target: RouterTarget, network: Network) -> str | None:
+    """Return the kind of a router that lists its servers on a route of its own; None if it does not."""
+    for path, read in ((WORKERS, read_workers), (RUNNING, read_running)):
+        try:
+            found = read((await network.get(target.url + path)).body)
+        except (AnswerError, PageError):
+            continue
+        if found is not None:
+            return found.kind
+    return None
 
 
 async def check_port(

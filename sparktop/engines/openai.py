@@ -45,6 +45,16 @@ def read(
     )
 
 
+def owners_of(body: bytes | None) -> frozenset[str]:
+    """Return who owns the models in a list of models (`owned_by`); empty for anything else."""
+    try:
+        listed = entries(parse(body or b""), "data")
+    except PageError:
+        return frozenset()
+    owners = (words(entry.get("owned_by")) for entry in (listed or [])[:MAX_MODELS])
+    return frozenset(owner for owner in owners if owner)
+
+
 def identify(answers: Answers) -> EngineIdentity:
     """Return the identity that `/v1/models` reports: name and maximum context of the first model."""
     model, max_model_len = first_model(answers.get("/v1/models"))

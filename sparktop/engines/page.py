@@ -7,7 +7,7 @@ import re
 from sparktop.engines.error import PageError
 from sparktop.engines.exposition import PageMemory
 from sparktop.engines.registry import ENGINES
-from sparktop.engines.router_pages import TITLES, router_kind
+from sparktop.engines.router_pages import ROUTERS_ONLY, TITLES, router_kind
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
@@ -81,7 +81,11 @@ def engine_of(body: bytes) -> str | None:
     """
     padded = b"\n" + body
     found = _SAMPLE.search(padded)
-    maybe_router = found is None or _SERVER_LABEL in padded[found.end() : found.end() + _LONGEST_NAME]
+    maybe_router = (
+        found is None
+        or _SERVER_LABEL in padded[found.end() : found.end() + _LONGEST_NAME]
+        or any(mark in body for mark in ROUTERS_ONLY)
+    )
     if maybe_router and (kind := router_kind(body)) is not None:
         raise PageError(FailureKind.ROUTER, TITLES[kind])
     found = found or _SAMPLE_BESIDE.search(padded)

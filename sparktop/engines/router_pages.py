@@ -1,8 +1,11 @@
-"""Recognises and reads metrics pages of routers: Dynamo's frontend, production-stack's router, llm-d's EPP.
+"""Recognises and reads metrics pages of routers and gateways.
 
+* vllm-router and SGLang's model gateway serve their own page at a port of its own (29000). At their service
+  port vllm-router forwards the page of one worker, of another one each time; the gateway writes the pages of
+  all workers at /engine_metrics, with a label `worker_addr`.
 * production-stack writes vLLM's prefix: its samples have the label `server` and neither `engine` nor
-  `model_name`. It never sets the number of waiting requests. Each request of its page blocks its event loop
-  for 0.1 s, so its page must not be requested often.
+  `model_name`; without servers only those of all requests together. It never sets the number of waiting
+  requests. Each request of its page blocks its event loop for 0.1 s, so its page must not be requested often.
 * Dynamo's `queued_requests` lasts until the first token, so that it includes requests in prefill. Newer
   versions have `stage_requests` instead, whose stages before the worker are the real queue.
 * llm-d's endpoint picker (EPP) exports each metric under the prefixes of its earlier names too: only the
@@ -14,7 +17,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import field
+from functools import partial
 
+from sparktop.engines.document import entries, parse, words
+from sparktop.engines.document import field as field_of
 from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.figures import label, only, requests
 from sparktop.model.router import Deployment
@@ -22,10 +29,17 @@ from sparktop.model.text import clean
 from sparktop.values import dataclass
 
 DYNAMO, STACK, LLM_D = "dynamo", "production-stack", "llm-d"
+VLLM_ROUTER, SGLANG_GATEWAY, LLAMA_SWAP = "vllm-router", "sglang-gateway", "llama-swap"
+ENVOY_AI, GPUSTACK = "envoy-ai-gateway", "gpustack"
 TITLES: Mapping[str, str] = {
     DYNAMO: "Dynamo's frontend",
     STACK: "production-stack's router",
     LLM_D: "llm-d's endpoint picker",
+    VLLM_ROUTER: "vllm-router",
+    SGLANG_GATEWAY: "SGLang's model gateway",
+    LLAMA_SWAP: "llama-swap",
+    ENVOY_AI: "Envoy AI gateway",
+    GPUSTACK: "GPUStack",
 }
 """By kind of router: its name for messages."""
 _FRONTEND = "dynamo_frontend_"
@@ -43,18 +57,45 @@ _MARKS = re.compile(
     + rb"\w)|(?P<epp>"
     + "|".join(_EPP).encode()
     + rb")"
-    rb'|(?P<stack>vllm:(?:current_qps|healthy_pods_total)\b|vllm:\w+\{[ \t]*+server="[^"\n]*+",?+\}))'
+    rb"|(?P<vllm_router>vllm_router_\w)"
+    rb"|(?P<gateway>smg_\w|sgl_router_\w)"
+    rb"|(?P<swap>llamaswap_\w)"
+    rb"|(?P<envoy>gen_ai_(?:client_token_usage|server_request_duration|server_time_to_first_token)\w)"
+    rb"|(?P<gpustack>gpustack:\w)"
+    rb"|(?P<stack>vllm:(?:current_qps|healthy_pods_total|num_incoming_requests|routing_decisions)"
+    rb'|vllm:\w+\{[ \t]*+server="[^"\n]*+",?+\}))'
 )
+_FORWARDED = re.compile(rb'(?m)^[a-z_]+:\w+\{(?:[^}\n]*[, ])?worker_addr="')
+"""A sample of an engine as SGLang's gateway writes it: with the address of its worker."""
+ROUTERS_ONLY = (b"vllm:num_incoming_requests", b"vllm:routing_decisions", b"vllm_router_", b"worker_addr=")
+"""Parts of pages that no engine writes, although names of an engine stand beside them."""
 _ACTIVE = (f"{_FRONTEND}active_requests", f"{_FRONTEND}inflight_requests")
 _STAGES, _QUEUED = f"{_FRONTEND}stage_requests", f"{_FRONTEND}queued_requests"
 _BEFORE_WORKER = ("preprocess", "route", "dispatch")
 _RUNNING, _HEALTHY = "vllm:num_requests_running", "vllm:healthy_pods_total"
 _EPP_ENDPOINTS = ("per_endpoint_queue_size", "per_pod_queue_size")
 _EPP_QUEUE = "flow_control_queue_size"
+_RUNNING_AT = ("running_requests", "worker_requests_active", "worker_load")
+_HEALTH_OF = "worker_health"
+_BREAKERS, _OUTCOMES = ("cb_state", "worker_cb_state"), ("cb_outcomes_total", "worker_cb_outcomes_total")
+_ERRORS = ("request_errors_total", "router_request_errors_total")
+_WORKERS: Mapping[str, tuple[str, ...]] = {
+    VLLM_ROUTER: ("vllm_router_",),
+    SGLANG_GATEWAY: ("smg_", "sgl_router_"),
+}
+"""Prefixes of routers whose metrics have a label for the worker, the newest first."""
+_OPEN, _HALF_OPEN = 1.0, 2.0
+"""States of a circuit breaker; 0 is closed."""
 _READER = Reader(
     (
         *(*_ACTIVE, _STAGES, _QUEUED, _RUNNING, _HEALTHY),
         *(f"{prefix}{name}" for prefix in _EPP for name in (*_EPP_ENDPOINTS, _EPP_QUEUE)),
+        *(
+            f"{prefix}{name}"
+            for prefixes in _WORKERS.values()
+            for prefix in prefixes
+            for name in (*_RUNNING_AT, _HEALTH_OF, *_BREAKERS, *_OUTCOMES, *_ERRORS)
+        ),
     )
 )
 _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 200
@@ -74,15 +115,88 @@ class RouterPage:
     """Requests that wait in the router."""
     in_flight: float | None = None
     """Requests that the router has received and that have not ended."""
+    failures: Mapping[str, float] | None = None
+    """Failed answers by deployment id since the router's start."""
+    refusals: float | None = None
+    """Requests since the router's start that it refused because no deployment was left."""
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with a deployment, in a word, by its id."""
     note: str | None = None
+
+
+def read_workers(body: bytes) -> RouterPage | None:
+    """Parse the list of workers (`/workers`) of vllm-router or SGLang's gateway; None for anything else.
+
+    Only the gateway gives each worker an id.
+
+    Raises:
+        PageError: the body is not JSON.
+    """
+    found = parse(body)
+    listed = entries(found, "workers")
+    if listed is None or (not listed and field_of(found, "total") != 0):
+        return None
+    known = {
+        name: one
+        for one in listed[:_MOST_DEPLOYMENTS]
+        if (name := words(field_of(one, "url"), _ID_LIMIT)) is not None
+    }
+    if listed and not known:
+        return None
+    loads = {name: load for name, one in known.items() if (load := _load(field_of(one, "load"))) is not None}
+    gateway = not listed or any(field_of(one, "id") is not None for one in known.values())
+    models = {
+        name: None if (model := words(field_of(one, "model_id"), _ID_LIMIT)) == "unknown" else model
+        for name, one in known.items()
+    }
+    return RouterPage(
+        SGLANG_GATEWAY if gateway else VLLM_ROUTER,
+        tuple(Deployment(name, name, model) for name, model in models.items()),
+        loads or None,
+        in_flight=math.fsum(loads.values()) if loads else None,
+        troubles={name: "unhealthy" for name, one in known.items() if field_of(one, "is_healthy") is False},
+        note=None if known else "it has no worker",
+    )
+
+
+def read_running(body: bytes) -> RouterPage | None:
+    """Parse llama-swap's list of loaded models (`/running`); None for anything else.
+
+    Each loaded model is a deployment at the address of its server; commands, which may hold secrets, are left
+    out.
+
+    Raises:
+        PageError: the body is not JSON.
+    """
+    listed = entries(parse(body), "running")
+    if listed is None or any(words(field_of(one, "model")) is None for one in listed):
+        return None
+    loaded = {
+        name: (words(field_of(one, "state"), 20) or "loaded", words(field_of(one, "proxy"), _ID_LIMIT))
+        for one in listed[:_MOST_DEPLOYMENTS]
+        if (name := words(field_of(one, "model"), _ID_LIMIT)) is not None
+    }
+    names = ", ".join(f"{name} ({state})" for name, (state, _) in loaded.items())
+    return RouterPage(
+        LLAMA_SWAP,
+        tuple(Deployment(name, address, name) for name, (_, address) in loaded.items()),
+        note=clean(f"loaded: {names}" if loaded else "no model is loaded", 200),
+    )
+
+
+def _load(found: object) -> float | None:
+    """Return a worker's requests in flight; None where they are unknown, for which routers write -1."""
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return float(found) if 0 <= found < 2**53 else None
 
 
 def router_kind(body: bytes) -> str | None:
     """Return the kind of router that writes a metrics page; None if it is not one of a known router."""
     found = _MARKS.search(body)
-    if found is None:
-        return None
-    return DYNAMO if found["dynamo"] else LLM_D if found["epp"] else STACK
+    if found is not None:
+        return _KINDS[found.lastgroup or "stack"]
+    return SGLANG_GATEWAY if _FORWARDED.search(body) is not None else None
 
 
 def read_router_page(body: bytes) -> RouterPage | None:
@@ -115,7 +229,11 @@ def _read_stack(families: Mapping[str, Family]) -> RouterPage:
     servers = {**running, **_ids(families.get(_HEALTHY, {}), "server")}
     deployments = tuple(Deployment(server, server) for server in list(servers)[:_MOST_DEPLOYMENTS])
     return RouterPage(
-        STACK, deployments, running or None, in_flight=sum(running.values()) if running else None
+        STACK,
+        deployments,
+        running or None,
+        in_flight=sum(running.values()) if running else None,
+        note=None if servers else "it has no server",
     )
 
 
@@ -132,10 +250,72 @@ def _read_epp(families: Mapping[str, Family]) -> RouterPage:
     return RouterPage(LLM_D, deployments or None, queued=_known(families.get(f"{prefix}{_EPP_QUEUE}", {})))
 
 
+def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterPage:
+    """Read the page of a router whose metrics have a label for the worker."""
+
+    def first(*names: str) -> Family:
+        full = (f"{prefix}{name}" for prefix in _WORKERS[kind] for name in names)
+        return next((families[name] for name in full if name in families), {})
+
+    sent = _at_workers(first(*_RUNNING_AT))
+    health, breakers = _at_workers(first(_HEALTH_OF)), _at_workers(first(*_BREAKERS))
+    outcomes = first(*_OUTCOMES)
+    failed = {labels: count for labels, count in outcomes.items() if label(labels, "outcome") == "failure"}
+    troubles = {name: "circuit half open" for name, state in breakers.items() if state == _HALF_OPEN}
+    troubles |= {name: "circuit open" for name, state in breakers.items() if state == _OPEN}
+    troubles |= {name: "unhealthy" for name, state in health.items() if state == 0}
+    refused = [
+        number
+        for labels, number in first(*_ERRORS).items()
+        if (label(labels, "error_type") or "").startswith("no_") and 0 <= number < math.inf
+    ]
+    names = list(dict.fromkeys((*health, *breakers, *sent, *_at_workers(outcomes))))[:_MOST_DEPLOYMENTS]
+    return RouterPage(
+        kind,
+        tuple(Deployment(name, name) for name in names) or None,
+        sent or None,
+        in_flight=sum(sent.values()) if sent else None,
+        failures=_at_workers(failed) if outcomes else None,
+        refusals=math.fsum(refused),
+        troubles=troubles,
+        note=None if names else "it has no worker",
+    )
+
+
+def _at_workers(family: Family) -> dict[str, float]:
+    """Return the valid values of a metric by worker, summed over its other labels."""
+    found: dict[str, float] = {}
+    for labels, value in family.items():
+        name = clean(label(labels, "worker") or label(labels, "worker_url") or "", _ID_LIMIT)
+        if name and 0 <= value < math.inf and (name in found or len(found) < _MOST_DEPLOYMENTS):
+            found[name] = found.get(name, 0.0) + value
+    return found
+
+
+def _only_named(kind: str, note: str) -> Callable[[Mapping[str, Family]], RouterPage]:
+    return lambda _: RouterPage(kind, note=note)
+
+
+_KINDS: Mapping[str, str] = {
+    "dynamo": DYNAMO,
+    "epp": LLM_D,
+    "stack": STACK,
+    "vllm_router": VLLM_ROUTER,
+    "gateway": SGLANG_GATEWAY,
+    "swap": LLAMA_SWAP,
+    "envoy": ENVOY_AI,
+    "gpustack": GPUSTACK,
+}
+"""Kinds by the name of the group in `_MARKS`."""
 _READERS: Mapping[str, Callable[[Mapping[str, Family]], RouterPage]] = {
     DYNAMO: _read_dynamo,
     STACK: _read_stack,
     LLM_D: _read_epp,
+    VLLM_ROUTER: partial(_read_workers, VLLM_ROUTER),
+    SGLANG_GATEWAY: partial(_read_workers, SGLANG_GATEWAY),
+    LLAMA_SWAP: _only_named(LLAMA_SWAP, "its metrics have no engine figures"),
+    ENVOY_AI: _only_named(ENVOY_AI, "its metrics name no servers: list those behind it under [[backends]]"),
+    GPUSTACK: _only_named(GPUSTACK, "its metrics have no engine figures: list its instances as servers"),
 }
 
 

@@ -26,6 +26,7 @@ ALERT_KINDS = (
     "preempting",
     "refused",
     "http-errors",
+    "deployments",
     "headroom",
     "headroom-limit",
     "swap-in",

@@ -228,6 +228,11 @@ ALERTS: Mapping[str, Explained] = {
         f"it answered {_STATE.http_5xx_warn_per_min:.0f} requests or more in a minute with HTTP 5xx",
         "read its log",
     ),
+    "deployments": Explained(
+        "a router reports an outage of a deployment, took it out of service, or got 3 failed answers from it "
+        "within a minute (critical: all are out)",
+        "read the log of that server, and the router's",
+    ),
     "headroom": Explained(
         f"less than {_NODE.headroom_warn_gib:.0f} GiB of unified memory can still be allocated (critical: "
         f"{_NODE.headroom_critical_gib:.0f}); with memory of the GPU's own, less than "

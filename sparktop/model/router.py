@@ -14,6 +14,7 @@ LITELLM = "litellm"
 UNKNOWN_KIND = "unknown"
 """Kind of a router that answers, but not like any that this version knows."""
 _NOTHING: Mapping[str, float | None] = MappingProxyType({})
+_NOTHING_COUNTED: Mapping[str, float] = MappingProxyType({})
 _NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -38,7 +39,7 @@ class RouterSample:
     at: float
     """Monotonic time, on this machine, when the answer arrived."""
     kind: str = UNKNOWN_KIND
-    """"litellm", "dynamo", "production-stack", "llm-d" or "unknown"."""
+    """"litellm", "unknown", or one of those that `engines.router_pages` knows."""
     alive: bool | None = None
     """True when the router reports that it is alive; None when it answers HTTP, but not this request."""
     version: str | None = None
@@ -54,6 +55,10 @@ class RouterSample:
     """Failed answers by deployment id since the router's start; None where the router has no such counter."""
     cooldowns: float | None = None
     """How often the router took a deployment out of service since its start."""
+    cooled: Mapping[str, float] = field(default_factory=lambda: _NOTHING_COUNTED)
+    """`cooldowns` by deployment id; empty where the router does not count them so."""
+    troubles: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    """What the router reports to be wrong with a deployment, such as "outage", by deployment id."""
     refusals: float | None = None
     """Requests since its start that the router refused itself, because no deployment was left."""
     answered: Mapping[str, float] | None = None
@@ -112,6 +117,8 @@ class RouterView:
     """Failed answers by deployment since the router's start; None if the router does not count them."""
     cooldowns: float | None = None
     refusals: float | None = None
+    deployment_troubles: Mapping[str, str] = field(default_factory=lambda: _NO_WORDS)
+    """By deployment id: what is wrong with it, and what it failed in the last minute, in words."""
     sent: Mapping[str, float] | None = None
     """As in `RouterSample`, like the next two."""
     queued: float | None = None

@@ -74,7 +74,7 @@ _LOADING_KEYS = (
     "words",
 )
 _ROUTER_KEYS = (
-    *("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals"),
+    *("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals", "deployment_troubles"),
     *("queued", "in_flight", "sent"),
 )
 _QUANTILES = ("p50", "p90", "p95", "p99")

@@ -210,6 +210,7 @@ def _router_row(router: RouterView) -> TextRow:
         (
             sent,
             router_words(router),
+            *(f"{clean(name)}: {words}" for name, words in router.deployment_troubles.items()),
             *(f"{clean(name)}: {words}" for name, words in router.stuck.items()),
             router.note or "" if router.failure is None else "",
             *_trouble(router.failure, router.age_s),

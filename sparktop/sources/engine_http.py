@@ -10,6 +10,8 @@ from dataclasses import fields, replace
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
 from sparktop.engines.document import parse
 from sparktop.engines.exposition import PageMemory
+from sparktop.engines.openai import owners_of
+from sparktop.engines.router_pages import TITLES, read_running, read_workers
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
@@ -19,7 +21,7 @@ from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.http.fetch import Answer, fetch
 from sparktop.sources.http.session import Request, SharedSession
-from sparktop.sources.router_probe import LIVELINESS, is_litellm
+from sparktop.sources.router_probe import LIVELINESS, RUNNING, WORKERS, is_litellm
 
 _IDENTITY_DEADLINE_S = 5.0
 _IDENTITY_AGAIN_S = 60.0
@@ -39,6 +41,11 @@ _MAYBE_ROUTER = frozenset(
     }
 )
 """Failures that a router may cause: LiteLLM's metrics page is absent, elsewhere or locked."""
+_LITELLM = "LiteLLM"
+_GATEWAYS = frozenset({"local", "llama-swap"})
+"""Owners of models, by which the list of models of SGLang's gateway or llama-swap is known."""
+_NO_MONITOR = "performance monitor not available"
+"""What llama-swap answers (503) on its metrics page while its monitor of the machine is off."""
 _GONE = frozenset({FailureKind.REFUSED, FailureKind.DNS, FailureKind.UNREACHABLE})
 """Failures after which a different server may answer at this address."""
 
@@ -79,6 +86,8 @@ class EngineSource:
         """When the engine's health was last requested."""
         self._dead: str | None = None
         """The server's error message about its dead engine; None while the engine lives."""
+        self._seen: tuple[float | None, float | None] | None = None
+        """Start time and generated tokens on the newest page, which tell processes apart."""
         self._closed = False
 
     async def poll(self, deadline_s: float) -> EngineSample | Failure:
@@ -92,17 +101,17 @@ class EngineSource:
             sample = await self._finder.read(self._read, deadline_s)
         except (AnswerError, PageError) as error:
             self._identity_due = True
-            if error.kind is FailureKind.ROUTER:
-                return self._router(error.message)
-            if error.kind in _MAYBE_ROUTER and await self._is_router(deadline_s):
-                return self._router()
+            title = await self._router_by_error(error, deadline_s)
+            if title is not None:
+                return self._router(title)
             if error.kind in _GONE:
                 self._known_engine, self._dead = self._target.engine, None
             elif error.kind is FailureKind.LOADING and self._has_health:
                 return self._engine_dead(error.message)
             return Failure(error.kind, clean(error.message), self._clock())
-        if sample.engine == "openai" and await self._is_router(deadline_s):
-            return self._router()
+        title = await self._router_by_sample(sample, deadline_s)
+        if title is not None:
+            return self._router(title)
         self._known_engine = sample.engine
         self._ask_in_background(sample)
         # The counters of a dead engine's page are frozen, so its sample must not pass for a current one.
@@ -163,7 +172,51 @@ class EngineSource:
             self._router_at = -_ROUTER_AGAIN_S  # probe at every poll while it stays a router
         return found
 
-    def _router(self, title: str = "LiteLLM") -> Failure:
+    async def _router_by_error(self, error: AnswerError | PageError, deadline_s: float) -> str | None:
+        """Return the name of the router that answers at this address, judged by a failed poll; else None."""
+        if error.kind is FailureKind.ROUTER:
+            return error.message
+        if error.kind in _MAYBE_ROUTER and await self._is_router(deadline_s):
+            return _LITELLM
+        return await self._lists(deadline_s, RUNNING) if _NO_MONITOR in error.message else None
+
+    async def _router_by_sample(self, sample: EngineSample, deadline_s: float) -> str | None:
+        """Return the name of the router that sent this sample for one of its servers; else None."""
+        if sample.engine != "openai":
+            return await self._lists(deadline_s, WORKERS) if self._is_another(sample) else None
+        if await self._is_router(deadline_s):
+            return _LITELLM
+        asked = _GATEWAYS & owners_of(sample.page)
+        return await self._lists(deadline_s, WORKERS, RUNNING) if asked else None
+
+    def _is_another(self, sample: EngineSample) -> bool:
+        """Return whether a page seems to be of another process than the last one at this address.
+
+        Another one started, or a router forwards the pages of several in turn.
+        """
+        made = [lane.generation_tokens for lane in sample.lanes if lane.generation_tokens is not None]
+        now = (sample.start_time, sum(made) if made else None)
+        before, self._seen = self._seen, now
+        if before is None:
+            return False
+        if before[0] is not None or now[0] is not None:
+            return before[0] != now[0]
+        return before[1] is not None and now[1] is not None and now[1] < before[1]
+
+    async def _lists(self, deadline_s: float, *paths: str) -> str | None:
+        """Return the name of the router that lists its servers on one of these routes; None if none does."""
+        for path in paths:
+            try:
+                body = (await self._get(path, deadline_s)).body
+                found = read_workers(body) if path == WORKERS else read_running(body)
+            except (AnswerError, PageError):
+                continue
+            if found is not None:
+                return TITLES[found.kind]
+        return None
+
+    def _router(self, title: str) -> Failure:
+        self._seen = None
         message = f"{self._where} is a router ({title}), not an inference server: list it under [[routers]]"
         return Failure(FailureKind.ROUTER, message, self._clock())
 

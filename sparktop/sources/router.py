@@ -13,7 +13,15 @@ from urllib.parse import urlsplit
 
 from sparktop.engines import PageError
 from sparktop.engines.document import entries, field, parse, words
-from sparktop.engines.router_pages import read_router_page
+from sparktop.engines.router_pages import (
+    LLAMA_SWAP,
+    SGLANG_GATEWAY,
+    VLLM_ROUTER,
+    RouterPage,
+    read_router_page,
+    read_running,
+    read_workers,
+)
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
@@ -23,7 +31,7 @@ from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.http.fetch import Answer, fetch
 from sparktop.sources.http.session import Request, SharedSession
 from sparktop.sources.router_counts import RouterCounts, read_counts
-from sparktop.sources.router_probe import LIVELINESS, is_litellm
+from sparktop.sources.router_probe import LIVELINESS, RUNNING, WORKERS, is_litellm
 from sparktop.values import dataclass
 
 READINESS = "/health/readiness"
@@ -35,8 +43,15 @@ METRICS = "/metrics/"
 PATHS = (LIVELINESS, READINESS, DETAILS, MODELS, SETTINGS, METRICS)
 """All routes that are ever requested from a LiteLLM router."""
 PAGE = "/metrics"
-"""The only route that is requested from other routers, and once from an unknown one."""
+_OTHERS: tuple[tuple[str, Callable[[bytes], RouterPage | None]], ...] = (
+    (PAGE, read_router_page),
+    (WORKERS, read_workers),
+    (RUNNING, read_running),
+)
+"""Routes of other routers with their parsers: of each router only one, and of an unknown one each once."""
 
+_WITH_LISTS = frozenset({LLAMA_SWAP, VLLM_ROUTER, SGLANG_GATEWAY})
+"""Kinds of routers whose metrics page may name no server, but which list them on a route of their own."""
 _FACTS_AGAIN_S = 60.0
 _FACTS_RETRY_S = 15.0
 """Seconds between requests for the facts: normally, and after one that failed for a passing reason."""
@@ -88,8 +103,8 @@ class RouterSource:
         self._facts_at: float | None = None
         """When the facts are due, in seconds of the clock; None to stop requesting them."""
         self._forget()
-        self._has_page = False
-        """True after the metrics page of a router other than LiteLLM was read."""
+        self._route: int | None = None
+        """Index in `_OTHERS` of the route by which a router other than LiteLLM was read; None before."""
         self._closed = False
 
     async def poll(self, deadline_s: float) -> RouterSample | Failure:
@@ -100,7 +115,7 @@ class RouterSource:
         return a sample that has only a note for the user.
         """
         end = asyncio.get_running_loop().time() + deadline_s
-        if self._has_page and (reading := await self._read_page(deadline_s)) is not None:
+        if self._route is not None and (reading := await self._read_other(deadline_s)) is not None:
             return reading
         try:
             answer = await self._get(LIVELINESS, deadline_s)
@@ -108,13 +123,13 @@ class RouterSource:
             self._forget()
             if error.kind is FailureKind.NOT_FOUND:
                 note = f"{self._where} answers, but not as a router that this version knows"
-                found = await self._read_page(end - asyncio.get_running_loop().time())
+                found = await self._read_other(end - asyncio.get_running_loop().time())
                 return found or RouterSample(self._clock(), note=clean(note))
             return Failure(error.kind, clean(error.message), self._clock())
         if not is_litellm(answer.body):
             self._forget()
             note = f"{self._where} answers {LIVELINESS}, but not as LiteLLM does"
-            found = await self._read_page(end - asyncio.get_running_loop().time())
+            found = await self._read_other(end - asyncio.get_running_loop().time())
             return found or RouterSample(answer.at, note=clean(note), answer_ms=answer.answer_ms)
         left_s = end - asyncio.get_running_loop().time()
         if self._facts_at is not None and self._clock() >= self._facts_at and left_s > 0:
@@ -134,6 +149,8 @@ class RouterSource:
             cooldowns_disabled=facts.cooldowns_disabled,
             failures=counts.failures if counts else None,
             cooldowns=counts.cooldowns if counts else None,
+            cooled=counts.cooled if counts else {},
+            troubles=counts.troubles if counts else {},
             refusals=counts.refusals if counts else None,
             answered=counts.answered if counts else None,
             in_flight=counts.in_flight if counts else None,
@@ -142,27 +159,38 @@ class RouterSource:
             answer_ms=answer.answer_ms,
         )
 
-    async def _read_page(self, deadline_s: float) -> RouterSample | Failure | None:
-        """Read the metrics page of a router other than LiteLLM; None if the server has no such page.
+    async def _read_other(self, deadline_s: float) -> RouterSample | Failure | None:
+        """Read a router other than LiteLLM; None if the server is not one that is known.
 
-        A `Failure` is returned only for a router whose page was read before.
+        A `Failure` is returned only for a router that was read before.
         """
-        known, self._has_page = self._has_page, False
-        try:
-            answer = await self._get(PAGE, max(0.01, deadline_s))
-            page = read_router_page(answer.body)
-        except (AnswerError, PageError) as error:
-            if not known or error.kind is FailureKind.NOT_FOUND:
-                return None
-            return Failure(error.kind, clean(error.message), self._clock())
-        if page is None:
+        known, self._route = self._route, None
+        end = asyncio.get_running_loop().time() + deadline_s
+        found: tuple[int, Answer, RouterPage] | None = None
+        for index in range(len(_OTHERS)) if known is None else (known,):
+            path, read = _OTHERS[index]
+            try:
+                answer = await self._get(path, max(0.01, end - asyncio.get_running_loop().time()))
+                page = read(answer.body)
+            except (AnswerError, PageError) as error:
+                if known is None or error.kind is FailureKind.NOT_FOUND:
+                    continue
+                return Failure(error.kind, clean(error.message), self._clock())
+            if page is not None:
+                found = index, answer, page
+                if page.deployments is not None or page.kind not in _WITH_LISTS:
+                    break
+        if found is None:
             return None
-        self._has_page = True
+        self._route, answer, page = found
         return RouterSample(
             answer.at,
             page.kind,
             alive=True,
             deployments=page.deployments,
+            failures=page.failures,
+            refusals=page.refusals,
+            troubles=page.troubles,
             sent=page.sent,
             queued=page.queued,
             in_flight=page.in_flight,

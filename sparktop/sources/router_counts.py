@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import field
 
 from sparktop.engines.exposition import Family, Reader
 from sparktop.model.text import clean
@@ -23,7 +24,10 @@ FAILED_REQUESTS = "litellm_proxy_failed_requests_metric_total"
 _REFUSED_CLASS = "RouterRateLimitError"
 """Exception class of the router itself when no deployment is left."""
 _OURS = b"litellm_"
-_READER = Reader((FAILURES, ANSWERS, COOLED_DOWN, FAILED_REQUESTS, IN_FLIGHT, CPU_SECONDS))
+STATE = "litellm_deployment_state"
+_STATES: Mapping[float, str] = {1.0: "partial outage", 2.0: "outage"}
+"""Values of `STATE`; 0 is healthy."""
+_READER = Reader((FAILURES, ANSWERS, COOLED_DOWN, FAILED_REQUESTS, IN_FLIGHT, CPU_SECONDS, STATE))
 _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 100
 
 
@@ -41,6 +45,10 @@ class RouterCounts:
     """Requests that the router has received and that have not ended."""
     cpu_s: float | None = None
     """CPU seconds of the router's process."""
+    cooled: Mapping[str, float] = field(default_factory=dict)
+    """How often each deployment was taken out of service, by its id."""
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """The state of each deployment that is not healthy, by its id."""
 
 
 def read_counts(body: bytes) -> RouterCounts | None:
@@ -57,6 +65,7 @@ def read_counts(body: bytes) -> RouterCounts | None:
     }
     in_flight = [count for count in families.get(IN_FLIGHT, {}).values() if _is_count(count)]
     cpu_s = [count for count in families.get(CPU_SECONDS, {}).values() if _is_count(count)]
+    states = _by_deployment(families.get(STATE, {}), largest=True)
     return RouterCounts(
         failures,
         _sum(families.get(COOLED_DOWN, {})),
@@ -66,16 +75,20 @@ def read_counts(body: bytes) -> RouterCounts | None:
         else None,
         max(0.0, math.fsum(in_flight) - 1) if in_flight else None,
         cpu_s[0] if len(cpu_s) == 1 else None,
+        _by_deployment(families.get(COOLED_DOWN, {})),
+        {name: _STATES[state] for name, state in states.items() if state in _STATES},
     )
 
 
-def _by_deployment(family: Family) -> dict[str, float]:
-    counts: dict[str, float] = {}
-    for labels, count in family.items():
+def _by_deployment(family: Family, *, largest: bool = False) -> dict[str, float]:
+    """Return a metric's values by deployment id: their sum, or the `largest`."""
+    found: dict[str, float] = {}
+    for labels, value in family.items():
         name = clean(dict(labels).get("model_id", ""), _ID_LIMIT)
-        if name and _is_count(count) and (name in counts or len(counts) < _MOST_DEPLOYMENTS):
-            counts[name] = counts.get(name, 0.0) + count
-    return counts
+        if name and _is_count(value) and (name in found or len(found) < _MOST_DEPLOYMENTS):
+            known = found.get(name, 0.0)
+            found[name] = max(known, value) if largest else known + value
+    return found
 
 
 def _sum(family: Family) -> float:

@@ -1,9 +1,13 @@
-"""Detection of a LiteLLM router by a route that needs no key and starts no work."""
+"""Detection of routers by routes that need no key and start no work."""
 
 from __future__ import annotations
 
 LIVELINESS = "/health/liveliness"
-"""The route to request. Never `/health`, which sends completions to every deployment."""
+"""LiteLLM's route to request. Never `/health`, which sends completions to every deployment."""
+WORKERS = "/workers"
+"""The list of workers of vllm-router and SGLang's gateway."""
+RUNNING = "/running"
+"""The list of loaded models of llama-swap."""
 _LONGEST = 64
 """Bytes of that answer, at most: a metrics page, which exporters send on any route, has such words, too."""
 

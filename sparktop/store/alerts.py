@@ -10,12 +10,14 @@ from sparktop.model.event import Event, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.targets import StateThresholds
+from sparktop.model.text import clean
 from sparktop.rates import LinkKind
 from sparktop.store.alert_book import AlertBook, Finding
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.health import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health
 from sparktop.store.keys import SourceKey, SourceKind
+from sparktop.store.router import FAILS_A_MINUTE, RouterTrack
 
 KV_CLEARS_BELOW = 3.0
 """The "KV-full" alert clears this many percentage points below its threshold."""
@@ -73,6 +75,20 @@ def judge_health(book: AlertBook, key: SourceKey, health: Health, when: Instant)
     began = Instant(health.failing_at, health.failing_since)
     said = f"router down: {failure.message}" if router else failure.message
     book.hold(alert_id, Finding(severity, key.name, failure.message, values), when, since=began, begins=said)
+
+
+def judge_router(book: AlertBook, key: SourceKey, track: RouterTrack, when: Instant) -> None:
+    """Raise, update or clear the alert "deployments" of a router after a successful poll at `when`."""
+    alert_id, troubles = f"{key.label}:deployments", track.deployment_troubles()
+    if not troubles:
+        book.clear(alert_id, when)
+        return
+    (name, words), *others = troubles.items()
+    more = f"; and {len(others)} more" if others else ""
+    message = f"deployment {track.shown_name(name)}: {words}{more}"
+    values: Values = {"deployments": len(troubles), "limit_failures": FAILS_A_MINUTE, "window_s": _MINUTE_S}
+    severity = Severity.CRITICAL if track.all_deployments_out else Severity.WARNING
+    book.hold(alert_id, Finding(severity, key.name, clean(message, 300), values), when)
 
 
 def judge_backend(

@@ -18,6 +18,11 @@ from sparktop.values import dataclass
 
 _COUNTS_KEPT = 130
 """Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""
+_MINUTE_S = 60.0
+_OUT = frozenset({"outage", "unhealthy", "circuit open"})
+"""Words of routers for a deployment that gets no requests."""
+FAILS_A_MINUTE = 3
+"""Failed answers of one deployment in a minute from which on it is said to fail."""
 STUCK = {BackendState.STUCK, BackendState.SUSPECT}
 _PASSED_SHARE = 0.5
 """Share of its backends' requests that a router must count to be what distributes them."""
@@ -86,6 +91,11 @@ class RouterTrack:
                 if count > before.get(name, 0.0)
             },
             cooldowns=_grown(first.cooldowns, last.cooldowns),
+            cooled={
+                name: count - first.cooled.get(name, 0.0)
+                for name, count in last.cooled.items()
+                if count > first.cooled.get(name, 0.0)
+            },
             refusals=_grown(first.refusals, last.refusals),
         )
 
@@ -133,6 +143,42 @@ class RouterTrack:
         if len(answers) >= _FEWEST_ANSWERS and now_ms >= max(_SLOW_MS, _SLOW_RATIO * usual_ms):
             return f"it answers in {now_ms:.0f} ms, {usual_ms:.0f} ms before"
         return f"it answers in {now_ms / 1000:.1f} s" if now_ms >= _ALWAYS_SLOW_MS else None
+
+    @property
+    def all_deployments_out(self) -> bool:
+        """Whether the router reports that something is wrong with each of its deployments."""
+        listed = (self._sample.deployments or ()) if self._sample is not None else ()
+        troubles = self._sample.troubles if self._sample is not None else {}
+        return bool(listed) and all(troubles.get(one.id) in _OUT for one in listed)
+
+    def shown_name(self, deployment: str) -> str:
+        """Return the host and port of a deployment, by which people know it better than by its id."""
+        listed = (self._sample.deployments or ()) if self._sample is not None else ()
+        address = next((one.address for one in listed if one.id == deployment), None) or deployment
+        return address.partition("://")[2] or address
+
+    def deployment_troubles(self) -> dict[str, str]:
+        """Return what is wrong with each deployment that is not well, in words, by its id.
+
+        These are the router's own word for it, its failed answers of the last minute, and how often the
+        router took it out of service in that time.
+        """
+        sample = self._sample
+        if sample is None:
+            return {}
+        grown = self.counted(sample.at - _MINUTE_S)
+        failed = grown.failures or {} if grown is not None else {}
+        cooled = grown.cooled if grown is not None else {}
+        found: dict[str, str] = {}
+        for name in dict.fromkeys((*sample.troubles, *failed, *cooled)):
+            counts = [sample.troubles[name]] if name in sample.troubles else []
+            if failed.get(name, 0.0) >= FAILS_A_MINUTE:
+                counts.append(f"{failed[name]:.0f} failed answers in {_MINUTE_S:.0f} s")
+            if cooled.get(name):
+                counts.append(f"in cooldown {cooled[name]:.0f} time{'' if cooled[name] == 1 else 's'}")
+            if counts:
+                found[name] = ", ".join(counts)
+        return found
 
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
         """Record a failed poll; the last sample is kept."""
@@ -208,6 +254,7 @@ class RouterTrack:
             failures=sample.failures,
             cooldowns=sample.cooldowns,
             refusals=sample.refusals,
+            deployment_troubles=self.deployment_troubles(),
             sent=sample.sent,
             queued=sample.queued,
             in_flight=sample.in_flight,

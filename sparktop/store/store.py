@@ -23,7 +23,14 @@ from sparktop.model.targets import ModelFacts, Target, Thresholds, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.adoption import adopt_alerts
 from sparktop.store.alert_book import AlertBook
-from sparktop.store.alerts import judge_backend, judge_ended, judge_health, link_events, note_ended
+from sparktop.store.alerts import (
+    judge_backend,
+    judge_ended,
+    judge_health,
+    judge_router,
+    link_events,
+    note_ended,
+)
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.balance.book import BalanceBook
 from sparktop.store.balance.groups import judged_groups
@@ -209,6 +216,7 @@ class Store:
         elif isinstance(track, RouterTrack) and isinstance(reading, RouterSample):
             track.accept_sample(reading, when.wall, took_ms)
             judge_health(self._alerts, key, track.health, when)
+            judge_router(self._alerts, key, track, when)
         elif isinstance(track, FleetTrack) and isinstance(reading, Fleet):
             track.accept_fleet(reading)
             judge_health(self._alerts, key, track.health, when)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from sparktop.analysis.deployments import address_of
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import FleetView, stale_s
@@ -123,7 +124,12 @@ class Tracks:
     def routing(self) -> Routing:
         """Return the routers, and which backends are behind each of them."""
         routers = list(self.routers.values())
-        urls = {name: track.target.url for name, track in self.backends.items()}
+        fronts = {address_of(track.target.url) for track in routers}
+        urls = {
+            name: track.target.url
+            for name, track in self.backends.items()
+            if address_of(track.target.url) not in fronts  # a router is no backend of its own group
+        }
         groups = [track.group(urls) for track in routers]
         return Routing(routers, groups, group_names(routers, groups))
 

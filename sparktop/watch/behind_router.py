@@ -92,5 +92,9 @@ def is_nearby(host: str) -> bool:
 
 
 def _is_opaque(deployment_id: str) -> bool:
-    """Return whether a deployment id cannot serve as a name: a hash made by LiteLLM, or too long."""
-    return len(deployment_id) > _LONGEST_NAME or _HASH.fullmatch(deployment_id.lower()) is not None
+    """Return whether a deployment id cannot serve as a name: a URL, a hash made by LiteLLM, or too long."""
+    return (
+        "://" in deployment_id
+        or len(deployment_id) > _LONGEST_NAME
+        or _HASH.fullmatch(deployment_id.lower()) is not None
+    )

@@ -251,10 +251,10 @@ class Monitor:
     def _reroute(self, name: str) -> bool:
         """Stop watching the backend `name` and watch it as a router instead; return True.
 
-        Change nothing and return False if the backend was not named by a TARGET argument, or is not watched.
+        Change nothing and return False if the backend is of a configuration file, or is not watched.
         """
         target = self._backends.get(name)
-        if target is None or self._watch.source != ARGUMENTS:
+        if target is None or (self._watch.source != ARGUMENTS and target in self._watch.backends):
             return False
         del self._backends[name]
         self._sources.pop(SourceKey.backend(name), None)
@@ -306,6 +306,9 @@ class Monitor:
         answers = list(zip(targets, readings, strict=True))
         self._watch_found([target for target, reading in answers if isinstance(reading, EngineSample)], {})
         failed = [(target, reading) for target, reading in answers if isinstance(reading, Failure)]
+        fronts = [target for target, reading in failed if reading.kind is FailureKind.ROUTER]
+        self._watch_found_routers(RouterTarget(one.name, one.url, api_key=one.api_key) for one in fronts)
+        failed = [(target, reading) for target, reading in failed if target not in fronts]
         for target, failure in failed:
             message = f"sends to {target.url}, which is not watched: {failure.message}"
             self._store.note(router, clean(message, 300))

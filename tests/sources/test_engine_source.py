@@ -131,7 +131,7 @@ async def test_only_reading_routes_are_asked(serve: Serve) -> None:
     table["/metrics"] = answer(HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09"))
     await poll(source)
     await source.close()
-    assert set(server.paths) == {"/metrics", "/version", "/v1/models", "/health"}
+    assert set(server.paths) == {"/metrics", "/version", "/v1/models", "/health", "/workers"}
     assert all(head.startswith(b"GET ") for head in server.heads)
 
 

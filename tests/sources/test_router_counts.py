@@ -52,7 +52,9 @@ def router(server: RawServer, clock: FakeClock) -> RouterSource:
 
 def test_a_page_gives_failures_by_deployment() -> None:
     """Failures are summed over causes; refusals by the router itself have a count of their own."""
-    assert read_counts(PAGE) == RouterCounts({"spark-1": 5.0, "spark-2": 1.0}, 4.0, 9.0)
+    assert read_counts(PAGE) == RouterCounts(
+        {"spark-1": 5.0, "spark-2": 1.0}, 4.0, 9.0, cooled={"spark-1": 4.0}
+    )
 
 
 def test_a_page_without_failures_tells_none() -> None:

@@ -88,7 +88,7 @@ async def test_only_routes_that_read_are_asked(serve: Serve, clock: FakeClock) -
                 clock.now += 61.0
             await source.close()
             asked |= {head.split(b" HTTP")[0].decode() for head in server.heads}
-    assert asked == {f"GET {path}" for path in (*PATHS, PAGE)}
+    assert asked == {f"GET {path}" for path in (*PATHS, PAGE, "/workers", "/running")}
     assert set(PATHS) == {
         "/health/liveliness",
         "/health/readiness",
@@ -216,7 +216,7 @@ async def test_another_server_is_a_router_of_unknown_kind(serve: Serve, words: b
     await source.close()
     assert (sample.kind, sample.alive, sample.deployments) == ("unknown", None, None)
     assert sample.note is not None
-    assert set(server.paths) == {"/health/liveliness", PAGE}
+    assert set(server.paths) == {"/health/liveliness", PAGE, "/workers", "/running"}
 
 
 @pytest.mark.outside

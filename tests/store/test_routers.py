@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -49,6 +50,47 @@ def test_a_router_is_there_before_it_answers(make_world: MakeWorld) -> None:
     assert (seen.strategy, seen.strategy_read) == ("shuffle", False)
     assert (seen.backends, seen.deployments, seen.told) == (("a", "b"), {"d1": "a"}, None)
     assert seen.running == {"a": None, "b": None}
+
+
+def test_a_deployment_that_fails_is_an_alert(make_world: MakeWorld) -> None:
+    """It names the deployment, its failed answers in a minute, cooldowns and outage, and then ends."""
+    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    for second in range(0, 61, 10):
+        out = {"d2": "outage"} if second >= 30 else {}
+        counted = replace(told(START + second), failures={"d2": float(second)}, troubles=out)
+        world.store.accept(PROXY, replace(counted, cooled={"d2": second // 20}), 3.0)
+    (alert,) = world.snapshot().alerts
+    assert (alert.id, alert.severity) == ("router:proxy:deployments", Severity.WARNING)
+    words = "outage, 60 failed answers in 60 s, in cooldown 3 times"
+    assert alert.message == f"deployment b:8000/v1: {words}"
+    assert view(world).deployment_troubles == {"d2": words}
+    for second in range(70, 200, 10):
+        calm = replace(told(START + second), failures={"d2": 60.0}, cooled={"d2": 3.0})
+        world.store.accept(PROXY, calm, 3.0)
+    assert (world.snapshot().alerts, view(world).deployment_troubles) == ((), {})
+
+
+def test_when_all_deployments_are_out_it_is_critical(make_world: MakeWorld) -> None:
+    """One failed answer of a deployment is no alert, an outage of all of them is critical."""
+    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
+    for second in (0, 10):
+        world.store.accept(PROXY, replace(told(START + second), failures={"d1": second / 10}), 3.0)
+    assert world.snapshot().alerts == ()
+    out = {one.id: "outage" for one in TOLD}
+    world.store.accept(PROXY, replace(told(START + 20), failures={"d1": 1.0}, troubles=out), 3.0)
+    assert world.snapshot().alerts[0].severity is Severity.CRITICAL
+
+
+def test_a_router_is_no_backend_of_its_own_group(make_world: MakeWorld) -> None:
+    """A router that is also watched as a server, and that another router names, is in no group."""
+    front = BackendTarget("front", "http://p:4000")
+    routers = (RouterTarget("proxy", "http://p:4000"), RouterTarget("outer", "http://q:4000"))
+    world = make_world(Watch(backends=(*BACKENDS, front), routers=routers))
+    world.store.accept(PROXY, told(), 3.0)
+    outer = told(deployments=(Deployment("in", "http://p:4000/v1", "m"), Deployment("c", "http://c:8000")))
+    world.store.accept(SourceKey.router("outer"), outer, 3.0)
+    assert groups(world)["front"] not in {"proxy", "outer"}
+    assert world.snapshot().routers[1].backends == ("c",)
 
 
 def test_what_is_read_comes_before_the_label(make_world: MakeWorld) -> None:

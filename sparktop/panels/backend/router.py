@@ -119,9 +119,9 @@ def _state(view: RouterView) -> tuple[Run, Row]:
 def _footnote(view: RouterView, inside: int) -> tuple[Row, Row]:
     """Return the texts of the frame's lower edge: (for the left, for the right).
 
-    At the left stands the failure, else which backends are stuck, else the router's note, and its URL where
-    each deployment has a row; at the right the duration of the last poll. `inside` is the number of rows
-    inside the frame.
+    At the left stands the failure, else which backends are stuck, else what is wrong with deployments, else
+    the router's note, and its URL where each deployment has a row; at the right the duration of the last
+    poll. `inside` is the number of rows inside the frame.
     """
     if view.failure is not None:
         stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
@@ -132,6 +132,9 @@ def _footnote(view: RouterView, inside: int) -> tuple[Row, Row]:
         # Red is what is certain, as the backend's own word and alert are.
         unsure = all(words.startswith(BackendState.SUSPECT.value) for words in view.stuck.values())
         return [(f" ▲ {listed} ", "warn") if unsure else (f" ✖ {listed} ", "bad")], poll
+    if view.deployment_troubles:
+        listed = "; ".join(f"{name}: {words}" for name, words in view.deployment_troubles.items())
+        return [(f" ▲ {listed} ", "warn")], poll
     note = None if inside > 1 and view.deployments is None else view.note
     words = " · ".join(part for part in (note, view.url if inside > _LISTED else None) if part)
     return [(f" {words} ", "muted")] if words else [], poll
@@ -224,7 +227,8 @@ def _flow(view: RouterView, width: int) -> Row:
     if view.told is None:
         row.append(("(config) ", "muted"))
     for number, (name, backend) in enumerate(sent):
-        piece = [label(" · " if number else ""), *_arrow(name, backend)]
+        sign: Row = [(" ▲", "warn")] if name in view.deployment_troubles else []
+        piece = [label(" · " if number else ""), *_arrow(name, backend), *sign]
         rest = _rest([backend for _, backend in sent[number:]])
         later = 0 if number == len(sent) - 1 else row_width(rest)
         if row_width([*row, *piece]) + later > width:
@@ -273,7 +277,9 @@ def _listing(view: RouterView, width: int, height: int) -> list[Row]:
             rest += next(
                 (f"  {one}" for one in (part, short) if one and len(rest) + 2 + len(one) <= room), ""
             )
-        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, label(rest)])
+        trouble = view.deployment_troubles.get(deployment.id)
+        sign: Row = [] if trouble is None else [(f"  ▲ {trouble}", "warn")]
+        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, *sign, label(rest)])
     if len(rows) > height:
         hidden = len(rows) - height + 1
         rows = [*rows[: max(1, height - 1)], [label(f"… and {hidden} more deployments")]]
