@@ -272,6 +272,12 @@ class Balance:
     Computed from the step time measured here; for equal backends the best split is the even one. None
     where the slope's error leaves more than 3 points uncertain, where backends differ in speed, where the
     step time is unknown, and where there is no router."""
+    lost_unknown: str | None = None
+    """Why `lost_percent` is None, in a few words."""
+    lost_before_percent: float | None = None
+    """The last known `lost_percent`, where it is unknown now."""
+    lost_before_s: float | None = None
+    """Age of `lost_before_percent` in seconds."""
     lost_estimate_percent: float | None = None
     """As `lost_percent`, however uncertain: used by the rule for starvation, never shown."""
     skew: float | None = None

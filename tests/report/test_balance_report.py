@@ -160,3 +160,15 @@ def test_rates_say_how_much_they_cover(swinging: Snapshot) -> None:
     assert "_Token rates of the last 2.2 to 10 s, latencies" in markdown.render(few)
     assert "Token rates are of the last 2.2 to 10 s, latencies" in html.render(few, "<svg></svg>")
     assert to_json(few)["backends"][0]["rate_window_s"] == 2.2  # type: ignore[index]  # plain values
+
+
+def test_a_loss_is_known_or_says_why_not_and_what_it_was() -> None:
+    """In each snapshot of a swing the loss or the reason is there; after a known loss also that one."""
+    last: float | None = None
+    for snapshot in Pair().play(looks("cooldown-c64"), life_s=19.0):
+        for one in snapshot.balance:
+            if one.word.bad:
+                assert (one.lost_percent is None) == (one.lost_unknown is not None)
+                assert one.lost_before_percent == (last if one.lost_percent is None else None)
+            last = one.lost_percent if one.lost_percent is not None else last
+    assert last is not None

@@ -254,6 +254,7 @@ def measure(figures: Figures) -> Balance:
         away_s={name: seconds for name, seconds in zip(names, figures.away, strict=True) if seconds},
         free_slot_percent=_percent(free_slot_share(grid)),
         lost_percent=_percent(figures.lost_for_certain),
+        lost_unknown=_why_lost_is_unknown(figures),
         lost_estimate_percent=_percent(figures.lost),
         skew=found.mean if found else None,
         skew_backend=names[found.backend] if found else None,
@@ -305,6 +306,18 @@ def _held(measured: Balance) -> frozenset[str]:
     return frozenset(held)
 
 
+def _why_lost_is_unknown(figures: Figures) -> str | None:
+    if figures.lost_for_certain is not None:
+        return None
+    if figures.load.prefills:
+        return "prefill has no step time"
+    if figures.lost is not None:
+        return "the step time is uncertain"
+    if not figures.slots:
+        return "no load"
+    return "the servers differ in speed" if len(figures.pace.own) > 1 else "no step time yet"
+
+
 def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
     """Return whether "rhythm", of all rules on swings, describes the swing of the loads best.
 
@@ -329,6 +342,7 @@ def _description(found: Balance, grid: LoadGrid) -> Balance:
         also=(),
         # No router could have distributed these requests evenly.
         lost_percent=None,
+        lost_unknown="no router is known",
         reasons=balance_words.unrouted(found, grid),
     )
 

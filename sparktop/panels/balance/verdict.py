@@ -174,7 +174,12 @@ def _lost(balance: Balance) -> list[Row]:
     if balance.router is None or balance.in_sweep:
         return []
     if lost is None:
-        return [[label("tokens lost: unknown")]]
+        why = f": {balance.lost_unknown}" if balance.lost_unknown else ""
+        if balance.lost_before_percent is None or balance.lost_before_s is None:
+            return [[label(f"tokens lost: unknown{why}")]]
+        before = numbers.percent(balance.lost_before_percent).strip()
+        ago = f" of tokens lost {numbers.age(balance.lost_before_s)} ago, now unknown{why}"
+        return [[label("about "), figure(before), label(ago)]]
     if lost < _WORTH_A_FIGURE:
         return [[figure("<1 %"), label(" of tokens lost")]]
     return [[label("about "), figure(numbers.percent(lost).strip()), label(" of tokens lost")]]

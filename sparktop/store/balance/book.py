@@ -20,6 +20,8 @@ MOST_AT_ONCE = 16
 """Backends judged in one call of `look`, but always at least one group. A longer call would stall the
 screen."""
 _AFTER_SWEEP_S = 60.0
+LOSS_KEPT_S = 600.0
+"""Seconds for which the last known loss of tokens is shown with its age."""
 
 
 class BalanceBook:
@@ -35,6 +37,8 @@ class BalanceBook:
         self._watches: dict[str, BalanceWatch] = {}
         self._found: dict[str, Balance] = {}
         self._judged_at: dict[str, float] = {}
+        self._lost: dict[str, tuple[float, float]] = {}
+        """The last known percentage of tokens lost and its monotonic time, by group."""
         self._alerts: dict[str, str] = {}
         """Id of the active alert by group name."""
         self._own_load: dict[str, float] = {}
@@ -124,6 +128,15 @@ class BalanceBook:
         """Return the newest balance of the engine cores (lanes) of a server in a group; None without one."""
         return self._found.get(self._lanes_of.get(server, ""))
 
+    def _with_last_loss(self, found: Balance, name: str, at: float) -> Balance:
+        """Return `found` with the last known loss of tokens where it is unknown now."""
+        if found.lost_percent is not None:
+            self._lost[name] = (at, found.lost_percent)
+        known_at, percent = self._lost.get(name, (-math.inf, 0.0))
+        if found.lost_percent is not None or not found.word.bad or at - known_at > LOSS_KEPT_S:
+            return found
+        return replace(found, lost_before_percent=percent, lost_before_s=at - known_at)
+
     def _watch(self, name: str) -> BalanceWatch:
         return self._watches.setdefault(name, BalanceWatch())
 
@@ -136,6 +149,7 @@ class BalanceBook:
         quiet, when = self._is_own_load(group, at), Instant(at, now)
         # A hint on the router would be wrong advice where a sweep chose the load.
         found = replace(found, in_sweep=quiet, hint=None if quiet else found.hint)
+        found = self._with_last_loss(found, group.name, at)
         self._found[group.name], self._judged_at[group.name] = found, at
         held = alerts.get(self._alerts.get(group.name, ""))
         self._hold(found, alerts, when, quiet=quiet)
@@ -169,4 +183,5 @@ class BalanceBook:
             del self._watches[gone]
             self._found.pop(gone, None)
             self._judged_at.pop(gone, None)
+            self._lost.pop(gone, None)
             alerts.clear(self._alerts.pop(gone, ""), when)

@@ -116,3 +116,20 @@ def test_the_load_of_a_sweep_is_named_without_advice() -> None:
     assert row_text(value_line(balance, 60)) == "during the sweep: oscillating, every 23 s"
     assert row_text(verdict_line(balance, 60)) == "oscillating (sweep) · every 23 s"
     assert "lost" not in " ".join(row_text(piece) for piece in verdict_pieces(balance, ()))
+
+
+def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> None:
+    """The panel shows when it was known, and why it is not known now."""
+    balance = group(
+        BalanceWord.OSCILLATING,
+        BalanceWord.OSCILLATING,
+        lost_unknown="the step time is uncertain",
+        lost_before_percent=29.0,
+        lost_before_s=40.0,
+    )
+    said = [row_text(piece) for piece in verdict_pieces(balance, ())]
+    assert "about 29 % of tokens lost 40 s ago, now unknown: the step time is uncertain" in said
+    first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="no step time yet")
+    assert "tokens lost: unknown: no step time yet" in [
+        row_text(piece) for piece in verdict_pieces(first, ())
+    ]
