@@ -178,3 +178,5 @@ class EngineIdentity:
     """Tokens."""
     slots: int | None = None
     """Most requests that the server runs at once, where it reports that."""
+    models: tuple[str, ...] | None = field(default=None, compare=False)
+    """All names under which the server answers requests; None where it does not list them."""

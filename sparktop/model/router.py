@@ -27,6 +27,8 @@ class Deployment:
     """URL of the deployment, without user name and query; None for a hosted provider's default URL."""
     model: str | None = None
     """The name under which the router offers the model."""
+    asks_for: str | None = field(default=None, compare=False)
+    """The model in the requests that it sends there, with the provider before it; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -327,8 +327,8 @@ def _cooldown(settings: object) -> tuple[float | None, bool | None]:
 def _deployments(found: object) -> tuple[Deployment, ...] | None:
     """Parse the list of deployments in the answer of `/model/info`.
 
-    Each entry of `data[]` has `model_name`, `litellm_params.api_base` and `model_info.id`. Return None if the
-    answer has another shape. Of deployments with equal ids the first is kept.
+    Each entry of `data[]` has `model_name`, `litellm_params` (`api_base`, `model`), `model_info.id`. Return
+    None if the answer has another shape. Of deployments with equal ids the first is kept.
     """
     listed = entries(found, "data")
     if listed is None:
@@ -338,7 +338,9 @@ def _deployments(found: object) -> tuple[Deployment, ...] | None:
         name = words(field(entry, "model_info", "id"), _ID_LIMIT)
         if name is not None:
             address = _address(field(entry, "litellm_params", "api_base"))
-            deployments.setdefault(name, Deployment(name, address, words(field(entry, "model_name"))))
+            asks_for = words(field(entry, "litellm_params", "model"))
+            offered = words(field(entry, "model_name"))
+            deployments.setdefault(name, Deployment(name, address, offered, asks_for))
     return tuple(deployments.values())
 
 

@@ -13,6 +13,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import RouterTarget
+from sparktop.store.backend.track import BackendTrack
 from sparktop.store.health import Health
 from sparktop.values import dataclass
 
@@ -261,6 +262,22 @@ class RouterTrack:
             note=sample.note,
             poll_ms=self.poll_ms,
         )
+
+    def absent(self, group: Group, backends: Mapping[str, BackendTrack]) -> dict[str, str]:
+        """Return the deployments whose model their backend does not serve: what is wrong, in words, by id.
+
+        A backend that does not answer, or does not list its models, is not judged.
+        """
+        found: dict[str, str] = {}
+        for one in (self._sample.deployments if self._sample else None) or ():
+            track = backends.get((group.deployments or {}).get(one.id) or "")
+            if track is None or track.health.failure is not None or one.asks_for is None:
+                continue
+            served = track.served
+            names = {one.asks_for, one.asks_for.partition("/")[2]}
+            if served and not names & set(served):
+                found[one.id] = f"asks {track.target.name} for {one.asks_for}, which serves {served[0]}"
+        return found
 
     def _stuck(self, at: float, view: BackendView, group: Group) -> str:
         """Return the standstill of a backend, and how the router goes on to use it, in words."""
