@@ -322,13 +322,10 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
 
     from sparktop.commands.sweep.progress import plan_line
     from sparktop.commands.sweep.run import Keeper, make_sweep
-    from sparktop.sweep.compare.resolution import resolution_words
     from sparktop.sweep.view.result import findings
 
     for line in plan_line(plan).splitlines():
         tell(line)
-    if len(plan.targets) > 1:
-        tell(resolution_words(plan))
     keeper = Keeper.open(os.environ, plan, output, form, render)
     result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
     keeper.finish(result)

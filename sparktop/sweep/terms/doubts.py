@@ -1,4 +1,4 @@
-"""The codes of reasons to doubt the result of a level: a short name, the meaning and the remedy of each."""
+"""The codes of warnings on the result of a level: a short name, the meaning and the remedy of each."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CONTEXT_LOST, CONTEXT_UNKNOWN = "context_lost", "context_unknown"
 NO_PREFIX_CACHE = "no_prefix_cache"
 
 WORDS = {
-    CLIENT_LAG: "client-limited",
-    QUEUE_LIMITED: "queue-limited",
+    CLIENT_LAG: "generator too slow",
+    QUEUE_LIMITED: "requests waited",
     CACHE_HITS: "cache hits",
     CONTEXT_LOST: "context evicted",
     CONTEXT_UNKNOWN: "hits unknown",

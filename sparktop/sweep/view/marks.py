@@ -51,7 +51,7 @@ _BRIEF = {
     LimitKind.CPU.value: "CPU core",
     LimitKind.POWER.value: "power",
     LimitKind.NETWORK.value: "network",
-    CLIENT_LAG: "client",
+    CLIENT_LAG: "generator",
     QUEUE_LIMITED: "queue",
     FOREIGN_TRAFFIC: "foreign",
     COUNT_MISMATCH: "count",

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from sparktop.model.judgement import Name, Outcome, alike_words, metric_sentence, outcome
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import (
     ComparedLevel,
     ComparedMetric,
     DeviationRow,
-    FoundDifference,
     Measured,
     SplitRow,
     Topologies,
 )
-from sparktop.sweep.compare.advice import advice
 from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.independent import engines_sentences
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at
-from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow, CouldShow
+from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.run_split import split_words
-from sparktop.sweep.terms.definitions import METRICS, Metric
+from sparktop.sweep.terms.definitions import DUE_LATENCIES, MAIN_RATES, METRICS, Metric, in_sentence
 from sparktop.sweep.view.curves import measured
 from sparktop.sweep.view.evidence import overhead_words
 from sparktop.sweep.view.levels import result_key
@@ -63,11 +62,39 @@ def topologies(
         splits=tuple(_splits(result)),
         deviations=tuple(_deviations(metrics, series)),
         engines=tuple(engines_sentences(compared.independent_engines)),
-        advice=advice(metrics),
+        sentences=tuple(main_sentences(metrics)),
         notes=compared.notes,
         definitions=tuple(_definitions(compared)),
         baseline=compared.baseline,
     )
+
+
+def main_metrics(metrics: Sequence[ComparedMetric]) -> list[ComparedMetric]:
+    """Return the metrics that judge targets: the main token rate, TTFT and prefill rate, in this order.
+
+    Requests at a rate are judged by their latencies from the due time: token rates follow from the rate.
+    """
+    known = {one.metric: one for one in metrics if one.levels}
+    if due := [known[name] for name in DUE_LATENCIES[:_PAIR] if name in known]:
+        return due
+    counts = {name: len(known[name].levels) for name in MAIN_RATES if name in known}
+    rate = next((name for name, count in counts.items() if count == max(counts.values())), None)
+    return [known[name] for name in (rate, "ttft_ms", "prefill_tps") if name is not None and name in known]
+
+
+def main_sentences(metrics: Sequence[ComparedMetric], name: Name = str) -> list[str]:
+    """Return the judgement on each main metric as a sentence; a single one if no target differs in any.
+
+    `name` escapes the names of targets for the output format.
+    """
+    main = main_metrics(metrics)
+    if main and all(_is_even(level) for one in main for level in one.levels):
+        return [alike_words([in_sentence(one.title) for one in main])]
+    return [metric_sentence(one.title, one.levels, name) for one in main]
+
+
+def _is_even(level: ComparedLevel) -> bool:
+    return outcome(level) is Outcome.OPEN and not level.beats and not round(level.percent or 0.0)
 
 
 def _definitions(compared: ComparisonResult) -> Iterator[str]:
@@ -91,24 +118,16 @@ def _metric(
         title=metric.title,
         unit=metric.unit,
         more_is_better=metric.more_is_better,
-        levels=tuple(_level(row, metric, placed) for row in rows),
+        levels=tuple(
+            _level(row, metric, placed, words) for row, words in zip(rows, _names(rows), strict=True)
+        ),
         winner_vs=next((vs for vs in _GIVEN if any(row.winner_vs == vs for row in rows)), "runner-up"),
         decimals=metric.decimals,
-        could_show=_found(compared.could_show.get(name)),
         noise_floor_percent=compared.noise_floor_percent.get(name, 0.0),
     )
 
 
-def _found(found: CouldShow | None) -> FoundDifference | None:
-    if found is None:
-        return None
-    return FoundDifference(
-        found.runs, found.levels, found.spread_percent, found.percent, found.error_rate_percent / 100
-    )
-
-
-def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLevel:
-    rival, lead = _lead(row, metric)
+def _level(row: ComparisonRow, metric: Metric, levels: _Aligned, where: str) -> ComparedLevel:
     load = load_at(row.point, row.pp, row.tg, row.depth)
     return ComparedLevel(
         concurrency=row.concurrency,
@@ -117,33 +136,25 @@ def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLeve
         winner=row.winner,
         ahead=row.ahead,
         beats=row.beats,
-        leaders=row.leaders,
-        rival=rival,
-        lead_percent=lead,
         against=row.against,
         percent=row.percent,
         significant=row.significant,
         prompt_tokens=row.pp,
         depth=load.depth,
+        where=where,
     )
 
 
-def _lead(row: ComparisonRow, metric: Metric) -> tuple[str | None, float | None]:
-    """Return (rival, lead in percent) of the target that is ahead in a row.
-
-    The rival is the best of the other targets that are not significantly worse. Return (None, None) if
-    there is no rival, or if a value of the row is a range.
-    """
-    left = {
-        name: value
-        for name, value in row.values.items()
-        if name != row.ahead and name not in row.beats and value is not None
-    }
-    own = row.values.get(row.ahead or "")
-    if not left or not own or row.ranges:
-        return None, None
-    rival = (max if metric.more_is_better else min)(left, key=lambda name: left[name])
-    return rival, 100 * (own / left[rival] - 1) if left[rival] > 0 else None
+def _names(rows: Sequence[ComparisonRow]) -> list[str]:
+    """Return the levels' names within a sentence: "c16", "5,000 in" where only lengths differ, or both."""
+    lengths = {row.pp for row in rows}
+    names = [row.point.short + (f" @ {row.depth:,}" if row.depth else "") for row in rows]
+    if len(lengths) == 1:
+        return names
+    inputs = [f"{row.pp or 0:,} in" for row in rows]
+    if len({row.point for row in rows}) == 1:
+        return inputs
+    return [f"{name} {length}" for name, length in zip(names, inputs, strict=True)]
 
 
 def _value(level: SeriesLevel | None, metric: str) -> Measured | None:

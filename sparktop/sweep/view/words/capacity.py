@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.limit import LimitKind
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep_comparison import NO_DIFFERENCE
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.capacities import compared_targets
 from sparktop.sweep.result.capacity import (
