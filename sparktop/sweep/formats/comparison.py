@@ -24,8 +24,9 @@ from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
 from sparktop.sweep.formats.tables.refused_rows import rates_and_refused, winners_and_refused
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
-from sparktop.sweep.view.topologies import main_sentences, topologies
+from sparktop.sweep.view.topologies import topologies
 from sparktop.sweep.view.words.capacity import compared_words
+from sparktop.sweep.view.words.targets import main_sentences
 
 TITLE = "sparktop compare"
 MEANINGS = "What the figures mean"

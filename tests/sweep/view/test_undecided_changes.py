@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.sweep_comparison import (
-    NO_DIFFERENCE,
     NOT_CERTAIN,
     WITHIN_NOISE,
     Difference,

@@ -28,11 +28,11 @@ from sparktop.sweep.terms.definitions import DUE_LATENCIES, METRICS, in_sentence
 from sparktop.sweep.terms.doubts import FEW_RUNS
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.prefix import context_sentences
-from sparktop.sweep.view.topologies import main_metrics
 from sparktop.sweep.view.words.capacity import capacity_sentences
 from sparktop.sweep.view.words.conversations import conversation_sentence, has_conversations
 from sparktop.sweep.view.words.rates import is_one_trace, is_over_rates, rate_sentence
 from sparktop.sweep.view.words.slo import slo_sentences
+from sparktop.sweep.view.words.targets import main_metrics
 
 
 def headline(

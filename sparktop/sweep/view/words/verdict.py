@@ -11,7 +11,7 @@ from sparktop.model.sweep_view import Rank, ResultRow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.prefix import context_sentences
-from sparktop.sweep.view.topologies import main_sentences
+from sparktop.sweep.view.words.targets import main_sentences
 
 
 def verdict(
