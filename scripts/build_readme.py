@@ -85,6 +85,8 @@ _MEANINGS = {
     ("routers", "strategy"): "A label, where the router does not report its strategy.",
     ("routers", "backends"): "Names of the backends behind it; without it, those that its deployments name.",
     ("routers", "deployments"): "Backend by deployment id, where their addresses do not match.",
+    ("routers", "weights"): "Relative part of the requests by backend, where it is meant to be unequal: "
+    "`{ spark-a = 3, spark-b = 1 }`. Of LiteLLM they are read.",
     (
         "routers",
         "api_key_env",

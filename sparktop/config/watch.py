@@ -149,6 +149,7 @@ def _router(one: Plain, env: Mapping[str, str]) -> RouterTarget:
         strategy=one["strategy"],
         backends=tuple(one["backends"]),
         deployments=dict(one["deployments"]),
+        weights=dict(one["weights"]),
         api_key=_value(one["api_key_env"], env),
     )
 

@@ -25,6 +25,7 @@ _API_PATHS = (
     *("/v1/embeddings", "/v1/models", "/v1", "/chat/completions", "/api/chat", "/api/generate"),
 )
 """Ends of the addresses of single requests, which clients are configured with, beside the page of metrics."""
+_NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _NO_MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -135,6 +136,8 @@ class RouterTarget:
     backends: tuple[str, ...] = ()
     deployments: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
     """Backend name by the router's deployment id, where configured."""
+    weights: Mapping[str, float] = field(default_factory=lambda: _NO_WEIGHTS)
+    """By backend: the relative part of the requests that it is given on purpose; empty: equal ones."""
     api_key: str | None = field(default=None, repr=False)
 
 

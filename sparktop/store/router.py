@@ -115,6 +115,21 @@ class RouterTrack:
             return None
         return sum(inside) / len(inside) >= _PASSED_SHARE * held
 
+    def weights(self, deployments: Mapping[str, str | None]) -> dict[str, float]:
+        """Return the weight of each backend by the router's own report; empty where it has none.
+
+        `deployments` has the backend by deployment id. Only LiteLLM's simple-shuffle follows them.
+        """
+        sample = self._sample
+        if sample is None or self.strategy not in {None, "simple-shuffle"}:
+            return {}
+        found: dict[str, float] = {}
+        for one in sample.deployments or ():
+            backend = deployments.get(one.id)
+            if backend is not None and one.weight is not None:
+                found[backend] = found.get(backend, 0.0) + one.weight
+        return found
+
     @property
     def inside(self) -> float | None:
         """Requests that the router had received and that had not ended, by its newest sample."""
