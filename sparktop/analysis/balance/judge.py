@@ -329,6 +329,8 @@ def _why_lost_is_unknown(figures: Figures) -> str | None:
         return "prefill has no step time"
     if figures.lost is not None:
         return "the step time is uncertain"
+    if any(track.part is not None for track in figures.grid.tracks):
+        return "the parts are unequal on purpose"
     if not figures.slots:
         return "no load"
     return "the servers differ in speed" if len(figures.pace.own) > 1 else "no step time yet"
