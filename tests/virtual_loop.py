@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from selectors import SelectorKey
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
+
+
+_T = TypeVar("_T")
 
 
 class _Jumping(selectors.BaseSelector):
@@ -19,6 +23,8 @@ class _Jumping(selectors.BaseSelector):
         self._real = selectors.DefaultSelector()
         self._settle_s = settle_s
         self.now_s = 1000.0
+        self.working = 0
+        """Calls in threads that have not ended: time stands still for them where connections may settle."""
 
     def register(self, fileobj: FileDescriptorLike, events: int, data: object = None) -> SelectorKey:
         return self._real.register(fileobj, events, data)
@@ -37,6 +43,8 @@ class _Jumping(selectors.BaseSelector):
         ready = self._real.select(timeout if timeout is None else 0)
         if not ready and timeout and self._settle_s:
             ready = self._real.select(self._settle_s)
+            while not ready and self.working:
+                ready = self._real.select(self._settle_s)
         # A turn takes a microsecond: time would never advance for calls rescheduled to "nearly now".
         self.now_s += 1e-6 if ready or timeout is None else max(timeout, 1e-6)
         return ready
@@ -53,6 +61,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """
         self._jumping = _Jumping(settle_s)
         super().__init__(self._jumping)
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[..., _T], *args: object
+    ) -> asyncio.Future[_T]:
+        """Call a function in a thread; virtual time may stand still until it returns."""
+        self._jumping.working += 1
+        called = super().run_in_executor(executor, func, *args)
+        called.add_done_callback(self._ended)
+        return called
+
+    def _ended(self, _: object) -> None:
+        self._jumping.working -= 1
 
     def time(self) -> float:
         """Return the virtual time in seconds."""

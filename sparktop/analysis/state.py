@@ -45,6 +45,7 @@ _FAILED = {
     FailureKind.ENGINE_DEAD: BackendState.ENGINE_DEAD,
     # It serves but reports no metrics: "unreachable" would suggest the wrong fault.
     FailureKind.METRICS_DISABLED: BackendState.UNKNOWN,
+    FailureKind.OTHER_PROGRAM: BackendState.UNKNOWN,
     FailureKind.LATE: BackendState.STALE,
 }
 """The state of a backend by the failure of its newest poll; any other failure makes it unreachable."""
@@ -63,6 +64,7 @@ _STOPPED = {
 }
 """The state of a backend by what is known of its standstill."""
 USUAL = StateThresholds()
+_LOADED = {BackendState.QUEUEING, BackendState.BUSY}
 _AT_REST = {BackendState.BORED, BackendState.IDLE}
 """States that an engine in a long step does not have: it is busy."""
 
@@ -85,6 +87,10 @@ class LoadFigures:
     window_s: float = 0.0
     """Seconds from the first sample of the window to the newest."""
     kv_cache_percent: float | None = None
+    swa_percent: float | None = None
+    """Use of the pool of sliding-window layers, which holds tokens as the KV cache does."""
+    states_percent: float | None = None
+    """Use of the pool of states, one for a request, of layers such as Mamba's."""
     waiting: float | None = None
     waiting_share: float | None = None
     """Share of the window's samples with requests waiting, 0 to 1."""
@@ -128,6 +134,10 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     if load.asleep:
         return JudgedState(BackendState.ASLEEP, "the engine sleeps")
     judged = _by_load(load, thresholds)
+    states = load.states_percent
+    if states is not None and states >= thresholds.kv_full_percent and judged.state in _LOADED:
+        rule = f"{judged.rule}; states {states:.0f} % full: they limit requests, not tokens"
+        judged = JudgedState(judged.state, rule, judged.window_s)
     return judged if load.progress is None else _standing(load.progress, judged)
 
 
@@ -190,6 +200,10 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
     if kv_percent is not None and kv_percent >= thresholds.kv_full_percent:
         rule = f"KV cache {kv_percent:.1f} % full, at or above {thresholds.kv_full_percent:g} %"
         return JudgedState(BackendState.KV_FULL, rule)
+    swa = load.swa_percent
+    if swa is not None and swa >= thresholds.kv_full_percent:
+        rest = "" if kv_percent is None else f", that of full attention {kv_percent:.0f} %"
+        return JudgedState(BackendState.KV_FULL, f"SWA pool {swa:.1f} % full{rest}")
     seen = load.waiting or load.window_s >= _LEAST_QUEUED * thresholds.window_s
     if seen and load.waiting_share and load.waiting_share >= thresholds.queueing_share:
         now = "" if load.waiting is None else f", {load.waiting:.0f} now"

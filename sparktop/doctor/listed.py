@@ -62,6 +62,6 @@ def softened(checks: Sequence[Check]) -> list[Check]:
 
 
 def _softened(check: Check) -> Check:
-    if check.message.startswith("metrics disabled:") or check.message.endswith(", not metrics"):
+    if check.message.endswith((": no engine figures", ", not metrics")):
         return Check(check.name, Status.SKIP, "answers, but not as an LLM server: not watched")
     return Check(check.name, Status.WARN, check.message, "listed in a file; it is watched once it answers")

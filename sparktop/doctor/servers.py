@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from sparktop.doctor.check import Check, Status
@@ -21,8 +22,9 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
-from sparktop.sources.engine_probe import RouteFinder
-from sparktop.sources.http.failure import HOW_TO_GIVE_A_KEY, AnswerError, status_error
+from sparktop.sources.engine_probe import EnginePages, RouteFinder
+from sparktop.sources.http.failure import AnswerError, status_error
+from sparktop.sources.http.fetch import Answer
 from sparktop.sources.http.once import Reply
 from sparktop.sources.router_probe import LIVELINESS, RUNNING, WORKERS, is_litellm
 from sparktop.sources.server_words import server_words
@@ -37,10 +39,11 @@ _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.DNS: "use its IP address",
     FailureKind.UNREACHABLE: "check address, cable and routes",
     FailureKind.TLS: "correct http:// or https://, or the certificate",
-    FailureKind.UNAUTHORIZED: f"put its key into an environment variable: {HOW_TO_GIVE_A_KEY}",
+    FailureKind.UNAUTHORIZED: "put its key into an environment variable and name that with api_key_env",
     FailureKind.NOT_FOUND: "correct the port or the path in its URL",
     FailureKind.REDIRECT: "write the address that it redirects to",
     FailureKind.METRICS_DISABLED: "start the server with its metrics on",
+    FailureKind.OTHER_PROGRAM: "correct the port: watch the inference server instead",
     FailureKind.MALFORMED: "correct the port: something else listens there",
     FailureKind.ROUTER: "a router, not an inference server: watch it with [[routers]]",
     FailureKind.UNSUPPORTED: "correct url or engine in the configuration",
@@ -155,6 +158,7 @@ class _Visit:
         self.answered = False
         self._target = target
         self._network = network
+        self._pages = EnginePages(target.engine, self._answer)
         self._where = (place_of(target.url) or Place("?", 0)).shown
 
     async def read_page(self) -> tuple[Check, EngineSample | None]:
@@ -190,10 +194,13 @@ class _Visit:
             return False
 
     async def _ask_page(self, engine: str, deadline_s: float) -> EngineSample:
+        answer = await self._pages.answer(engine, deadline_s)
+        return read_page(answer.body, at=0.0, engine=engine, answer_ms=answer.answer_ms)
+
+    async def _answer(self, path: str, deadline_s: float) -> Answer:
         del deadline_s  # each GET has a deadline of its own
-        path = ENGINES[engine].path if engine in ENGINES else METRICS_PATH
         reply = await self._get(path)
-        return read_page(reply.body, at=0.0, engine=engine, answer_ms=reply.took_ms)
+        return Answer(reply.body, 0.0, reply.took_ms)
 
     async def identify(self, engine: Engine) -> EngineIdentity:
         """Request the engine's identity routes and return the identity.
@@ -202,10 +209,10 @@ class _Visit:
         """
         answers: dict[str, object] = {}
         for path in engine.facts:
-            try:
-                answers[path] = parse((await self._get(path)).body)
-            except (AnswerError, PageError):
-                continue
+            for name in (path, *(older for newer, older in engine.older if newer == path)):
+                with suppress(AnswerError, PageError):
+                    answers[path] = parse((await self._get(name)).body)
+                    break
         return engine.identify(answers)
 
     async def check_health(self, engine: Engine) -> list[Check]:
@@ -255,7 +262,7 @@ def _check_model(target: BackendTarget, sample: EngineSample, identity: EngineId
     name = f"{target.name} model"
     model = identity.model or next(iter(sample.models), None)
     if model is None:
-        advice = f"is a model loaded? does /v1/models want a key ({HOW_TO_GIVE_A_KEY})?"
+        advice = "is a model loaded? does /v1/models want a key (api_key_env)?"
         return Check(name, Status.WARN, "not reported", advice)
     if identity.max_model_len is None:
         return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len not reported")

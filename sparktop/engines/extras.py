@@ -11,6 +11,10 @@ The tables say which metric names hold each entry of `LaneSample.counts` and `La
 * LMCache's `remote_time_*` are in milliseconds, its other times in seconds.
 * A worker of Dynamo writes its own `dynamo_component_*` beside its engine's names; the label
   `dynamo_component` is its role.
+* NIXL's failed transfers include its failed notifications since vLLM 0.33, which keeps the count of these
+  beside them; versions before, which have no notifications after the expiry, count both apart.
+* Parsers of tool calls are counted for each choice of a whole answer, and for each piece of a streamed one:
+  only the first are read.
 * Without the feature, these names are absent, so that its metrics stay unknown. Counters that every page has,
   used or not, are read as unknown while they are 0.
 """
@@ -19,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 from sparktop.engines.exposition import Family, Page
@@ -46,7 +51,8 @@ _POSITION_NAME = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 OLDER = "|older"
 """End of a key whose value counts only if the page has none under the key without it: newer versions report
 both."""
-_HTTP = "http_requests_total"
+_HTTP = {"http_requests_total": "status", "sglang:http_responses_total": "status_code"}
+"""Counters of HTTP answers, each with its label of the status."""
 _MOST_POSITIONS = 16
 """Positions in a draft of which the accepted tokens are read."""
 
@@ -71,6 +77,12 @@ def _totals(prefix: str, *names: str) -> tuple[str, ...]:
     return tuple(f"{prefix}{name}_total" for name in names)
 
 
+def _unhealthy(family: Family) -> float | None:
+    """Return how many processes report 0 for their health, of a gauge that is 1 for a healthy one."""
+    known = total(family) is not None
+    return float(sum(value == 0 for value in family.values())) if known else None
+
+
 DYNAMO_IN_FLIGHT = "dynamo_component_inflight_requests"
 SHARED_COUNTS: Extras = (("worker_errors", _totals("dynamo_component_", "errors"), total),)
 """Counters that may stand on the page of any engine."""
@@ -82,31 +94,101 @@ _STAGES, _REASONS = "vllm:num_requests_kv_fetch_by_stage", "vllm:num_requests_wa
 _OFFLOADED = "vllm:kv_offload_total_bytes_total"
 _LORA_INFO = "vllm:lora_requests_info"
 _CACHED = _totals("vllm:", "prompt_tokens_cached_by_source")
+_NIXL_LATE = "nixl_num_notifications_after_expiry"
+_NIXL_NOTICES = "nixl_failed_notifications"
+"""Key of failed notifications until it is known whether they are among the failed transfers."""
+_TOOLS = _totals("vllm:", "tool_call_parser_invocations")
+_WHOLE = ("non_streaming", None)
+
+
+def _tool_calls(*outcomes: str) -> Callable[[Family], float | None]:
+    """Return a function that sums parsed whole answers with one of these outcomes, or with any."""
+
+    def read(family: Family) -> float | None:
+        whole = where(family, "mode", *_WHOLE)
+        return total_or_none(where(whole, "outcome", *outcomes) if outcomes else whole)
+
+    return read
+
+
+def _of_histogram(key: str, name: str) -> Extras:
+    """Return the rows for the sum and the count of a histogram, from which a mean is computed."""
+    return (
+        (f"{key}_sum", (f"{name}_sum",), total_or_none),
+        (f"{key}_count", (f"{name}_count",), total_or_none),
+    )
+
+
 COUNTS: Extras = (
     ("refused", _totals("vllm:", "admission_rejections"), total),
     ("corrupted", _totals("vllm:", "corrupted_requests"), total),
     ("cached_elsewhere", _CACHED, only("source", "host", "p2p", "disk", combine=total_or_none)),
-    ("kv_transfer_bytes", ("vllm:nixl_bytes_transferred_sum",), total),
-    ("kv_transfer_s", ("vllm:nixl_xfer_time_seconds_sum",), total),
-    ("kv_transfers", ("vllm:nixl_xfer_time_seconds_count",), total),
+    (
+        "kv_transfer_bytes",
+        ("vllm:nixl_bytes_transferred_sum", "vllm:mooncake_bytes_transferred_sum"),
+        total,
+    ),
+    ("kv_transfer_s", ("vllm:nixl_xfer_time_seconds_sum", "vllm:mooncake_xfer_time_seconds_sum"), total),
+    ("kv_transfers", ("vllm:nixl_xfer_time_seconds_count", "vllm:mooncake_xfer_time_seconds_count"), total),
     (
         "kv_failures",
-        (
-            *_totals("vllm:", "nixl_num_failed_transfers", "nixl_num_failed_notifications"),
-            *_totals("vllm:", "mooncake_store_operation_failed_keys"),
+        _totals(
+            "vllm:",
+            "nixl_num_failed_transfers",
+            "mooncake_num_failed_transfers",
+            "mooncake_num_failed_recvs",
+            "mooncake_store_operation_failed_keys",
+            "hf3fs_num_failed_save",
+            "hf3fs_num_failed_load",
+            "umbp_transfer_failed",
         ),
         total,
     ),
-    ("kv_expired", _totals("vllm:", "nixl_num_kv_expired_reqs"), total),
+    (_NIXL_NOTICES, _totals("vllm:", "nixl_num_failed_notifications"), total),
+    ("kv_late_notices", _totals("vllm:", _NIXL_LATE), total),
+    ("kv_expired", _totals("vllm:", "nixl_num_kv_expired_reqs", "mooncake_num_kv_expired_reqs"), total),
     ("offload_loaded", _totals("vllm:", "kv_offload_load_bytes"), total),
     ("offload_stored", _totals("vllm:", "kv_offload_store_bytes"), total),
-    ("offload_failures", _totals("vllm:", "kv_offload_allocation_failure"), total),
+    (
+        "offload_failures",
+        _totals("vllm:", "kv_offload_allocation_failure", "kv_offload_tiering_promotion_allocation_failures"),
+        total,
+    ),
+    (
+        "tier_failures",
+        _totals(
+            "vllm:", "kv_offload_tiering_promotion_job_failures", "kv_offload_tiering_cascade_job_failures"
+        ),
+        total,
+    ),
+    ("tier_dropped", _totals("vllm:", "kv_offload_tiering_backpressure_stores_dropped"), total),
+    ("tier_read_bytes", _totals("vllm:", "kv_offload_tiering_read_bytes"), total),
+    ("tier_written_bytes", _totals("vllm:", "kv_offload_tiering_write_bytes"), total),
+    ("tier_hits", _totals("vllm:", "kv_offload_tiering_chunk_hits"), total),
+    ("tier_lookups", _totals("vllm:", "kv_offload_tiering_chunk_queries"), total),
+    *_of_histogram("prefill_kv", "vllm:request_prefill_kv_computed_tokens"),
+    *_of_histogram("request_preemptions", "vllm:request_num_preemptions"),
+    *_of_histogram("block_life", "vllm:kv_block_lifetime_seconds"),
+    *_of_histogram("block_idle", "vllm:kv_block_idle_before_evict_seconds"),
+    *_of_histogram("block_gap", "vllm:kv_block_reuse_gap_seconds"),
+    ("tool_answers", _TOOLS, _tool_calls()),
+    ("tool_calls", _TOOLS, _tool_calls("tool_call")),
+    ("tool_failures", _TOOLS, _tool_calls("error", "failure", "failed", "parse_error", "parser_failure")),
     ("lmcache_hits", _totals("lmcache:", "num_hit_tokens"), total),
     ("lmcache_lookups", _totals("lmcache:", "num_requested_tokens"), total),
     ("lmcache_retrieve_s", ("lmcache:time_to_retrieve_sum",), total),
     ("lmcache_retrieves", ("lmcache:time_to_retrieve_count",), total),
     ("lmcache_remote_get_ms", ("lmcache:remote_time_to_get_sum",), total),
     ("lmcache_remote_gets", ("lmcache:remote_time_to_get_count",), total),
+    (
+        "lmcache_failures",
+        tuple(
+            f"lmcache:{name}{suffix}"
+            for name in ("get_blocking_failed_count", "put_failed_count", "remote_ping_errors")
+            for suffix in ("_total", "")
+        ),
+        total,
+    ),
     (f"offload_loaded{OLDER}", (_OFFLOADED,), only("transfer_type", "CPU_to_GPU", combine=total)),
     (f"offload_stored{OLDER}", (_OFFLOADED,), only("transfer_type", "GPU_to_CPU", combine=total)),
     *(
@@ -125,6 +207,7 @@ GAUGES: Extras = (
     ("offload_pending", ("vllm:simple_kv_offload_pending_store_blocks",), total),
     ("lmcache_local_bytes", ("lmcache:local_cache_usage",), total),
     ("lmcache_remote_bytes", ("lmcache:remote_cache_usage",), total),
+    ("lmcache_unhealthy", ("lmcache:lmcache_is_healthy",), _unhealthy),
     ("lora_running", (_LORA_INFO,), _lora("running_lora_adapters")),
     ("lora_waiting", (_LORA_INFO,), _lora("waiting_lora_adapters")),
     ("lora_max", (_LORA_INFO,), _lora_max),
@@ -137,7 +220,9 @@ class ExtraReader:
 
     def __init__(self, counts: Extras, gauges: Extras) -> None:
         """Prepare to fill `LaneSample.counts` from the table `counts`, and `LaneSample.gauges` likewise."""
-        self._rows: dict[str, list[tuple[str, str, Callable[[Family], float | None]]]] = {_HTTP: []}
+        self._rows: dict[str, list[tuple[str, str, Callable[[Family], float | None]]]] = {
+            name: [] for name in _HTTP
+        }
         for field, table in (("counts", counts), ("gauges", gauges)):
             for key, names, combine in table:
                 for name in names:
@@ -174,8 +259,9 @@ class ExtraReader:
         split = LanePage(page, lane_label=lane_label, model_label="", keep=keep)
         first = min(lanes, key=lane_order, default=None)
         for name in self._rows if first is not None else ():
-            if name == _HTTP and name in page:
-                plan[name] = [_Entry(first or "", "counts", None, bound(_http_counts, page.places[name]))]
+            if name in _HTTP and name in page:
+                counts = partial(_http_counts, status=_HTTP[name])
+                plan[name] = [_Entry(first or "", "counts", None, bound(counts, page.places[name]))]
             elif name in page:
                 plan[name] = [
                     _Entry(lane if lane in lanes else first or "", field, key, bound(combine, places))
@@ -219,9 +305,8 @@ class _Found:
         for name in self._plan:
             for entry, value in self._read[name]:
                 self._add(entry, value)
-        if _OFFLOADED in self._plan:
-            for found in self._found.values():
-                _prefer_newer(found.get("counts", {}))
+        for found in self._found.values():
+            _settle(found.get("counts", {}))
         return self._found
 
     def _add(self, entry: _Entry, value: float | Mapping[str, float] | None) -> None:
@@ -234,14 +319,17 @@ class _Found:
             found[entry.key] = found.get(entry.key, 0.0) + cast("float", value)
 
 
-def _prefer_newer(counts: dict[str, float]) -> None:
+def _settle(counts: dict[str, float]) -> None:
     """Move each count under an older name to its key, unless the page has one there."""
+    notices = counts.pop(_NIXL_NOTICES, None)
+    if notices is not None and "kv_late_notices" not in counts:
+        counts["kv_failures"] = counts.get("kv_failures", 0.0) + notices
     for key in [key for key in counts if key.endswith(OLDER)]:
         counts.setdefault(key.removesuffix(OLDER), counts.pop(key))
 
 
-def _http_counts(family: Family) -> dict[str, float]:
-    """Return the numbers of answers to POST requests: all, and those with an error status.
+def _http_counts(family: Family, status: str = "status") -> dict[str, float]:
+    """Return the numbers of answers to POST requests: all, and those with an error in their label `status`.
 
     Return {} if one of them is not valid.
     """
@@ -249,7 +337,7 @@ def _http_counts(family: Family) -> dict[str, float]:
         return {}
     found = dict.fromkeys(("http_answers", "http_4xx", "http_5xx", "http_errors"), 0.0)
     for labels, value in where(family, "method", "POST").items():
-        kind = (label(labels, "status") or "")[:1]
+        kind = (label(labels, status) or "")[:1]
         if not (kind and 0 <= value < math.inf):
             return {}
         found["http_answers"] += value

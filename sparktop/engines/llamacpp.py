@@ -1,72 +1,229 @@
-"""Reader of the metrics page of llama.cpp's server (`--metrics`).
+"""Reader of what llama.cpp's server reports: metrics (`--metrics`), slots, sleep and models.
 
 The metrics are defined in a table in `server.cpp` (later `server-context.cpp`). Official versions have no
 labels; some builds add the label `model` to each sample.
 
 * Generated tokens are counted when a request finishes, prompt tokens when its prefill ends. Both are
   printed with six digits ("1.23457e+06"), so above a million they rise in steps of 10 or more.
+  `prompt_tokens_total` are those that were computed; builds from 2026 count cached ones beside them.
 * Time per token is reported as a sum and a count only, so it becomes a histogram whose only bound is
   infinite: it has a mean but no quantiles. A request's first token is counted but its time is not (it is part
   of the prefill), so the mean is a little low for very short answers.
+* `prompt_seconds_total` is the time that prompts took, of each request.
 * `n_decode_total` counts each call of `llama_decode`, also for every batch of a prompt: it shows that the
   engine goes on, but it does not count tokens.
 * `kv_cache_usage_ratio` was removed in 2025. `kv_cache_tokens` is the used part, not the capacity.
 * `predicted_tokens_seconds` and `prompt_tokens_seconds` are not read: they are means over the time since
   any client last requested the page.
+
+With `--sleep-idle-seconds` the server unloads its model when idle. From its introduction (December 2025) to
+August 2026, GET `/metrics` and `/slots` count as use: they wake it. `/props`, which tells `is_sleeping`, and
+`/models` never do. So `/props` is requested before each of them (`is_server`, `is_asleep`).
+
+A server in router mode (no model of its own) starts a child for each model. Its `/models` has their status:
+unloaded, loading, loaded, sleeping, downloading. A page is that of one model (`/metrics?model=…`); `joined`
+makes one page of those of all loaded models, each sample with the label `model`, and each model is a lane.
 """
 
 from __future__ import annotations
 
-from sparktop.engines.document import Answers, count, field, first_model, words
+import json
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote
+
+from sparktop.engines.document import MAX_MODELS, Answers, count, entries, field, first_model, parse, words
+from sparktop.engines.error import PageError
 from sparktop.engines.exposition import PageMemory, Reader
-from sparktop.engines.figures import requests, share, total
-from sparktop.engines.lanes import Fields, LanePage, names_of
+from sparktop.engines.figures import label, requests, share, total, total_or_none
+from sparktop.engines.lanes import Fields, LanePage, lane_order, names_of
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
+from sparktop.model.failure import FailureKind
+from sparktop.model.text import clean
 
-FACTS = ("/props", "/v1/models")
+PROPS, MODELS, SLOTS = "/props", "/models", "/slots"
+FACTS = (PROPS, "/v1/models")
 """Routes that report the server's identity (version, model, limits)."""
+NO_METRICS = "only its slots are known: it has metrics only with --metrics"
+ASLEEP = "asleep: the next request loads its model again"
+NO_MODEL = "no model is loaded: the next request loads one"
+LOADED = "loaded"
+"""The status of a model that can be asked for its metrics without waking it."""
 
-_SECONDS = "llamacpp:tokens_predicted_seconds_total"
+_OURS = "llamacpp:"
+_SECONDS, _PROMPT_SECONDS = f"{_OURS}tokens_predicted_seconds_total", f"{_OURS}prompt_seconds_total"
+_CACHED, _STATUS = f"{_OURS}prompt_tokens_cached_total", f"{_OURS}router_model"
 _FIELDS: Fields = (
-    ("running", ("llamacpp:requests_processing",), requests),
-    ("waiting", ("llamacpp:requests_deferred",), requests),
-    ("kv_cache_percent", ("llamacpp:kv_cache_usage_ratio",), share),
-    ("prompt_tokens", ("llamacpp:prompt_tokens_total",), total),
-    ("generation_tokens", ("llamacpp:tokens_predicted_total",), total),
-    ("engine_work", ("llamacpp:n_decode_total",), total),
+    ("running", (f"{_OURS}requests_processing",), requests),
+    ("waiting", (f"{_OURS}requests_deferred",), requests),
+    ("kv_cache_percent", (f"{_OURS}kv_cache_usage_ratio",), share),
+    ("prompt_tokens", (f"{_OURS}prompt_tokens_total",), total),
+    ("prompt_tokens_cached", (_CACHED,), total),
+    ("generation_tokens", (f"{_OURS}tokens_predicted_total",), total),
+    ("spec_drafts", (f"{_OURS}spec_decode_num_drafts_total",), total_or_none),
+    ("spec_draft_tokens", (f"{_OURS}spec_decode_num_draft_tokens_total",), total_or_none),
+    ("spec_accepted_tokens", (f"{_OURS}spec_decode_num_accepted_tokens_total",), total_or_none),
+    ("engine_work", (f"{_OURS}n_decode_total",), total),
+    ("prefill_seconds", (_PROMPT_SECONDS,), total),
+    ("decode_seconds", (_SECONDS,), total),
 )
-_READER = Reader(names_of(_FIELDS, (), _SECONDS))
+NAMES = names_of(_FIELDS, (), _STATUS)
+"""Every metric name that is read, spelled as on the page."""
+FIELDS = _FIELDS
+_READER = Reader(NAMES)
+_LINE = re.compile(rb"(?m)^(llamacpp:\w+)(?:\{([^\n]*)\})?[ \t]+(\S+)")
 
 
 def read(
-    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
+    prefix: str = _OURS,
 ) -> EngineSample:
     """Parse a metrics page with at least one `llamacpp:` sample into a sample dated `at` (monotonic s).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.read(body, memory), model_label="model")
-    fields = page.read(_FIELDS, ())["0"]
-    seconds, tokens = total(page.families.get(_SECONDS, {})), fields.get("generation_tokens")
-    if seconds is not None and tokens is not None:
-        fields["itl"] = Histogram((float("inf"),), (tokens,), seconds)
+    families = _READER.under(_OURS, prefix).read(body, memory)
+    listed = families.get(_STATUS, {})
+    statuses = {label(labels, "model") or "": label(labels, "status") or "" for labels in listed}
+    page = LanePage(families, lane_label="model" if statuses else None, model_label="model")
+    lanes = page.read(_FIELDS, ())
+    if not statuses:
+        lanes.setdefault("0", {})
+    for fields in lanes.values():
+        _complete(fields)
+    made = [
+        LaneSample(lane, per_finished_request=True, **lanes[lane]) for lane in sorted(lanes, key=lane_order)
+    ]
+    loaded = [clean(model) for model, status in statuses.items() if status == LOADED]
     return EngineSample(
         at=at,
         engine="llamacpp",
-        lanes=(LaneSample("0", per_finished_request=True, **fields),),
-        models=page.model_names(),
+        lanes=tuple(made) or (_asleep_lane(),),
+        models=tuple(sorted(loaded)) if statuses else page.model_names(),
         answer_ms=answer_ms,
         page_bytes=len(body),
+        note=_router_note(statuses) if statuses else None,
+    )
+
+
+def _complete(fields: dict[str, object]) -> None:
+    """Set the received prompt tokens, the lookups of the cache and the mean time of a token."""
+    computed, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
+    fields["prompt_tokens_computed"] = computed
+    if isinstance(computed, float) and isinstance(cached, float):
+        fields["prompt_tokens"] = fields["prefix_cache_queries"] = computed + cached
+        fields["prefix_cache_hits"] = cached
+    seconds, tokens = fields.get("decode_seconds"), fields.get("generation_tokens")
+    if isinstance(seconds, float) and isinstance(tokens, float):
+        fields["itl"] = Histogram((float("inf"),), (tokens,), seconds)
+
+
+def _asleep_lane() -> LaneSample:
+    return LaneSample("0", running=0.0, waiting=0.0, asleep=True, per_finished_request=True)
+
+
+def _router_note(statuses: Mapping[str, str]) -> str:
+    """Return how many models of a router are in which state, such as "1 model loaded, 2 unloaded"."""
+    order = (LOADED, "loading", "sleeping", "unloaded")
+    kinds = sorted({*statuses.values()}, key=lambda kind: (order.index(kind) if kind in order else 9, kind))
+    numbers = [f"{sum(one == kind for one in statuses.values())} {clean(kind, 20)}" for kind in kinds]
+    said = ", ".join(numbers)
+    return f"models: {said}" if LOADED in kinds else f"models: {said}; {NO_MODEL}"
+
+
+def is_server(props: object) -> bool:
+    """Return whether a parsed answer of `/props` is one of llama.cpp's server."""
+    return isinstance(props, dict) and "default_generation_settings" in props
+
+
+def is_asleep(props: object) -> bool:
+    """Return whether the server sleeps, by its parsed `/props`."""
+    return field(props, "is_sleeping") is True
+
+
+def is_router(props: object) -> bool:
+    """Return whether the server is in router mode, by its parsed `/props`."""
+    return field(props, "role") == "router"
+
+
+def models_of(listed: object) -> dict[str, str]:
+    """Return the status of each model by the parsed `/models` of a server in router mode."""
+    found = entries(listed, "data") or []
+    states = {words(field(one, "id")): words(field(one, "status", "value"), 20) for one in found[:MAX_MODELS]}
+    return {model: state for model, state in states.items() if model and state}
+
+
+def metrics_of(model: str) -> str:
+    """Return the route of a model's metrics, which does not load it where it is not loaded."""
+    return f"/metrics?model={quote(model, safe='')}&autoload=false"
+
+
+def joined(statuses: Mapping[str, str], pages: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return one metrics page of the pages of a router's models, each with the name of its model.
+
+    `statuses` are those of all models.
+    """
+
+    def labelled(model: str, rest: bytes) -> bytes:
+        text = json.dumps(model, ensure_ascii=False).encode("utf-8", "replace")
+        return b"{model=" + text + (b"," + rest if rest else b"") + b"}"
+
+    lines = [
+        _STATUS.encode() + labelled(model, b'status="' + state.encode("ascii", "replace") + b'"') + b" 1"
+        for model, state in statuses.items()
+    ]
+    for model, page in pages:
+        lines += [line[1] + labelled(model, line[2] or b"") + b" " + line[3] for line in _LINE.finditer(page)]
+    return b"\n".join([*lines, b""])
+
+
+def read_json(
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,  # noqa: ARG001 - JSON is always read whole
+) -> EngineSample:
+    """Parse `/props` of a server that sleeps, or `/slots` of one without metrics, dated `at` (monotonic s).
+
+    Raises:
+        PageError: the body is neither.
+    """
+    found = parse(body)
+    if isinstance(found, list) and all(isinstance(one, dict) and "is_processing" in one for one in found):
+        running = sum(one["is_processing"] is True for one in found)
+        lane, note, slots = LaneSample("0", running=float(running)), NO_METRICS, len(found) or None
+    elif is_asleep(found):
+        lane, note, slots = _asleep_lane(), ASLEEP, count(field(found, "total_slots"))
+    else:
+        raise PageError(FailureKind.MALFORMED, "neither metrics nor slots of llama.cpp")
+    model = words(field(found, "model_alias"))
+    return EngineSample(
+        at=at,
+        engine="llamacpp",
+        lanes=(lane,),
+        models=(model,) if model else (),
+        answer_ms=answer_ms,
+        page_bytes=len(body),
+        note=note,
+        slots=slots,
     )
 
 
 def identify(answers: Answers) -> EngineIdentity:
     """Return the identity from `/props` and `/v1/models`; its context length is that of one server slot."""
-    props = answers.get("/props")
+    props = answers.get(PROPS)
+    version = words(field(props, "build_info"), 60)
+    if is_router(props):
+        return EngineIdentity(version)
     model, _ = first_model(answers.get("/v1/models"))
     return EngineIdentity(
-        version=words(field(props, "build_info"), 60),
+        version=version,
         model=model or words(field(props, "model_alias")) or words(field(props, "model_path")),
         max_model_len=count(field(props, "default_generation_settings", "n_ctx")),
         slots=count(field(props, "total_slots")),

@@ -1,8 +1,9 @@
 """Reader for any OpenAI-compatible server.
 
-Only `/v1/models` is polled: it shows whether the server responds, which models it serves and how long the
-response takes. The format of the response is the "list models" object of OpenAI's API reference; its field
-`max_model_len` is an addition of vLLM and SGLang.
+Only `/v1/models` is polled, where no metrics are: it shows whether the server responds, which models it
+serves and how long the response takes. The format of the response is the "list models" object of OpenAI's
+API reference; its field `max_model_len` is an addition of vLLM and SGLang. Engines write their own name as
+the models' owner, which tells whose metrics are missing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,15 @@ from sparktop.model.failure import FailureKind
 PATH = "/v1/models"
 FACTS = ("/v1/models",)
 """Routes that report the server's identity; none of them reports a version."""
+OWNERS = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "llamacpp": "llamacpp",
+    "lmdeploy": "lmdeploy",
+    "tensorrt_llm": "trtllm",
+    "aphrodite": "aphrodite",
+}
+"""The engine by what its servers write as `owned_by` of a model."""
 NOTE = "only its list of models is known: it does not report how many requests run"
 
 
@@ -34,9 +44,10 @@ def read(
     if listed is None:
         raise PageError(FailureKind.MALFORMED, "no list of models: not an OpenAI-compatible server")
     names = {words(entry.get("id")) for entry in listed[:MAX_MODELS]}
+    owners = {OWNERS.get(words(entry.get("owned_by"), 40) or "", "openai") for entry in listed[:MAX_MODELS]}
     return EngineSample(
         at=at,
-        engine="openai",
+        engine=owners.pop() if len(owners) == 1 else "openai",
         lanes=(LaneSample("0"),),
         models=tuple(sorted(name for name in names if name)),
         answer_ms=answer_ms,

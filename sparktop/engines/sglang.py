@@ -21,6 +21,12 @@ The metrics are defined by `SchedulerMetricsCollector` and `TokenizerMetricsColl
   waiting ones. The time of a transfer is a histogram in milliseconds, in older versions a gauge.
 * Context-parallel ranks have no label: in versions with that fault (issue 31896) their gauges are added up,
   which the page does not show.
+* `token_usage` is the use of the fullest pool: that of full attention, of sliding windows (SWA), or of the
+  states of Mamba layers. Newer versions have each apart; then the KV cache's use is that of full attention,
+  and the others are shown beside it where a model has them: without, their gauges are 0. A state belongs to
+  one request, so that pool limits requests, not tokens.
+* `forward_execution_seconds_total` is the GPU's time by the kind of forward pass (label `category`): extend
+  computes prompts, decode and target_verify generate tokens, mixed does both.
 * Speculative decoding is recognised by an acceptance rate above 0: without it SGLang reports 0.
 * `num_requests_total` has no reasons, and includes aborted requests that ran to their end.
 
@@ -51,11 +57,15 @@ from sparktop.engines.lanes import Fields, Histograms, LanePage, lane_order, nam
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.text import clean
 
-FACTS = ("/get_server_info", "/v1/models")
-"""Routes that report the server's identity. `/get_server_info` also reads the schedulers' state, but
+_INFO, _OLD_INFO = "/server_info", "/get_server_info"
+FACTS = (_INFO, "/v1/models")
+"""Routes that report the server's identity. `/server_info` also reads the schedulers' state, but
 `/model_info` has no version."""
+OLDER = ((_INFO, _OLD_INFO),)
 
+_OURS = "sglang:"
 _REALTIME = "sglang:realtime_tokens_total"
+_FORWARD = "sglang:forward_execution_seconds_total"
 _RANK_DIGITS = 6
 """Most digits of a rank; a label with more digits is not a rank and counts as 0."""
 
@@ -88,7 +98,7 @@ def _tokens(*modes: str) -> Callable[[Family], float | None]:
 _FIELDS: Fields = (
     ("running", ("sglang:num_running_reqs",), requests),
     ("waiting", ("sglang:num_queue_reqs",), requests),
-    ("kv_cache_percent", ("sglang:token_usage",), share),
+    ("kv_cache_percent", ("sglang:full_token_usage", "sglang:token_usage"), share),
     ("kv_capacity_tokens", ("sglang:max_total_num_tokens",), total_or_none),
     ("prompt_tokens", (_REALTIME, "sglang:prompt_tokens_total"), _tokens("prefill_compute", "prefill_cache")),
     ("prompt_tokens_cached", (_REALTIME, "sglang:cached_tokens_total"), _tokens("prefill_cache")),
@@ -99,7 +109,13 @@ _FIELDS: Fields = (
     ("prefix_cache_hit_percent", ("sglang:cache_hit_rate",), share),
     ("spec_accept_percent", ("sglang:spec_accept_rate",), share_or_none),
     ("read_bytes_per_gpu", ("sglang:estimated_read_bytes_per_gpu_total",), total_or_none),
-    ("engine_work", ("sglang:forward_execution_seconds_total",), total),
+    ("engine_work", (_FORWARD,), total),
+    ("prefill_seconds", (_FORWARD,), only("category", "extend", "prefill", combine=total)),
+    (
+        "decode_seconds",
+        (_FORWARD,),
+        only("category", "decode", "target_verify", "draft_extend", combine=total),
+    ),
     ("finished", ("sglang:num_requests_total",), finished),
 )
 _HISTOGRAMS: Histograms = (
@@ -109,6 +125,9 @@ _HISTOGRAMS: Histograms = (
     ("e2e", ("sglang:e2e_request_latency_seconds",)),
     ("queue", ("sglang:queue_time_seconds",)),
 )
+_KV_TOKENS = ("kv_used_tokens", "kv_available_tokens", "kv_evictable_tokens")
+_FULL = "sglang:full_token_usage"
+_SWA, _MAMBA = "sglang:swa_token_usage", "sglang:mamba_usage"
 _HOST_USED, _HOST_TOTAL = "sglang:hicache_host_used_tokens", "sglang:hicache_host_total_tokens"
 _EXTRAS = ExtraReader(
     (
@@ -121,6 +140,15 @@ _EXTRAS = ExtraReader(
         ("kv_transfer_s", ("sglang:kv_transfer_latency_ms_sum",), scaled(1e-3)),
         ("kv_transfers", ("sglang:kv_transfer_latency_ms_count",), total),
         ("kv_transfer_bytes", ("sglang:kv_transfer_total_mb_sum",), scaled(1e6)),
+        ("kv_speed_sum", ("sglang:kv_transfer_speed_gb_s_sum",), total),
+        ("kv_speed_count", ("sglang:kv_transfer_speed_gb_s_count",), total),
+        ("kv_retries", ("sglang:num_prefill_retries_total",), total_or_none),
+        ("aborted", ("sglang:num_aborted_requests_total",), total),
+        (
+            "grammar_failures",
+            ("sglang:num_grammar_aborted_total", "sglang:num_grammar_timeout_total"),
+            total,
+        ),
     ),
     (
         *SHARED_GAUGES,
@@ -132,6 +160,11 @@ _EXTRAS = ExtraReader(
         ("pd_inflight", ("sglang:num_prefill_inflight_queue_reqs",), requests),
         ("pd_prealloc", ("sglang:num_decode_prealloc_queue_reqs",), requests),
         ("pd_transfer", ("sglang:num_decode_transfer_queue_reqs",), requests),
+        ("grammar_queue", ("sglang:num_grammar_queue_reqs",), requests),
+        ("paused", ("sglang:num_paused_reqs",), requests),
+        *((name, (f"sglang:{name}",), total) for name in _KV_TOKENS),
+        ("swa_pool", (_SWA,), share),
+        ("mamba_pool", (_MAMBA,), share),
         ("spec_length", ("sglang:spec_accept_length",), total_or_none),
         ("kv_transfer_gb_s", ("sglang:kv_transfer_speed_gb_s",), total),
         ("kv_transfer_last_ms", ("sglang:kv_transfer_latency_ms",), total),
@@ -139,6 +172,8 @@ _EXTRAS = ExtraReader(
         ("offload_total", (_HOST_TOTAL,), total),
     ),
 )
+_ROUNDED = 1.0
+"""Percent by which `token_usage` may be above the pool that it is of: it has two decimals."""
 _LONGEST_START_S = 1e6
 _STARTUP = {
     "sglang:startup_time_seconds": "phase",
@@ -164,20 +199,25 @@ def _startup(families: Mapping[str, Family]) -> Mapping[str, float]:
 
 
 def read(
-    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
+    prefix: str = _OURS,
 ) -> EngineSample:
     """Parse a metrics page with at least one `sglang:` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.read(body, memory), lane_label="dp_rank", keep=_first_rank)
+    page = LanePage(_READER.under(_OURS, prefix).read(body, memory), lane_label="dp_rank", keep=_first_rank)
     lanes = page.read(_FIELDS, _HISTOGRAMS)
     if not lanes:
         lanes["0"] = {}
     _EXTRAS.add(page.families, lanes, "dp_rank", _first_rank)
     for fields in lanes.values():
-        _complete(fields, realtime=bool(page.families.get(_REALTIME)))
+        _complete(fields, realtime=bool(page.families.get(_REALTIME)), apart=_FULL in page.families)
     return EngineSample(
         at=at,
         engine="sglang",
@@ -197,28 +237,40 @@ def _role(families: Mapping[str, Family]) -> str | None:
     return next((role for role in ("prefill", "decode") if types == {role}), None)
 
 
-def _complete(fields: dict[str, Any], *, realtime: bool) -> None:
+def _complete(fields: dict[str, Any], *, realtime: bool, apart: bool) -> None:
     """Set those fields that follow from others: computed tokens, how tokens are counted, the cache's use.
 
-    `realtime` is whether the page has the realtime token counter.
+    `realtime` is whether the page has the realtime token counter, `apart` whether it has the use of each
+    pool. Without that, a use that is not above that of another pool is not the KV cache's.
     """
     prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
     if not realtime and prompt is not None and cached is not None and cached <= prompt:
         fields["prompt_tokens_computed"] = prompt - cached
     fields["per_finished_request"] = not realtime
     gauges = fields.get("gauges", {})
+    others = [share for pool in ("swa_pool", "mamba_pool") if (share := gauges.get(pool)) is not None]
+    known = fields.get("kv_cache_percent")
+    tokens = [gauges.pop(name, None) for name in _KV_TOKENS]
+    if not apart and known is not None and others and max(others) >= known - _ROUNDED:
+        held, size = tokens[0], sum(part for part in tokens if part is not None)
+        fields["kv_cache_percent"] = None if None in tokens or not size else 100.0 * held / size
+    for pool in ("swa_pool", "mamba_pool"):
+        if not gauges.get(pool):  # a model without such layers
+            gauges.pop(pool, None)
     used, size = gauges.pop("offload_used", None), gauges.pop("offload_total", None)
     if used is not None and size and used <= size:
         gauges["offload_cache"] = 100.0 * used / size
 
 
 def identify(answers: Answers) -> EngineIdentity:
-    """Return the identity that `/get_server_info` and `/v1/models` report."""
-    info = answers.get("/get_server_info")
+    """Return the identity that `/server_info` and `/v1/models` report."""
+    info = answers.get(_INFO)
     model, max_model_len = first_model(answers.get("/v1/models"))
+    tokens = count(field(info, "max_total_num_tokens"))
     return EngineIdentity(
         version=words(field(info, "version"), 60),
         model=model or words(field(info, "served_model_name")),
         max_model_len=max_model_len or count(field(info, "context_length")),
         slots=count(field(info, "max_running_requests")),
+        kv_capacity_tokens=None if tokens is None else tokens * (count(field(info, "dp_size")) or 1),
     )

@@ -1,69 +1,120 @@
-"""The metric names of the engines whose servers are recognised among the series of a Prometheus."""
+"""The metric names of engines in all their spellings, for pages and for the series of a Prometheus."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 
-from sparktop.engines import dialects, sglang, vllm
+from sparktop.engines import llamacpp, sglang, trtllm, vllm
+from sparktop.engines.dialects import LMDEPLOY_NAMES, PREFIXES
 from sparktop.engines.lanes import Fields, Histograms
 
 RAY = "ray"
-NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"vllm": vllm.NAMES, "sglang": sglang.NAMES, RAY: frozenset(dialects.RAY_NAMES)}
-)
-"""Every metric name that is read from a page, by engine."""
-
-
-def _of_ray(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(theirs for name in names for theirs in dialects.ray_names(name))
-
-
-_FIELDS: Mapping[str, Fields] = {
-    "vllm": vllm.FIELDS,
-    "sglang": sglang.FIELDS,
-    RAY: [(field, _of_ray(names), read) for field, names, read in vllm.FIELDS],
+_VLLM = (vllm.FIELDS, vllm.HISTOGRAMS)
+_TABLES: Mapping[str, tuple[Fields, Histograms]] = {
+    "vllm": _VLLM,
+    RAY: _VLLM,
+    "aphrodite": _VLLM,
+    "lmdeploy": _VLLM,
+    "sglang": (sglang.FIELDS, sglang.HISTOGRAMS),
+    "llamacpp": (llamacpp.FIELDS, ()),
+    "trtllm": (trtllm.FIELDS, trtllm.HISTOGRAMS),
 }
-_HISTOGRAMS: Mapping[str, Histograms] = {
-    "vllm": vllm.HISTOGRAMS,
-    "sglang": sglang.HISTOGRAMS,
-    RAY: [(field, _of_ray(names)) for field, names in vllm.HISTOGRAMS],
+"""The tables of fields of the engines whose servers are recognised among the series of a Prometheus."""
+_OWN: Mapping[str, Mapping[str, str]] = {
+    **{name: {one: one for one in vllm.NAMES} for name in ("vllm", RAY, "aphrodite")},
+    "lmdeploy": LMDEPLOY_NAMES,
+    "sglang": {one: one for one in sglang.NAMES},
+    "llamacpp": {one: one for one in llamacpp.NAMES},
+    "trtllm": {one: one for one in trtllm.NAMES},
 }
+"""The name in the tables of each name on the page of an engine, under the prefix of that table."""
+
+
+def _own_prefix(engine: str) -> str:
+    """Return the prefix of an engine's names in the table that its pages are read with."""
+    return PREFIXES["vllm" if engine in {RAY, "aphrodite"} else engine][0]
+
+
+@cache
+def spelled(engine: str, prefix: str) -> Mapping[str, str]:
+    """Return the names that are read from a page of an engine with this prefix, each as the tables have it.
+
+    Empty for an engine without tables here.
+    """
+    own = _own_prefix(engine)
+    return MappingProxyType(
+        {
+            f"{prefix}{theirs.removeprefix(own)}": name
+            for theirs, name in _OWN.get(engine, {}).items()
+            if theirs.startswith(own)
+        }
+    )
+
+
+def _dialects() -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """Yield (engine, prefix, its names) for each spelling of each engine."""
+    for engine in _TABLES:
+        for prefix in PREFIXES[engine]:
+            yield engine, prefix, spelled(engine, prefix)
+
+
+def _found(names: Callable[[str], tuple[str, ...]]) -> dict[str, str]:
+    """Return the engine by each spelling of the names that `names` returns for an engine."""
+    return {
+        theirs: engine
+        for engine, _, known in _dialects()
+        for wanted in names(engine)
+        for theirs, name in known.items()
+        if name == wanted
+    }
+
+
+def _names_of(engine: str, field: str) -> tuple[str, ...]:
+    return tuple(name for known, names, _ in _TABLES[engine][0] if known == field for name in names)
 
 
 def names_for(field: str) -> tuple[str, ...]:
     """Return the metric names, of all engines, from which this field of `LaneSample` is read."""
-    return tuple(dict.fromkeys(name for engine in _FIELDS for name in _names_of(engine, field)))
+    return tuple(_found(lambda engine: _names_of(engine, field)))
 
 
 def twice_counted(field: str) -> tuple[str, ...]:
     """Return those names of a counter under which Ray has the same samples again: without `_total`."""
-    names = _names_of(RAY, field)
-    return tuple(name for name in names if f"{name}_total" in names)
-
-
-def _names_of(engine: str, field: str) -> tuple[str, ...]:
-    return tuple(name for known, names, _ in _FIELDS[engine] if known == field for name in names)
+    known = (spelled(RAY, prefix) for prefix in PREFIXES[RAY])
+    wanted = _names_of(RAY, field)
+    names = {theirs for one in known for theirs, name in one.items() if name in wanted}
+    return tuple(sorted(name for name in names if f"{name}_total" in names))
 
 
 def buckets_for(field: str) -> tuple[str, ...]:
     """Return the names of the buckets, of all engines, of this histogram of `LaneSample`."""
-    return tuple(
-        f"{name}_bucket"
-        for histograms in _HISTOGRAMS.values()
-        for known, names in histograms
-        if known == field
-        for name in names
-    )
+
+    def buckets(engine: str) -> tuple[str, ...]:
+        histograms = _TABLES[engine][1]
+        return tuple(f"{name}_bucket" for known, names in histograms if known == field for name in names)
+
+    return tuple(_found(buckets))
 
 
-RUNNING: Mapping[str, str] = MappingProxyType(
+RUNNING: Mapping[str, str] = MappingProxyType(_found(lambda engine: _names_of(engine, "running")))
+"""The engine by the name of its gauge of running requests, which marks its servers."""
+
+
+@cache
+def names_beside(gauge: str) -> frozenset[str]:
+    """Return every metric name that is read from the page that has this gauge of running requests."""
+    engine = RUNNING[gauge]
+    names = next(known for name, _, known in _dialects() if name == engine and gauge in known)
+    shared = {name for name in _OWN[engine] if not name.startswith(_own_prefix(engine))}
+    return frozenset({*names, *shared})
+
+
+NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        name: engine
-        for engine, fields in _FIELDS.items()
-        for known, names, _ in fields
-        if known == "running"
-        for name in names
+        engine: frozenset().union(*(names_beside(gauge) for gauge in RUNNING if RUNNING[gauge] == engine))
+        for engine in _TABLES
     }
 )
-"""The engine by the name of its gauge of running requests, which marks its servers."""
+"""Every metric name that is read from a page, by engine."""

@@ -23,6 +23,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 FACTS = ("/info",)
 """Routes that report the server's identity (version, model, limits)."""
 
+_OURS = "tgi_"
 _FIELDS: Fields = (
     ("running", ("tgi_batch_current_size",), requests),
     ("waiting", ("tgi_queue_size",), requests),
@@ -40,14 +41,19 @@ _READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_FINISHED.values()))
 
 
 def read(
-    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
+    prefix: str = _OURS,
 ) -> EngineSample:
     """Parse a metrics page with at least one `tgi_` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.read(body, memory))
+    page = LanePage(_READER.under(_OURS, prefix).read(body, memory))
     fields = page.read(_FIELDS, _HISTOGRAMS)["0"]
     fields["tpot"] = fields.get("itl")
     counts = {reason: total(page.families.get(name, {})) for reason, name in _FINISHED.items()}

@@ -18,6 +18,7 @@ from sparktop.engines.figures import label, only, requests, share, total, total_
 from sparktop.engines.lanes import Fields, LanePage, names_of
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 
+_OURS = "nv_inference_"
 _GENERAL = "nv_trt_llm_general_metrics"
 _REQUESTS, _BLOCKS = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
 _FIELDS: Fields = (
@@ -34,14 +35,19 @@ _READER = Reader(names_of(_FIELDS, (), *_DONE.values(), *_TIMES.values()))
 
 
 def read(
-    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
+    prefix: str = _OURS,
 ) -> EngineSample:
     """Parse a metrics page with at least one `nv_inference_` sample, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    families = _READER.read(body, memory)
+    families = _READER.under(_OURS, prefix).read(body, memory)
     named = families.get(_REQUESTS) or families.get(_DONE["success"], {})
     models = {text for labels in named if (text := label(labels, "model"))}
     own = models if _REQUESTS in families or len(models) == 1 else set()

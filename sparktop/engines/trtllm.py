@@ -13,34 +13,57 @@ not known yet.
 * `iteration_latency_seconds` is the duration of the newest iteration. Not a counter, but it hardly ever
   has the same value twice: it shows that the engine goes on.
 * `num_paused_requests` is a gauge, not a count of preemptions.
+* Versions before 1.0 write the same names without the prefix, and fewer of them.
+
+Without `return_perf_metrics` there is no such page. Then the JSON of `/metrics` is read: the statistics of
+each iteration since the last request, whoever made that; of each rank of attention data parallelism the
+newest one counts. It has requests and the KV cache, but no tokens.
 """
 
 from __future__ import annotations
 
-from sparktop.engines.document import identify
+from sparktop.engines.document import count, field, identify, parse
+from sparktop.engines.error import PageError
 from sparktop.engines.exposition import PageMemory, Reader
 from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.figures import finished, requests, share, start_time, total, total_or_none
-from sparktop.engines.lanes import START, Fields, Histograms, LanePage, names_of
+from sparktop.engines.lanes import START, Fields, Histograms, LanePage, lane_order, names_of
 from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import FailureKind
 
 __all__ = ["FACTS", "PATH", "identify", "read"]
 
 PATH = "/prometheus/metrics"
+ITERATIONS = "it writes tokens and latencies only with return_perf_metrics"
+NO_ITERATION = "no step since the last poll, or enable_iter_perf_stats is off"
+_MOST = 1e12
 FACTS = ("/version", "/v1/models")
 """Routes that report the server's identity (version and model)."""
 
+_OURS = "trtllm_"
 _BLOCKS, _BLOCK_TOKENS = "trtllm_kv_cache_max_blocks", "trtllm_kv_cache_tokens_per_block"
 _FIELDS: Fields = (
     ("running", ("trtllm_num_requests_running",), requests),
     ("waiting", ("trtllm_num_requests_waiting",), requests),
     ("kv_cache_percent", ("trtllm_kv_cache_utilization",), share),
     ("prompt_tokens", ("trtllm_prompt_tokens_total",), total),
-    ("prompt_tokens_cached", ("trtllm_prompt_cached_tokens_total",), total),
+    (
+        "prompt_tokens_cached",
+        ("trtllm_prompt_cached_tokens_total", "trtllm_prompt_cache_hit_tokens_total"),
+        total,
+    ),
     ("generation_tokens", ("trtllm_generation_tokens_total",), total),
     ("prefix_cache_hit_percent", ("trtllm_kv_cache_hit_rate",), share),
-    ("spec_draft_tokens", ("trtllm_spec_decode_num_draft_tokens_total",), total_or_none),
-    ("spec_accepted_tokens", ("trtllm_spec_decode_num_accepted_tokens_total",), total_or_none),
+    (
+        "spec_draft_tokens",
+        ("trtllm_spec_decode_num_draft_tokens_total", "trtllm_spec_decode_drafted_tokens_total"),
+        total_or_none,
+    ),
+    (
+        "spec_accepted_tokens",
+        ("trtllm_spec_decode_num_accepted_tokens_total", "trtllm_spec_decode_accepted_tokens_total"),
+        total_or_none,
+    ),
     ("engine_work", ("trtllm_iteration_latency_seconds",), requests),
     ("finished", ("trtllm_request_success_total",), finished),
 )
@@ -52,19 +75,42 @@ _HISTOGRAMS: Histograms = (
     ("prefill", ("trtllm_request_prefill_time_seconds",)),
     ("decode", ("trtllm_request_decode_time_seconds",)),
 )
-_EXTRAS = ExtraReader(SHARED_COUNTS, SHARED_GAUGES)
-_READER = Reader(names_of(_FIELDS, _HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS, *_EXTRAS.names))
+_EXTRAS = ExtraReader(
+    (
+        *SHARED_COUNTS,
+        ("failed", ("trtllm_request_error_total",), total),
+        ("offload_loaded", ("trtllm_kv_cache_onboard_bytes_total",), total),
+        ("offload_stored", ("trtllm_kv_cache_offload_bytes_total",), total),
+    ),
+    (
+        *SHARED_GAUGES,
+        ("paused", ("trtllm_num_paused_requests",), requests),
+        ("offload_cache", ("trtllm_kv_cache_host_utilization",), share),
+        ("spec_length", ("trtllm_spec_decode_acceptance_length",), total_or_none),
+    ),
+)
+_SLOTS = "trtllm_max_num_active_requests"
+NAMES = names_of(_FIELDS, _HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS, _SLOTS, *_EXTRAS.names)
+"""Every metric name that is read, spelled as on the page."""
+FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
+_READER = Reader(NAMES)
 
 
 def read(
-    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
+    prefix: str = _OURS,
 ) -> EngineSample:
     """Parse a metrics page with at least one `trtllm_` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    page = LanePage(_READER.read(body, memory))
+    families = _READER.under(_OURS, prefix).read(body, memory)
+    page = LanePage(families)
     fields = page.read(_FIELDS, _HISTOGRAMS)["0"]
     blocks = total_or_none(page.families.get(_BLOCKS, {}))
     block_tokens = total_or_none(page.families.get(_BLOCK_TOKENS, {}))
@@ -83,4 +129,69 @@ def read(
         answer_ms=answer_ms,
         page_bytes=len(body),
         role=dynamo_role(page.families),
+        slots=int(total_or_none(families.get(_SLOTS, {})) or 0) or None,
     )
+
+
+def is_iterations(body: bytes) -> bool:
+    """Return whether a response of `/metrics` is a list of iterations, which may be empty."""
+    start = body.lstrip()[:256]
+    return start.startswith(b"[") and (b'"iter' in start or not body.strip(b" []\r\n\t"))
+
+
+def read_json(
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,  # noqa: ARG001 - JSON is always read whole
+) -> EngineSample:
+    """Parse the list of iterations at `/metrics` into a sample dated `at` (monotonic seconds).
+
+    Raises:
+        PageError: the body is no list of iterations.
+    """
+    found = parse(body)
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise PageError(FailureKind.MALFORMED, "no list of iterations of TensorRT-LLM")
+    newest = {str(field(one, "attentionDpRank")): one for one in found}
+    ranks = sorted(newest, key=lane_order)
+    named = (
+        [("0", newest[rank]) for rank in ranks]
+        if len(ranks) == 1
+        else [(rank, newest[rank]) for rank in ranks]
+    )
+    slots = [count(field(one, "maxNumActiveRequests")) for one in newest.values()]
+    return EngineSample(
+        at=at,
+        engine="trtllm",
+        lanes=tuple(_lane(lane, one) for lane, one in named) or (LaneSample("0"),),
+        answer_ms=answer_ms,
+        page_bytes=len(body),
+        note=ITERATIONS if newest else f"{NO_ITERATION}; {ITERATIONS}",
+        slots=None if not slots or None in slots else sum(slot or 0 for slot in slots),
+    )
+
+
+def _lane(lane: str, iteration: object) -> LaneSample:
+    """Return the lane that an iteration reports."""
+    cache, batch = field(iteration, "kvCacheStats"), field(iteration, "inflightBatchingStats")
+    blocks, used = _number(cache, "maxNumBlocks"), _number(cache, "usedNumBlocks")
+    tokens, paused = _number(cache, "tokensPerBlock"), _number(batch, "numPausedRequests")
+    percent = 100.0 * used / blocks if blocks and used is not None and used <= blocks else None
+    return LaneSample(
+        lane,
+        running=_number(iteration, "numActiveRequests"),
+        waiting=_number(iteration, "numQueuedRequests"),
+        kv_cache_percent=percent,
+        kv_capacity_tokens=blocks * tokens if blocks and tokens else None,
+        engine_work=_number(iteration, "iter"),
+        gauges={} if paused is None else {"paused": paused},
+    )
+
+
+def _number(found: object, name: str) -> float | None:
+    """Return a number that is not negative in a JSON object."""
+    value = field(found, name)
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
+    return float(value) if known and isinstance(value, int | float) else None

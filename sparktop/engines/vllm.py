@@ -11,10 +11,10 @@ is on the page is read, whatever its value. Counters are searched with and witho
   requests twice, so the highest value is read.
 * A counter that is negative, infinite or NaN is unknown, and so is a sum that includes such a counter. A
   share outside 0 to 1 is unknown too (V0 reports -1 where prefix caching is off).
-* Several API servers report a gauge only after it was set, and no `process_*`. Only on their page, a missing
-  number of running or waiting requests is 0: the page of a single process has these gauges from its start.
-  Tokens per step are unknown with several servers, because each server counts every step, including steps
-  without a request of its own.
+* Several API servers report a gauge only after it was set, and nothing of their process. Only on their page,
+  a missing number of running or waiting requests is 0: the page of a single process has these gauges from
+  its start. Tokens per step are unknown with several servers, because each server counts every step,
+  including steps without a request of its own.
 * Computed prompt tokens are those of source `local_compute`; tokens from this server's cache, or from
   another server's over a KV connector, were not computed here and count as cached. Hits and queries of the
   prefix cache are of the server's own cache only.
@@ -47,6 +47,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 
 _CONFIG = "vllm:cache_config_info"
 _EMPTY: Family = {}
+_OURS = "vllm:"
 
 
 def _asleep(family: Family) -> bool | None:
@@ -113,21 +114,36 @@ _HISTOGRAMS: Histograms = (
     ("step_tokens", ("vllm:iteration_tokens_total",)),
     ("answer_tokens", ("vllm:request_generation_tokens",)),
 )
-NAMES = names_of(_FIELDS, _HISTOGRAMS, START, CPU, _CONFIG, *EXTRAS.names)
+_ALONE = (
+    START,
+    "python_info",
+    "go_info",
+    "vllm:generation_tokens_created",
+    "vllm:num_requests_running_created",
+)
+"""Names that only a page of a single process has."""
+NAMES = names_of(_FIELDS, _HISTOGRAMS, CPU, _CONFIG, *_ALONE, *EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
 FIELDS, HISTOGRAMS = _FIELDS, _HISTOGRAMS
-_READER = Reader(NAMES)
+READER = Reader(NAMES)
 
 
 def read(
-    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
+    prefix: str = _OURS,
 ) -> EngineSample:
     """Parse a metrics page with at least one `vllm:` sample into a sample dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    return sample_of(_READER.read(body, memory), at=at, answer_ms=answer_ms, page_bytes=len(body))
+    return sample_of(
+        READER.under(_OURS, prefix).read(body, memory), at=at, answer_ms=answer_ms, page_bytes=len(body)
+    )
 
 
 def sample_of(
@@ -156,7 +172,7 @@ def sample_of(
         for lane, capacity in capacities.items():
             fields[lane]["kv_capacity_tokens"] = capacity
     EXTRAS.add(families, fields, lane_label)
-    if START not in families and engine == "vllm":
+    if engine == "vllm" and _has_several_servers(families):
         _correct_for_several_servers(page, fields.values())
     return EngineSample(
         at=at,
@@ -169,6 +185,19 @@ def sample_of(
         page_bytes=page_bytes,
         role=dynamo_role(families),
     )
+
+
+def _has_several_servers(families: Mapping[str, Family]) -> bool:
+    """Return whether several API servers of one vLLM write a page.
+
+    Then prometheus_client writes nothing of the process and of Python, nor when a metric was created; gauges
+    may have the label `pid`. A single process writes some of these. The Rust front end, Triton and
+    registries of Go may write none of them, but no description of the KV cache either, which every Python
+    front end of vLLM writes.
+    """
+    if any(label(labels, "pid") is not None for labels in families.get(_FIELDS[0][1][0], _EMPTY)):
+        return True
+    return _CONFIG in families and not any(name in families for name in _ALONE)
 
 
 def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]) -> None:

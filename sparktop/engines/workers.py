@@ -3,8 +3,9 @@
 * Dynamo worker: `dynamo_component_*` at the port of `DYN_SYSTEM_PORT`. Its requests in flight are running and
   waiting ones together, so neither number is known. The worker's engine writes its names on the same page:
   that page is read as one of the engine. Older versions have `kvstats_` in the names of the KV cache.
-* LMCache server: `lmcache_mp_*`. It stores KV caches and runs no requests. Counters appear after their first
-  use. Older versions name a counter `…_keys_total` that is now `…_chunks_total`.
+* LMCache server: `lmcache_mp_*`, written by OpenTelemetry, which appends a counter's unit to its name. It
+  stores KV caches and runs no requests. Counters appear after their first use; lookups have the label
+  `model_name`. Older versions name a counter `…_keys_total` that is now `…_chunks_total`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 DYNAMO_NOTE = "only this worker's requests in flight are known: its engine's metrics are not on the page"
 LMCACHE_NOTE = "a KV cache server: it runs no requests"
 
+_DYNAMO_PREFIX, _LMCACHE_PREFIX = "dynamo_component_", "lmcache_mp_"
 _KV_USED, _KV_HITS = "gpu_cache_usage_percent", "gpu_prefix_cache_hit_rate"
 _DYNAMO: Fields = (
     (
@@ -48,26 +50,50 @@ _LMCACHE_EXTRAS = ExtraReader(
             ("lmcache_mp_l1_evicted_chunks_total", "lmcache_mp_l1_evicted_keys_total"),
             total,
         ),
-        ("lmcache_failures", ("lmcache_mp_l2_prefetch_failure_total",), total),
+        (
+            "lmcache_failures",
+            (
+                *("lmcache_mp_l2_prefetch_failure_total", "lmcache_mp_l2_prefetch_failure_chunks_total"),
+                *("lmcache_mp_l1_allocation_failure_chunks_total", "lmcache_mp_l1_read_failure_chunks_total"),
+                "lmcache_mp_timeouts_total",
+            ),
+            total,
+        ),
+        (
+            "lmcache_l2_hits",
+            ("lmcache_mp_lookup_hit_l2_tokens_total",),
+            total,
+        ),
     ),
     (
         ("lmcache_used", ("lmcache_mp_l1_usage_ratio",), share),
         ("lmcache_local_bytes", ("lmcache_mp_l1_memory_usage_bytes",), total),
         ("lmcache_remote_bytes", ("lmcache_mp_l2_usage_bytes",), total),
+        (
+            "lmcache_inflight",
+            ("lmcache_mp_num_inflight_l2_loads", "lmcache_mp_num_inflight_l2_stores"),
+            total,
+        ),
     ),
 )
-_LMCACHE_READER = Reader((*_LMCACHE_EXTRAS.names, START))
+_LMCACHE_LOOKUPS = ("lmcache_mp_lookup_requested_tokens_total", "lmcache_mp_lookups_requests_total")
+_LMCACHE_READER = Reader((*_LMCACHE_EXTRAS.names, *_LMCACHE_LOOKUPS, START))
 
 
 def read_dynamo(
-    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
+    prefix: str = _DYNAMO_PREFIX,
 ) -> EngineSample:
     """Parse the page of a Dynamo worker without its engine's names, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    families = _DYNAMO_READER.read(body, memory)
+    families = _DYNAMO_READER.under(_DYNAMO_PREFIX, prefix).read(body, memory)
     page = LanePage(families, model_label="model", keep=lambda places: _generate(places) or places)
     fields = page.read(_DYNAMO, _DYNAMO_TIMES)
     done = only("dynamo_endpoint", "generate", combine=total)(families.get(_DYNAMO_DONE, {}))
@@ -92,20 +118,29 @@ def _generate(places: Places) -> Places:
 
 
 def read_lmcache(
-    body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
+    body: bytes,
+    *,
+    at: float,
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
+    prefix: str = _LMCACHE_PREFIX,
 ) -> EngineSample:
     """Parse the page of an LMCache server, dated `at` (monotonic seconds).
 
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    families = _LMCACHE_READER.read(body, memory)
+    families = _LMCACHE_READER.under(_LMCACHE_PREFIX, prefix).read(body, memory)
+    page = LanePage(families)
     fields: dict[str, dict[str, Any]] = {"0": {}}
     _LMCACHE_EXTRAS.add(families, fields)
+    for name in _LMCACHE_LOOKUPS:
+        page.lanes(name)  # its label names the models
     return EngineSample(
         at=at,
         engine="lmcache",
         lanes=(LaneSample("0", **fields["0"]),),
+        models=page.model_names(),
         start_time=start_time(families.get(START, {})),
         answer_ms=answer_ms,
         page_bytes=len(body),

@@ -81,6 +81,45 @@ COUNTER_FIGURES = (
     ),
     CounterFigure("spec_tokens_per_step", "per step", "spec_length", how=How.HIGHEST, unit="tok"),
     CounterFigure("in_flight", "in flight", "in_flight", how=How.GAUGE),
+    CounterFigure("grammar_queue", "grammar", "grammar_queue", how=How.GAUGE, fault=True),
+    CounterFigure("paused_requests", "paused", "paused", how=How.GAUGE, fault=True),
+    CounterFigure("swa_pool_percent", "SWA pool", "swa_pool", how=How.HIGHEST, unit="%"),
+    CounterFigure("mamba_pool_percent", "states", "mamba_pool", how=How.HIGHEST, unit="%"),
+    CounterFigure(
+        "computed_tokens_per_request",
+        "computed",
+        "prefill_kv_sum",
+        of="prefill_kv_count",
+        how=How.MEAN,
+        unit="tok each",
+    ),
+    CounterFigure(
+        "preemptions_per_request",
+        "preempted",
+        "request_preemptions_sum",
+        of="request_preemptions_count",
+        how=How.MEAN,
+        unit="each",
+        fault=True,
+    ),
+    CounterFigure(
+        "kv_block_lifetime_s", "block life", "block_life_sum", of="block_life_count", how=How.MEAN, unit="s"
+    ),
+    CounterFigure(
+        "kv_block_idle_s", "block idle", "block_idle_sum", of="block_idle_count", how=How.MEAN, unit="s"
+    ),
+    CounterFigure(
+        "kv_block_reuse_gap_s", "reuse gap", "block_gap_sum", of="block_gap_count", how=How.MEAN, unit="s"
+    ),
+    CounterFigure("tool_call_percent", "tool calls", "tool_calls", of="tool_answers", how=How.PERCENT),
+    CounterFigure("aborted_requests", "aborted", "aborted", how=How.COUNT, fault=True, section=_FAILED),
+    CounterFigure("failed_requests", "failed", "failed", how=How.COUNT, fault=True, section=_FAILED),
+    CounterFigure(
+        "grammar_failures", "grammar", "grammar_failures", how=How.COUNT, fault=True, section=_FAILED
+    ),
+    CounterFigure(
+        "tool_call_failures", "tool calls", "tool_failures", how=How.COUNT, fault=True, section=_FAILED
+    ),
     CounterFigure("refused_requests", "refused", "refused", how=How.COUNT, fault=True, section=_FAILED),
     CounterFigure("corrupted_requests", "corrupted", "corrupted", how=How.COUNT, fault=True, section=_FAILED),
     CounterFigure("http_4xx", "HTTP 4xx", "http_4xx", how=How.COUNT, fault=True, section=_FAILED),
@@ -119,6 +158,15 @@ COUNTER_FIGURES = (
         "kv_transfer_gb_per_s", "speed", "kv_transfer_gb_s", how=How.HIGHEST, unit="GB/s", section=_MOVED
     ),
     CounterFigure(
+        "kv_transfer_mean_gb_per_s",
+        "mean speed",
+        "kv_speed_sum",
+        of="kv_speed_count",
+        how=How.MEAN,
+        unit="GB/s",
+        section=_MOVED,
+    ),
+    CounterFigure(
         "kv_transfer_last_ms", "last took", "kv_transfer_last_ms", how=How.HIGHEST, unit="ms", section=_MOVED
     ),
     CounterFigure(
@@ -126,6 +174,21 @@ COUNTER_FIGURES = (
     ),
     CounterFigure(
         "kv_expired_requests", "KV expired", "kv_expired", how=How.COUNT, fault=True, section=_MOVED
+    ),
+    CounterFigure("kv_late_notices", "KV late", "kv_late_notices", how=How.COUNT, fault=True, section=_MOVED),
+    CounterFigure("kv_retries", "KV retried", "kv_retries", how=How.COUNT, fault=True, section=_MOVED),
+    CounterFigure(
+        "tier_read_mb_per_s", "tier read", "tier_read_bytes", scale=1e-6, unit="MB/s", section=_MOVED
+    ),
+    CounterFigure(
+        "tier_written_mb_per_s", "tier write", "tier_written_bytes", scale=1e-6, unit="MB/s", section=_MOVED
+    ),
+    CounterFigure(
+        "tier_hit_percent", "tier hits", "tier_hits", of="tier_lookups", how=How.PERCENT, section=_MOVED
+    ),
+    CounterFigure("tier_failures", "tier fails", "tier_failures", how=How.COUNT, fault=True, section=_MOVED),
+    CounterFigure(
+        "tier_dropped_stores", "tier drops", "tier_dropped", how=How.COUNT, fault=True, section=_MOVED
     ),
     CounterFigure(
         "offload_load_mb_per_s", "to the GPU", "offload_loaded", scale=1e-6, unit="MB/s", section=_MOVED
@@ -143,6 +206,15 @@ COUNTER_FIGURES = (
     CounterFigure(
         "lmcache_hit_percent", "hits", "lmcache_hits", of="lmcache_lookups", how=How.PERCENT, section=_LMCACHE
     ),
+    CounterFigure(
+        "lmcache_l2_hit_percent",
+        "from L2",
+        "lmcache_l2_hits",
+        of="lmcache_lookups",
+        how=How.PERCENT,
+        section=_LMCACHE,
+    ),
+    CounterFigure("lmcache_inflight", "moving", "lmcache_inflight", how=How.GAUGE, section=_LMCACHE),
     CounterFigure(
         "lmcache_used_percent", "filled", "lmcache_used", how=How.HIGHEST, unit="%", section=_LMCACHE
     ),
@@ -186,6 +258,9 @@ COUNTER_FIGURES = (
     CounterFigure("lmcache_evicted_per_s", "evicted", "lmcache_evicted", section=_LMCACHE),
     CounterFigure(
         "lmcache_failures", "failed", "lmcache_failures", how=How.COUNT, fault=True, section=_LMCACHE
+    ),
+    CounterFigure(
+        "lmcache_unhealthy", "unhealthy", "lmcache_unhealthy", how=How.GAUGE, fault=True, section=_LMCACHE
     ),
     CounterFigure("lora_running", "running", "lora_running", how=How.GAUGE, section=_LORA),
     CounterFigure("lora_waiting", "waiting", "lora_waiting", how=How.GAUGE, section=_LORA),

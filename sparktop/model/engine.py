@@ -73,6 +73,10 @@ class LaneSample:
     """Acceptance rate as the server's own gauge, 0 to 100, from versions that expose no counters."""
     read_bytes_per_gpu: float | None = None
     """Estimated bytes that each GPU read (vLLM with --enable-mfu-metrics); None where the page says 0."""
+    prefill_seconds: float | None = None
+    """Seconds that the engine has computed prompts, by its own count; None where it does not count them."""
+    decode_seconds: float | None = None
+    """Seconds that it has generated tokens, by its own count."""
     engine_work: float | None = None
     """A counter that grows with every forward pass of the engine, in a unit of its own, prefill included; it
     shows only whether the engine goes on. None where a server has no such counter."""
@@ -118,6 +122,8 @@ LANE_COUNTERS = (
     "spec_draft_tokens",
     "spec_accepted_tokens",
     "read_bytes_per_gpu",
+    "prefill_seconds",
+    "decode_seconds",
 )
 """Fields of `LaneSample` that never decrease while the server's process lives."""
 
@@ -178,5 +184,6 @@ class EngineIdentity:
     """Tokens."""
     slots: int | None = None
     """Most requests that the server runs at once, where it reports that."""
-    models: tuple[str, ...] | None = field(default=None, compare=False)
-    """All names under which the server answers requests; None where it does not list them."""
+    kv_capacity_tokens: int | None = None
+    """Tokens for which the KV caches of all its engine cores have room, where it reports that apart from its
+    metrics."""

@@ -22,7 +22,6 @@ ALERT_KINDS = (
     "stuck",
     "blocked",
     "restarts",
-    "absent-model",
     "kv-full",
     "preempting",
     "refused",

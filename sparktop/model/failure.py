@@ -32,6 +32,8 @@ class FailureKind(StrEnum):
     """The answer is not a metrics page: HTML, garbage, broken HTTP."""
     METRICS_DISABLED = "metrics_disabled"
     """A metrics page without any name of the engine's (vLLM's --disable-log-stats)."""
+    OTHER_PROGRAM = "other_program"
+    """A metrics page of a program that is no inference engine and no router."""
     LOADING = "loading"
     """HTTP 503 of a server that answers so while it loads (SGLang, llama.cpp, TGI), or of an unknown
     server; also a Prometheus that has hardly begun to scrape."""

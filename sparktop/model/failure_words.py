@@ -20,6 +20,7 @@ _WORDS: Mapping[FailureKind, str] = {
     FailureKind.TOO_LARGE: "answer too large",
     FailureKind.MALFORMED: "unexpected answer",
     FailureKind.METRICS_DISABLED: "no metrics",
+    FailureKind.OTHER_PROGRAM: "another program",
     FailureKind.LOADING: "loading",
     FailureKind.ENGINE_DEAD: "engine dead",
     FailureKind.ROUTER: "is a router",

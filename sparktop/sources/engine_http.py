@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, replace
 
-from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
-from sparktop.engines.document import listed_models, parse
+from sparktop.engines import ENGINES, PageError, read_page
+from sparktop.engines.document import parse
 from sparktop.engines.exposition import PageMemory
 from sparktop.engines.openai import owners_of
 from sparktop.engines.router_pages import TITLES, read_running, read_workers
@@ -16,7 +17,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
-from sparktop.sources.engine_probe import RouteFinder
+from sparktop.sources.engine_probe import EnginePages, RouteFinder
 from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.http.fetch import Answer, fetch
@@ -38,6 +39,7 @@ _MAYBE_ROUTER = frozenset(
         FailureKind.HTTP,
         FailureKind.MALFORMED,
         FailureKind.METRICS_DISABLED,
+        FailureKind.OTHER_PROGRAM,
     }
 )
 """Failures that a router may cause: LiteLLM's metrics page is absent, elsewhere or locked."""
@@ -71,6 +73,7 @@ class EngineSource:
         self._where = host_and_port(target.url)
         self._key_problem = key_problem(target.api_key)
         self._finder = RouteFinder(target.engine, clock)
+        self._pages = EnginePages(target.engine, self._get)
         self._memory = PageMemory()
         self._asking: asyncio.Task[None] | None = None
         self._identity_due = True
@@ -106,13 +109,14 @@ class EngineSource:
                 return self._router(title)
             if error.kind in _GONE:
                 self._known_engine, self._dead = self._target.engine, None
+                self._pages.known_engine = self._target.engine
             elif error.kind is FailureKind.LOADING and self._has_health:
                 return self._engine_dead(error.message)
             return Failure(error.kind, clean(error.message), self._clock())
         title = await self._router_by_sample(sample, deadline_s)
         if title is not None:
             return self._router(title)
-        self._known_engine = sample.engine
+        self._known_engine = self._pages.known_engine = sample.engine
         self._ask_in_background(sample)
         # The counters of a dead engine's page are frozen, so its sample must not pass for a current one.
         return sample if self._dead is None else self._engine_dead(self._dead)
@@ -130,10 +134,9 @@ class EngineSource:
     async def _read(self, engine: str, deadline_s: float) -> EngineSample:
         """Return a sample read from the metrics page of `engine`, which is an engine's name or "auto".
 
-        "auto" means to read the page at `METRICS_PATH` and to detect the engine from its content.
+        "auto" means to read the usual metrics page and to detect the engine from its content.
         """
-        path = ENGINES[engine].path if engine in ENGINES else METRICS_PATH
-        answer = await self._get(path, deadline_s)
+        answer = await self._pages.answer(engine, deadline_s)
         async with self._session.turn:
             await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
             return read_page(
@@ -182,7 +185,7 @@ class EngineSource:
 
     async def _router_by_sample(self, sample: EngineSample, deadline_s: float) -> str | None:
         """Return the name of the router that sent this sample for one of its servers; else None."""
-        if sample.engine != "openai":
+        if not self._finder.lists_models:
             return await self._lists(deadline_s, WORKERS) if self._is_another(sample) else None
         if await self._is_router(deadline_s):
             return _LITELLM
@@ -246,8 +249,7 @@ class EngineSource:
         known, now = self.identity, self._clock()
         tells = ENGINES[sample.engine].tells
         incomplete = known is None or any(getattr(known, part) is None for part in tells)
-        swapped = known is not None and bool(sample.models) and known.model not in {None, *sample.models}
-        again = (incomplete or swapped) and now - self._asked_at >= _IDENTITY_AGAIN_S
+        again = incomplete and now - self._asked_at >= _IDENTITY_AGAIN_S
         identity_due = self._identity_due or again
         health_due = self._has_health and (
             self._dead is not None or now - self._health_at >= _HEALTH_AGAIN_S or self._identity_due
@@ -293,12 +295,13 @@ class EngineSource:
         """
         answers: dict[str, object] = {}
         for path in ENGINES[engine].facts:
-            try:
-                answers[path] = parse((await self._get(path, _IDENTITY_DEADLINE_S)).body)
-            except (AnswerError, PageError):
-                continue
-        reported = replace(ENGINES[engine].identify(answers), models=listed_models(answers.get("/v1/models")))
+            names = (path, *(name for newer, name in ENGINES[engine].older if newer == path))
+            for name in names:
+                with suppress(AnswerError, PageError):
+                    answers[path] = parse((await self._get(name, _IDENTITY_DEADLINE_S)).body)
+                    break
+        reported = ENGINES[engine].identify(answers)
         missing = {part.name for part in fields(reported) if getattr(reported, part.name) is None}
         if reported.model is not None:
-            missing -= {"max_model_len", "models"}  # they belong to the model
+            missing.discard("max_model_len")  # it belongs to the model
         self.identity = replace(reported, **{name: getattr(known, name) for name in missing})

@@ -173,6 +173,7 @@ def _evidence(
         read_percent=read_percent(bandwidth_gb_per_s(samples), reads, len(view.nodes), lanes),
         read_gb_per_s=reads,
         server_cores=track.work.server_cores,
+        counts_at_end=view.rate_note is not None,
         speculates=bool(view.spec_drafts_per_s),
     )
 

@@ -18,10 +18,8 @@ from sparktop.model.targets import (
     BackendTarget,
     NodeTarget,
     RouterTarget,
-    server_path,
 )
 from sparktop.model.text import clean
-from sparktop.sources.http.failure import HOW_TO_GIVE_A_KEY
 from sparktop.sources.http.lookup import look_up
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.values import dataclass
@@ -110,7 +108,7 @@ def parse_target(text: str) -> BackendTarget | NodeTarget | str:
         # Not quoted: it may contain a password, and errors end up in logs.
         raise UsageError(
             "a TARGET holds no user name or password: put the server's key into an environment variable "
-            f"and name that: {HOW_TO_GIVE_A_KEY}"
+            "and name that with api_key_env in the config"
         )
     if "/" in word:
         return _parse_url(word if "://" in word else f"http://{word}", text)
@@ -149,21 +147,10 @@ def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
         above = path.removesuffix(_SAMPLE_PATH).rstrip("/") if path.endswith(_SAMPLE_PATH) else ""
         name = f"{host_part if port == AGENT_PORT else address}{above}"
         return NodeTarget(name, via="agent", url=f"{parts.scheme}://{address}{above}")
-    path = server_path(path)
+    for known in ("/metrics", "/v1"):
+        path = path.removesuffix(known)
+    path = path.rstrip("/")
     return BackendTarget(name=f"{address}{path}", url=f"{parts.scheme}://{address}{path}")
-
-
-def shortened(text: str, target: BackendTarget) -> str | None:
-    """Return a message if the TARGET argument `text` is the address of a request to the server `target`."""
-    path = (
-        urlsplit(text.strip()).path.rstrip("/")
-        if "://" in text
-        else text.strip().partition("/")[2].rstrip("/")
-    )
-    kept = urlsplit(target.url).path
-    if len(path.strip("/")) - len(kept.strip("/")) <= len("metrics"):
-        return None
-    return f"{clean(text, 100)} is the address of a request: its server {target.url} is taken"
 
 
 def _check_host(host: str, text: str) -> None:
@@ -203,8 +190,8 @@ async def discover(
 ) -> Found:
     """Search the usual ports of all hosts at the same time, and identify the servers that listen there.
 
-    Only GET requests that change nothing are sent: to servers `/metrics`, `/health/liveliness` (LiteLLM's
-    `/health` would run completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
+    Only GET requests that change nothing are sent: to servers `/props`, `/metrics`, `/health/liveliness`
+    (LiteLLM's `/health` would run completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
     """
     from sparktop.sources.http.once import open_client  # late, see above
 
@@ -295,7 +282,7 @@ class _HostSearch:
         `kinds` has the result of `_ask_port` by port, `agent` is the result of `_ask_agent`.
         """
         notes = [
-            f"{self._name(port)} wants a key: host:port with {HOW_TO_GIVE_A_KEY}"
+            f"{self._name(port)} wants a key: name it with api_key_env in the config"
             for port, kind in kinds.items()
             if kind == "locked"
         ]
@@ -341,11 +328,16 @@ class _HostSearch:
         None means that nothing answers there or that it is none of these.
         """
         url = self._url(port)
-        status, page = await self._get(f"{url}/metrics")
+        status, props = await self._get(f"{url}/props")  # first: other routes would wake a llama.cpp
         if status == 0:  # no answer: another request would only wait as long again
             return None
-        if (engine := _engine_of(page)) is not None:
-            return engine
+        if status == _HTTP_OK and _is_llamacpp(props):
+            return "llamacpp"
+        _, page = await self._get(f"{url}/metrics")
+        return _engine_of(page) or await self._ask_for_models(url)
+
+    async def _ask_for_models(self, url: str) -> str | None:
+        """Return what a server without engine metrics is: "router" (LiteLLM), "auto", "locked" or None."""
         status, body = await self._get(f"{url}{LIVELINESS}")
         if status == _HTTP_OK and is_litellm(body):
             return _ROUTER
@@ -395,6 +387,12 @@ class _HostSearch:
 
 def _is_model_list(body: bytes) -> bool:
     return isinstance(_members(body).get("data"), list)
+
+
+def _is_llamacpp(body: bytes) -> bool:
+    from sparktop.engines import llamacpp  # late, see above
+
+    return llamacpp.is_server(_members(body))
 
 
 def _is_agent_health(body: bytes) -> bool:

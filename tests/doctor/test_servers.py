@@ -53,7 +53,10 @@ async def test_a_healthy_server_passes(serve: Serve, network: RealNetwork, vllm:
     assert checks["clock"].status is Status.SKIP
     assert {check.status for name, check in checks.items() if name != "clock"} == {Status.OK}
     assert server.methods == {b"GET"}
-    assert set(server.paths) == {"/metrics", "/version", "/v1/models", "/health", "/health/liveliness"}
+    assert set(server.paths) == {
+        *("/props", "/metrics", "/version", "/v1/models"),
+        *("/health", "/health/liveliness"),
+    }
 
 
 @pytest.mark.outside
@@ -75,7 +78,7 @@ async def test_metrics_that_are_off_are_named(
     server = await serve({**vllm, "/metrics": http_answer(b"# HELP python_info x\npython_info 1\n")})
     checks = by_name(await check_backend(BackendTarget("b", server.url, engine="vllm"), network))
     assert checks["metrics"].status is Status.FAIL
-    assert "metrics disabled" in checks["metrics"].message
+    assert "vLLM has none with --disable-log-stats" in checks["metrics"].message
     assert checks["metrics"].advice == "start the server with its metrics on"
 
 

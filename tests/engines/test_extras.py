@@ -57,9 +57,13 @@ def test_every_extra_of_a_vllm_page_is_read(page: Page) -> None:
 
 
 def test_without_the_features_nothing_is_known(page: Page) -> None:
-    """A plain server has only the counts of refusals and HTTP responses, and one gauge."""
+    """A plain server has only counts of refusals, HTTP responses, requests and blocks, and one gauge."""
     (lane,) = read_page(page("vllm-0.32/t010.prom"), at=1.0).lanes
-    assert set(lane.counts) <= {"refused", "http_answers", "http_4xx", "http_5xx", "http_errors"}
+    histograms = ("prefill_kv", "request_preemptions", "block_life", "block_idle", "block_gap")
+    assert set(lane.counts) <= {
+        *("refused", "http_answers", "http_4xx", "http_5xx", "http_errors"),
+        *(f"{name}_{part}" for name in histograms for part in ("sum", "count")),
+    }
     assert set(lane.gauges) == {"deferred"}
 
 

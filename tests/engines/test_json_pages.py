@@ -113,7 +113,7 @@ MODELS = {"data": [{"id": "tiny", "max_model_len": 4096}]}
         (
             "sglang",
             {
-                "/get_server_info": {
+                "/server_info": {
                     "model_path": "/m",
                     "served_model_name": "org/tiny",
                     "context_length": 8192,
@@ -127,7 +127,7 @@ MODELS = {"data": [{"id": "tiny", "max_model_len": 4096}]}
         ),
         (
             "sglang",
-            {"/get_server_info": {"served_model_name": "org/tiny", "context_length": 8192}},
+            {"/server_info": {"served_model_name": "org/tiny", "context_length": 8192}},
             (None, "org/tiny", 8192, None),
         ),
         # llama.cpp: GET /props in its tools/server/README.md.

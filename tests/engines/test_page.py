@@ -44,14 +44,37 @@ def test_what_is_no_metrics_page_is_named(body: bytes, looks_like: str) -> None:
     assert error.message == clean(error.message) == str(error)
 
 
-@pytest.mark.parametrize("engine", ["auto", "vllm"])
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("vllm", "no vllm: name on the metrics page: vLLM has none with --disable-log-stats"),
+        ("auto", "metrics of a Python program: no engine figures"),
+    ],
+)
 def test_a_server_without_statistics_is_up_with_metrics_disabled(
-    page: Callable[[str], bytes], engine: str
+    page: Callable[[str], bytes], engine: str, words: str
 ) -> None:
-    """The page of vLLM with --disable-log-stats means "metrics disabled", not that the server is down."""
+    """VLLM with --disable-log-stats is not down; its flag is named only where it is known to be vLLM."""
     error = error_of(page("vllm-names/disable-log-stats.prom"), engine)
-    assert error.kind is FailureKind.METRICS_DISABLED
-    assert "--disable-log-stats" in error.message
+    assert (error.kind, error.message) == (FailureKind.METRICS_DISABLED, words)
+
+
+@pytest.mark.parametrize(
+    ("lines", "title"),
+    [
+        (b"llamaswap_requests_total 5\n", "llama-swap"),
+        (b"go_info 1\nlitellm_requests_metric_total 5\n", "LiteLLM"),
+        (b'node_cpu_seconds_total{cpu="0"} 5\n', "node_exporter"),
+        (b"DCGM_FI_DEV_GPU_UTIL 5\n", "dcgm-exporter"),
+        (b"my_own_app_total 5\n", "another program (my_...)"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["auto", "vllm"])
+def test_the_metrics_of_another_program_are_named(lines: bytes, title: str, engine: str) -> None:
+    """Metrics of a program that is no engine are said to be that, with no word about an engine's options."""
+    error = error_of(b"python_info 1\n" + lines, engine)
+    assert error.kind is FailureKind.OTHER_PROGRAM
+    assert error.message == f"metrics of {title}: no engine figures"
 
 
 def test_comments_alone_are_no_samples() -> None:

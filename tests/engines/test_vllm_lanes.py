@@ -117,7 +117,7 @@ def test_a_missing_gauge_of_one_process_is_unknown() -> None:
 
 def test_an_unreadable_gauge_is_not_taken_for_an_unset_one() -> None:
     """If several servers write the page, a missing gauge is 0, but an unreadable one is unknown."""
-    body = b'vllm:num_requests_running{x="} 1\nvllm:generation_tokens_total 5\n'
+    body = b'vllm:num_requests_running{x="} 1\nvllm:cache_config_info{block_size="16"} 1\n'
     (lane,) = read_page(body, at=0).lanes
     assert (lane.running, lane.waiting) == (None, 0)
 

@@ -98,7 +98,7 @@ async def test_the_stamp_lies_at_the_headers_not_at_the_end(serve: Serve) -> Non
         writer.write(HEALTHY_PAGE)
 
     server: RawServer = await serve(body_after_stamp)
-    source = EngineSource(server.target(), clock=counting_clock)
+    source = EngineSource(replace(server.target(), engine="vllm"), clock=counting_clock)
     sample = await source.poll(2.0)
     await source.close()
     assert isinstance(sample, EngineSample)
@@ -113,6 +113,7 @@ async def test_a_path_prefix_is_kept(serve: Serve) -> None:
     await poll(source)
     await source.close()
     assert server.paths == [
+        "/vllm1/props",
         "/vllm1/metrics",
         "/vllm1/version",
         "/vllm1/v1/models",
@@ -121,7 +122,7 @@ async def test_a_path_prefix_is_kept(serve: Serve) -> None:
 
 
 async def test_only_reading_routes_are_asked(serve: Serve) -> None:
-    """Through failures, restarts and returns, all requests are GETs of four routes."""
+    """Through failures, restarts and returns, all requests are GETs of five routes."""
     table = replies()
     server: RawServer = await serve(table)
     source = EngineSource(server.target())
@@ -131,7 +132,9 @@ async def test_only_reading_routes_are_asked(serve: Serve) -> None:
     table["/metrics"] = answer(HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09"))
     await poll(source)
     await source.close()
-    assert set(server.paths) == {"/metrics", "/version", "/v1/models", "/health", "/workers"}
+    assert set(server.paths) == {
+        *("/props", "/metrics", "/version", "/v1/models", "/health", "/workers"),
+    }
     assert all(head.startswith(b"GET ") for head in server.heads)
 
 

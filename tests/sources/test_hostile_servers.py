@@ -103,7 +103,11 @@ BAD: dict[str, tuple[Reply, FailureKind, str]] = {
     "garbage body": (answer(bytes(range(256)) * 40), K.MALFORMED, ""),
     "html": (answer(b"<!DOCTYPE html><html><body>" + EVIL.encode()), K.MALFORMED, "HTML"),
     "json": (answer(b'{"object": "list", "data": 7}'), K.MALFORMED, ""),
-    "metrics disabled": (answer(b"# TYPE python_info gauge\npython_info 1.0\n"), K.METRICS_DISABLED, "vllm:"),
+    "metrics disabled": (
+        answer(b"# TYPE python_info gauge\npython_info 1.0\n"),
+        K.METRICS_DISABLED,
+        "no engine figures",
+    ),
     "endless body": (forever(b"HTTP/1.1 200 OK\r\n\r\n", MIB), K.TOO_LARGE, "4 MiB"),
     "endless chunked body": (
         forever(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"100000\r\n" + MIB + b"\r\n"),

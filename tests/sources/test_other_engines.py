@@ -67,10 +67,10 @@ SERVERS: dict[str, Routes] = {
     "openai": {"/v1/models": LISTED},
 }
 ROUTER = "/health/liveliness"
-LOOK = ["/metrics", "/prometheus/metrics", "/api/ps", "/v1/metrics", "/v1/models"]
-"""The questions to a server of which nothing is known."""
+LOOK = ["/props", "/metrics", "/prometheus/metrics", "/api/ps", "/v1/metrics", "/v1/models"]
+"""The questions to a server of which nothing is known: first that which wakes no sleeping llama.cpp."""
 IDENTITIES = {
-    "sglang": (["/get_server_info", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096, 48)),
+    "sglang": (["/server_info", "/get_server_info", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096, 48)),
     "vllm": (["/version", "/v1/models", "/health"], EngineIdentity("1.2.3", "tiny", 4096)),
     "llamacpp": (["/props", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096, 4)),
     "trtllm": (["/version", "/v1/models"], EngineIdentity("1.2.3", "tiny", 4096)),
@@ -154,17 +154,17 @@ def watch(served: Served, engine: str = "auto", clock: Callable[[], float] | Non
 
 @pytest.mark.parametrize("engine", SERVERS)
 async def test_an_unknown_server_is_found_out(engine: str, serving: Serving) -> None:
-    """Asked /metrics first and then the other reading routes, each engine is known for what it is."""
+    """Asked /props, /metrics and then the other reading routes, each engine is known for what it is."""
     served = await serving(SERVERS[engine])
     source = watch(served)
     sample = await poll(source)
-    page = {"trtllm": LOOK[:2], "ollama": LOOK[:3], "openai": LOOK}.get(engine, LOOK[:1])
+    page = {"trtllm": LOOK[:3], "ollama": LOOK[:4], "openai": LOOK}.get(engine, LOOK[:2])
     facts, identity = IDENTITIES[engine]
     assert sample.engine == engine
     assert served.take() == [*page, *([ROUTER] if engine == "openai" else []), *facts]
     assert source.identity == identity
     await poll(source)
-    assert served.take() == page[-1:]
+    assert served.take() == (page if engine == "llamacpp" else page[-1:])
     await source.close()
     assert set(served.keys) == {"Bearer sk-1"}
 
@@ -173,15 +173,17 @@ async def test_an_unknown_server_is_found_out(engine: str, serving: Serving) -> 
 async def test_a_named_engine_is_asked_on_its_routes_only(engine: str, serving: Serving) -> None:
     """With the engine configured there is no other question, not even while its page is missing."""
     served = await serving(SERVERS[engine])
-    page = {"trtllm": LOOK[1], "ollama": LOOK[2], "openai": LOOK[-1]}.get(engine, LOOK[0])
+    last = {"trtllm": LOOK[2], "ollama": LOOK[3], "openai": LOOK[-1]}.get(engine, LOOK[1])
+    page = LOOK[:2] if engine == "llamacpp" else [last]
     source = watch(served, engine)
     assert (await poll(source)).engine == engine
-    assert served.take() == [page, *IDENTITIES[engine][0]]
+    assert served.take() == [*page, *IDENTITIES[engine][0]]
     served.routes.clear()
     for _ in range(3):
         assert (await fail(source)).kind is FailureKind.NOT_FOUND
     await source.close()
-    assert served.take() == [page] * 3
+    instead = {"trtllm": ["/metrics"], "llamacpp": ["/slots"]}.get(engine, [])
+    assert served.take() == [*page, *instead] * 3
 
 
 async def test_the_sample_is_stamped_by_its_own_answer(serving: Serving) -> None:
@@ -205,7 +207,7 @@ async def test_another_server_on_the_port_is_found_out_again(serving: Serving) -
     assert (await fail(source)).kind is FailureKind.NOT_FOUND
     assert served.take() == ["/api/ps", ROUTER]
     assert (await poll(source)).engine == "sglang"
-    assert served.take() == ["/metrics", *IDENTITIES["sglang"][0]]
+    assert served.take() == [*LOOK[:2], *IDENTITIES["sglang"][0]]
     await source.close()
     assert source.identity == IDENTITIES["sglang"][1]
 
@@ -258,7 +260,7 @@ async def test_where_nothing_answers_it_is_not_asked_four_times_a_second(
     """After all routes were asked in vain, only /metrics is, for 10 s; its failure is the one reported."""
     served = await serving({"/metrics": 500})
     source = watch(served, clock=clock)
-    for expected in ([*LOOK, ROUTER], LOOK[:1], LOOK[:1], LOOK, LOOK[:1]):
+    for expected in ([*LOOK, ROUTER], LOOK[1:2], LOOK[1:2], LOOK, LOOK[1:2]):
         failure = await fail(source)
         assert (failure.kind, failure.message[-10:]) == (FailureKind.HTTP, "status 500")
         assert served.take() == expected
@@ -286,17 +288,17 @@ async def test_a_server_that_loads_or_redirects_is_asked_nothing_more(status: in
     source = watch(served)
     await fail(source)
     await source.close()
-    assert served.take() == ["/metrics", *([ROUTER] if status == 302 else [])]
+    assert served.take() == [*LOOK[:2], *([ROUTER] if status == 302 else [])]
 
 
 @pytest.mark.parametrize(
     ("routes", "words"),
     [
-        ({"/metrics": b"# TYPE python_info gauge\npython_info 1.0\n"}, "metrics disabled"),
+        ({"/metrics": b"# TYPE python_info gauge\npython_info 1.0\n"}, "no engine figures"),
         ({"/metrics": 501}, "status 501"),
-        ({"/metrics": [{"iter": 1}]}, "a JSON document, not metrics"),
+        ({"/metrics": {"iter": 1}}, "a JSON document, not metrics"),
     ],
-    ids=["vLLM with --disable-log-stats", "llama.cpp without --metrics", "TensorRT-LLM without statistics"],
+    ids=["a Python program", "not implemented", "another document"],
 )
 async def test_a_server_that_tells_no_figures_is_there(routes: Routes, words: str, serving: Serving) -> None:
     """Its list of models makes a sample without figures, and the note says why there are none."""

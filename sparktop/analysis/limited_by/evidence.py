@@ -38,6 +38,8 @@ class Look(NamedTuple):
     """Total of preemptions."""
     finished: float | None = None
     """Total of finished requests."""
+    prefilled_s: float | None = None
+    """Total of the seconds that it has computed prompts, by its own count."""
 
 
 class MachineLook(NamedTuple):
@@ -118,6 +120,8 @@ class Evidence:
     """CPU cores that its HTTP server's process used, by its own page."""
     window_s: float = 30.0
     """Seconds up to the newest poll over which the load is judged."""
+    counts_at_end: bool = False
+    """Whether tokens are counted when a request ends: then they say nothing of the steps of an interval."""
     speculates: bool = False
     """Whether it decodes speculatively: a step then yields several tokens for each request."""
 

@@ -85,7 +85,9 @@ def _inside(evidence: Evidence, load: Load) -> Limit:
     if load.idle >= IDLE_SHARE and evidence.looks[-1].waiting and queued < _QUEUED:
         now = f"{evidence.looks[-1].waiting:.0f} wait now"
         return Limit(LimitKind.UNKNOWN, f"{now}, and no request ran in {100 * load.idle:.0f} % of the time")
-    cost = step_cost(evidence.looks, speculates=evidence.speculates)
+    cost = None
+    if not evidence.counts_at_end:
+        cost = step_cost(evidence.looks, speculates=evidence.speculates)
     if queued >= _QUEUED:
         return _of_queue(evidence, load, cost)
     if queued < _SELDOM_QUEUED:

@@ -49,6 +49,8 @@ class Load:
     """Mean number of tokens that a step generated."""
     passing: float | None
     """Requests that arrive during one step and wait for its end, on average; None if unknown."""
+    prompt_share: float | None = None
+    """Share of the time in which prompts were computed, by the server's own count; None if it has none."""
     prefill_s: float | None = None
     """Seconds up to the newest poll in which only prompts were computed; None while tokens are generated."""
 
@@ -101,8 +103,14 @@ def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
         step_s=span_s / steps if steps else None,
         batch=generated / steps if generated is not None and steps else None,
         passing=finished / steps if finished is not None and steps else None,
+        prompt_share=_share(_grown(first.prefilled_s, last.prefilled_s), span_s),
         prefill_s=prefill_s(looks),
     )
+
+
+def _share(part_s: float | None, span_s: float) -> float | None:
+    """Return `part_s` as a share of `span_s`, at most 1: prompts of several requests are computed at once."""
+    return None if part_s is None or span_s <= 0 else min(1.0, part_s / span_s)
 
 
 def _preempted(looks: Sequence[Look]) -> float | None:

@@ -93,11 +93,16 @@ def long_prefill_limit(load: Load) -> Limit | None:
 
 
 def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> Limit | None:
-    """Return the limit by computing prompts, if they take at least the share `least` of the time."""
-    if cost is None or cost.unexplained > _UNEXPLAINED or cost.prompt_share < least:
+    """Return the limit by computing prompts, if they take at least the share `least` of the time.
+
+    What the server itself counts of that time is used and, where it counts none, an estimate from its steps.
+    """
+    estimate = None if cost is None or cost.unexplained > _UNEXPLAINED else cost.prompt_share
+    share = estimate if load.prompt_share is None else load.prompt_share
+    if share is None or share < least:
         return None
     rate = "" if load.prompt_tps is None else f", {load.prompt_tps:.0f} tok/s"
-    percent = 100 * cost.prompt_share
+    percent = 100 * share
     reason = f"prompts take {percent:.0f} % of the time{rate}"
     return Limit(LimitKind.PREFILL, reason, None, percent, 100.0, "%")
 

@@ -85,12 +85,12 @@ def unread_text(line: bytes) -> bytes | None:
 class PageMemory:
     """What is kept of one server's newest metrics page until the next one."""
 
-    __slots__ = ("_followed", "_layout", "_page", "_reader", "engine")
+    __slots__ = ("_followed", "_layout", "_page", "_reader", "engines")
 
     def __init__(self) -> None:
         """Start without a page."""
-        self.engine: str | None = None
-        """Name of the engine that writes the page; None before the first page."""
+        self.engines: tuple[tuple[str, str], ...] = ()
+        """Name and prefix of each engine that writes the page; empty before the first page."""
         self._followed: bytes | None = None
         """The page that was followed last and whose samples were not read yet."""
         self._layout: Layout | None = None
@@ -99,7 +99,8 @@ class PageMemory:
 
     def forget(self) -> None:
         """Forget the page: the next one is left to the reader."""
-        self._layout = self._page = self._reader = self.engine = self._followed = None
+        self._layout = self._page = self._reader = self._followed = None
+        self.engines = ()
 
     def learn(self, reader: object, layout: Layout, values: list[float]) -> Page:
         """Keep a page of a reader as the newest one; return its samples."""

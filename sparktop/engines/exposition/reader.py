@@ -23,6 +23,8 @@ from sparktop.model.failure import FailureKind
 
 MAX_SAMPLES = 50_000
 """Wanted samples accepted from one page; vLLM 0.32 has about 205 per engine."""
+_MOST_PREFIXES = 16
+"""Prefixes other than a reader's own for which its pattern is kept."""
 _AT_ONCE = 1 << 20
 """Most bytes of a page whose samples are found in one step, all in memory."""
 
@@ -48,8 +50,25 @@ class Reader:
         A mapping maps each name on the page to the name under which `read` returns its samples.
         """
         known = names if isinstance(names, Mapping) else {name: name for name in names}
+        self._known = known
+        self._others: dict[str, Reader] = {}
         self._names = {name.encode(): known[name] for name in known}
         self._line = re.compile(rb"\n[ \t]*+(" + _any_of(self._names) + rb")(?=[\s{]|\Z)" + _REST)
+
+    def under(self, own: str, theirs: str) -> Reader:
+        """Return a reader of the names that begin with `own`, where a page has `theirs` in its place."""
+        if own == theirs:
+            return self
+        if theirs not in self._others:
+            if len(self._others) >= _MOST_PREFIXES:
+                self._others.clear()
+            self._others[theirs] = Reader(
+                {
+                    f"{theirs}{name.removeprefix(own)}" if name.startswith(own) else name: known
+                    for name, known in self._known.items()
+                }
+            )
+        return self._others[theirs]
 
     def read(self, body: bytes, memory: PageMemory | None = None) -> Page:
         """Return the samples on the page `body`, by wanted metric name; names not on the page are absent.

@@ -100,6 +100,8 @@ class FoundServer:
     """(namespace, name) of its pod; None outside Kubernetes."""
     node: str = ""
     """Its node in Kubernetes, where a label names it."""
+    gauge: str = ""
+    """The name of its gauge of running requests, whose prefix its other metrics have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ def found_servers(
                 groups[key],
                 (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None,
                 labels.get("node", ""),
+                labels["__name__"],
             )
         )
         yield

@@ -77,8 +77,6 @@ class BackendTrack:
         self.role: Role | None = None
         """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
         self.standstill = StandstillClock()
-        self._models: tuple[str | None, frozenset[str]] = (None, frozenset())
-        """The model that was served last, and all names that were."""
         self.ended: Event | None = None
         """The event that a process of its engine ended, while the server has neither failed nor restarted."""
         self.ended_at: tuple[float, str | None] = (-math.inf, None)
@@ -214,6 +212,8 @@ class BackendTrack:
         at, lanes, continues = sample.at, sample.lanes, kind is LinkKind.CONTINUES
         histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
         view = with_limits(with_figures(self.view, lanes, self._window, interval_s), self._thresholds)
+        if view.kv_capacity_tokens is None and self.identity.kv_capacity_tokens is not None:
+            view = replace(view, kv_capacity_tokens=float(self.identity.kv_capacity_tokens))
         step_ms = self._step_ms(sample, view, interval_s)
         self.load.note(at, lanes, view.generation_tps_1s, continues=continues, live=view.rate_note is None)
         self._figures = self._load(sample, view, interval_s)
@@ -341,6 +341,8 @@ class BackendTrack:
             preempted_s=preempted[1] if preempted else None,
             window_s=sample.at - self._held[0][0],
             kv_cache_percent=view.kv_fullest_percent,
+            swa_percent=view.counter_figures.get("swa_pool_percent"),
+            states_percent=view.counter_figures.get("mamba_pool_percent"),
             waiting=view.waiting,
             waiting_share=len([1 for count in waiting if count > 0]) / len(waiting) if waiting else None,
             running=view.running,
@@ -370,24 +372,6 @@ class BackendTrack:
         points = drawn(view, self._window, interval_s) | {"step_ms": step_ms}
         self._histories.append(at, points)
         return BackendHistory(**self._histories.series())
-
-    @property
-    def served(self) -> tuple[str, ...]:
-        """All names under which it answers requests; empty where these are unknown or may be out of date."""
-        names, listed = self._lineage.last.models if self._lineage.last else (), self.identity.models
-        if listed is None or (names and not set(names) & set(listed)):
-            return ()
-        return listed
-
-    def swapped_model(self) -> str | None:
-        """Return the model that was served before, once no name of that time is served; None otherwise."""
-        now = self._model()
-        if now is None:
-            return None
-        (before, known), last = self._models, self._lineage.last
-        names = frozenset({now, *(last.models if last else ()), *self.served})
-        self._models = now, names
-        return None if before is None or known & names else before
 
     def _model(self) -> str | None:
         """Return the model's name; None if unknown.

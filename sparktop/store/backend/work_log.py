@@ -53,6 +53,7 @@ class WorkLog:
                 total(prompts),
                 total("preemptions"),
                 total("finished"),
+                total("prefill_seconds"),
             )
         )
         while looks[0].at < at - _KEPT_S:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from sparktop.engines import PageError, read_page
-from sparktop.engines.tables import NAMES
+from sparktop.engines.tables import names_beside
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import PrometheusTarget
@@ -94,7 +94,7 @@ class SampleReader:
     ) -> None:
         """Read the raw samples of a few servers, and deliver those that are new, the oldest first."""
         began = self._clock()
-        names = set().union(*(NAMES[one.engine] for one in servers))
+        names = set().union(*(names_beside(one.gauge) for one in servers))
         only = (
             f"{label}=~{any_of({getattr(one.key, label) for one in servers})}"
             for label in ("job", "instance")

@@ -15,6 +15,7 @@ from textual.widgets import Button, Static
 from sparktop.config.keys import Key
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import GuardLimits, SweepSettings
+from sparktop.sweep.compare.resolution import resolution_words
 from sparktop.sweep.plan.draft import (
     FIELDS,
     Draft,
@@ -327,7 +328,7 @@ class SweepEditor(Dialog[Draft]):
         if plan is not None:
             sent, tokens, time = pieces(self._expected(plan))
             load = f"{sent} · {tokens}" if plan.conversations is None else requests_words(plan)
-            words = f"{load}\n{time}"
+            words = f"{load}\n{time}\n{resolution_words(plan, self._known)}"
             if words != str(cost.content):
                 cost.update(Text(words))
         self.query_one("#wrong", Problem).report(_cannot(problems) if problems else None)
