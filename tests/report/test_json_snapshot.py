@@ -26,12 +26,12 @@ CPU = "percent cores load1 core_percent groups"
 GROUP = "name cores percent max_mhz"
 MEMORY = """unified total_bytes used_bytes available_bytes page_cache_bytes cma_free_bytes headroom_bytes
     gpu_processes_bytes unattributed_bytes swap_total_bytes swap_used_bytes swap_in_bytes_per_s
-    swap_out_bytes_per_s pressure_full_avg10 overlap_bytes oom_kills parts"""
+    swap_out_bytes_per_s pressure_full_avg10 overlap_bytes oom_kills cma_total_bytes gpu_nodes_bytes parts"""
 HEADROOM = "slope_bytes_per_s window_s until_limit_s limit_bytes"
 SPEED = "word reason cause fix"
 GPU = """index name uuid utilization_percent temperature_c limit_margin_c power_w power_limit_w sm_clock_mhz
     sm_clock_max_mhz memory_total_bytes memory_used_bytes throttle_reasons throttled_percent processes
-    slowdown_c energy_j mig mig_instances"""
+    slowdown_c energy_j memory_note mig mig_instances"""
 MIG = "index name uuid memory_total_bytes memory_used_bytes"
 PROCESS = "pid name memory_bytes kind"
 TABLE = "count age_s largest"

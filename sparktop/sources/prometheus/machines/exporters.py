@@ -1,6 +1,6 @@
 """Metrics of exporters on machines, and the fields of a machine's sample that they are.
 
-Three exporters are known: sparktop's agent, NVIDIA's dcgm-exporter, and node_exporter.
+Four exporters are known: sparktop's agent, NVIDIA's dcgm-exporter, nvidia_gpu_exporter, and node_exporter.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from sparktop.model import node_metrics
 from sparktop.model.node_metrics import PREFIX, FieldMetric
 
-AGENT, DCGM, NODE = "agent", "dcgm", "node"
-KINDS = (AGENT, DCGM, NODE)
+AGENT, DCGM, SMI, NODE = "agent", "dcgm", "nvidia-smi", "node"
+KINDS = (AGENT, DCGM, SMI, NODE)
 """The exporters; where several report a field, the first of them counts."""
 CPU, MEMORY, GPU = "cpu", "memory", "gpu"
 _MIB = float(1 << 20)
@@ -61,7 +61,30 @@ _DCGM = {
     "DCGM_FI_DEV_FB_TOTAL": Figure(DCGM, GPU, "memory_total_bytes", _MIB),
     "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": Figure(DCGM, GPU, REASONS),
     "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": Figure(DCGM, GPU, REASONS),
+    # Newer names of the same fields, as their identifiers were renamed.
+    "DCGM_FI_DEV_GPU_UTIL_RATIO": Figure(DCGM, GPU, "utilization_percent"),
+    "DCGM_FI_DEV_GPU_TEMP_CELSIUS": Figure(DCGM, GPU, "temperature_c"),
+    "DCGM_FI_DEV_GPU_TEMP_MARGIN_CELSIUS": Figure(DCGM, GPU, "limit_margin_c"),
+    "DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS": Figure(DCGM, GPU, "slowdown_c"),
+    "DCGM_FI_DEV_BOARD_POWER_WATTS": Figure(DCGM, GPU, "power_w"),
+    "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS": Figure(DCGM, GPU, "power_limit_w"),
 }
+_SMI = {
+    "nvidia_smi_utilization_gpu_ratio": Figure(SMI, GPU, "utilization_percent", 100.0),
+    "nvidia_smi_temperature_gpu": Figure(SMI, GPU, "temperature_c"),
+    "nvidia_smi_temperature_gpu_tlimit": Figure(SMI, GPU, "limit_margin_c"),
+    "nvidia_smi_power_draw_watts": Figure(SMI, GPU, "power_w"),
+    "nvidia_smi_enforced_power_limit_watts": Figure(SMI, GPU, "power_limit_w"),
+    "nvidia_smi_clocks_current_sm_clock_hz": Figure(SMI, GPU, "sm_clock_mhz", 1e-6),
+    "nvidia_smi_clocks_max_sm_clock_hz": Figure(SMI, GPU, "sm_clock_max_mhz", 1e-6),
+    "nvidia_smi_memory_used_bytes": Figure(SMI, GPU, "memory_used_bytes"),
+    "nvidia_smi_memory_free_bytes": Figure(SMI, GPU, FREE),
+    "nvidia_smi_memory_total_bytes": Figure(SMI, GPU, "memory_total_bytes"),
+    "nvidia_smi_clocks_event_reasons_active": Figure(SMI, GPU, REASONS),
+    "nvidia_smi_clocks_throttle_reasons_active": Figure(SMI, GPU, REASONS),
+}
+SMI_INFO = "nvidia_smi_gpu_info"
+"""nvidia_gpu_exporter's series with index and name of each GPU; its figures have only the label `uuid`."""
 _NODE = {
     "node_memory_MemTotal_bytes": Figure(NODE, MEMORY, "total_bytes"),
     "node_memory_MemAvailable_bytes": Figure(NODE, MEMORY, "available_bytes"),
@@ -70,10 +93,16 @@ _NODE = {
     "node_memory_SwapFree_bytes": Figure(NODE, MEMORY, SWAP_FREE),
     "node_load1": Figure(NODE, CPU, "load1"),
 }
-FIGURES: Mapping[str, Figure] = MappingProxyType({**_agent(), **_DCGM, **_NODE})
+FIGURES: Mapping[str, Figure] = MappingProxyType({**_agent(), **_DCGM, **_SMI, **_NODE})
 """The figure of each metric, by its full name."""
 MARKS: Mapping[str, str] = MappingProxyType(
-    {node_metrics.INFO: AGENT, "DCGM_FI_DEV_GPU_TEMP": DCGM, "node_uname_info": NODE}
+    {
+        node_metrics.INFO: AGENT,
+        "DCGM_FI_DEV_GPU_TEMP": DCGM,
+        "DCGM_FI_DEV_GPU_TEMP_CELSIUS": DCGM,
+        SMI_INFO: SMI,
+        "node_uname_info": NODE,
+    }
 )
 """The exporter by the name of the metric that marks it."""
 AGENT_REASON = f"{PREFIX}{node_metrics.THROTTLE_REASON}"
@@ -86,7 +115,10 @@ AGENT_MORE = (AGENT_REASON, AGENT_REASONS, AGENT_PART, node_metrics.GPU_INFO)
 """Series of the agent that a sample needs beside those of `FIGURES`."""
 IDLE_CPU = "node_cpu_seconds_total"
 MIG = "GPU_I_ID"
-"""dcgm-exporter's label of a part of a GPU in MIG mode; a whole GPU has none."""
+"""dcgm-exporter's label of a part of a GPU in MIG mode, of which it then writes only the parts. With time
+slicing it writes the same figures once for each share (label `vgpu`)."""
+GPU_LABELS = ("gpu", "UUID", "uuid")
+"""Labels that tell the GPUs of a machine apart."""
 
 
 def names_of(kinds: frozenset[str], *fields: str) -> list[str]:

@@ -24,6 +24,7 @@ from sparktop.sources.prometheus.machines.exporters import (
     FIGURES,
     FREE,
     GPU,
+    GPU_LABELS,
     GPUS,
     IDLE_CPU,
     KINDS,
@@ -32,6 +33,8 @@ from sparktop.sources.prometheus.machines.exporters import (
     MIG,
     NODE,
     REASONS,
+    SMI,
+    SMI_INFO,
     SWAP_FREE,
     names_of,
 )
@@ -40,11 +43,11 @@ from sparktop.sources.prometheus.promql import any_of, selector
 from sparktop.values import dataclass
 
 _BY = f"by (__name__, {', '.join(PLACE_LABELS)})"
-_BY_GPU = _BY.replace(")", ", gpu)")
-_WHOLE_GPU = f'{MIG}=""'
+_BY_GPU = _BY.replace(")", f", {', '.join(GPU_LABELS)})")
+_BY_PART = _BY_GPU.replace(")", f", {MIG})")
 _MEAN = ("utilization_percent",)
 _LEAST = ("sm_clock_mhz", "sm_clock_max_mhz", "limit_margin_c", "slowdown_c")
-_SUM = ("power_w", "memory_total_bytes", "memory_used_bytes", FREE)
+_SUM, _SUM_OF_PARTS = ("power_w",), ("memory_total_bytes", "memory_used_bytes", FREE)
 _MOST = (
     *("temperature_c", "total_bytes", "available_bytes", "cma_free_bytes", "headroom_bytes"),
     *("unified", "load1", GPUS),
@@ -70,6 +73,30 @@ class Gathered:
     """Bytes of the parts of the memory bar."""
     at: float | None = None
     """Unix time of the newest sample."""
+    of_parts: dict[tuple[int, str], dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    """Values of the parts of a GPU in MIG mode ("" for a whole one), by its index and the field."""
+    uuids: dict[str, int] = field(default_factory=dict)
+    """Provisional indices of GPUs that are known by their UUIDs only."""
+    indices: dict[int, int] = field(default_factory=dict)
+    """The index that the driver gives a GPU, by the provisional one."""
+
+    def index(self, labels: Labels) -> int:
+        """Return the index of a series' GPU; 0 for an aggregate over GPUs."""
+        text = labels.get("gpu", "")
+        if text.isdecimal() and len(text) < 4:  # noqa: PLR2004 - no machine has a thousand
+            return int(text)
+        uuid = labels.get("uuid", "")
+        if text or not uuid:
+            return 0
+        index = self.uuids.setdefault(uuid, len(self.uuids))
+        told = labels.get("index", "")
+        if told.isdecimal() and len(told) < 4:  # noqa: PLR2004 - as above
+            self.indices[index] = int(told)
+        return index
+
+    def shown(self, index: int) -> int:
+        """Return the index that the driver gives a GPU."""
+        return self.indices.get(index, index)
 
 
 Known = Mapping[tuple[Place, str], Gathered]
@@ -78,21 +105,22 @@ _TIMES = "times"
 
 
 async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]) -> Known:
-    """Return what is known of all machines with exporters of these kinds, by six queries at most.
+    """Return what is known of all machines with exporters of these kinds, by seven queries at most.
 
     Raises:
         AnswerError: a query failed.
     """
     some = frozenset(kinds)
     ways = {
-        "mean": (_MEAN, f"avg {_BY} (%s)"),
+        "mean": (_MEAN, f"avg {_BY} (max {_BY_GPU} (%s))"),
         "least": (_LEAST, f"min {_BY} (%s)"),
         "sum": (_SUM, f"sum {_BY} (max {_BY_GPU} (%s))"),
+        "parts": (_SUM_OF_PARTS, f"sum {_BY} (max {_BY_PART} (%s))"),
         "most": (_MOST, f"max {_BY} (%s)"),
         "masks": ((REASONS,), f'count_values {_BY} ("mask", %s)'),
     }
     asked = {
-        how: query % selector(names, _WHOLE_GPU, more)
+        how: query % selector(names, more)
         for how, (fields_of, query) in ways.items()
         if (names := names_of(some, *fields_of))
     }
@@ -112,8 +140,8 @@ async def raw(client: PrometheusClient, more: str, machines: Sequence[Machine], 
     """
     kinds = kinds_of(machines)
     at = f"instance=~{any_of({one.place[0].instance for machine in machines for one in machine.exporters})}"
-    names = [*names_of(kinds), *(AGENT_MORE if AGENT in kinds else ())]
-    asked = {"raw": f"{selector(names, _WHOLE_GPU, at, more)}[{1.5 * every_s + 5:.0f}s]"}
+    names = [*names_of(kinds), *(AGENT_MORE if AGENT in kinds else ()), *([SMI_INFO] if SMI in kinds else ())]
+    asked = {"raw": f"{selector(names, at, more)}[{1.5 * every_s + 5:.0f}s]"}
     if NODE in kinds:
         window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
         idle = selector((IDLE_CPU,), 'mode="idle"', at, more)
@@ -146,7 +174,7 @@ def _add(found: dict[tuple[Place, str], Gathered], how: str, one: Series) -> Non
         found[place, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
     else:
         figure = FIGURES.get(name)
-        own = found[place, figure.kind if figure else AGENT]
+        own = found[place, figure.kind if figure else SMI if name == SMI_INFO else AGENT]
         if how == "raw":
             own.at = max(own.at or 0.0, one.samples[-1][0])
         if figure is None:
@@ -154,15 +182,29 @@ def _add(found: dict[tuple[Place, str], Gathered], how: str, one: Series) -> Non
         elif figure.field == REASONS:
             _add_mask(own, labels, _number(labels.get("mask")) if how == "masks" else value)
         elif (scaled := figure.of(value)) is not None:
-            target = own.machine if figure.part != GPU else own.gpus[_index(labels)]
-            target[figure.field] = scaled
-        if "gpu" in labels:
+            if figure.part != GPU:
+                own.machine[figure.field] = scaled
+            else:
+                _add_figure(own, figure.field, labels, scaled)
+        if "gpu" in labels or "uuid" in labels:
             _add_gpu(own, labels)
+
+
+def _add_figure(own: Gathered, name: str, labels: Labels, value: float) -> None:
+    """Add a figure of a GPU, or of a part of it: memory is the sum of the parts, of other figures one counts.
+
+    Time slicing repeats a figure for each share; where these differ, the largest is that of all.
+    """
+    index = own.index(labels)
+    parts = own.of_parts[index, name]
+    part = labels.get(MIG, "")
+    parts[part] = max(value, parts.get(part, value))
+    own.gpus[index][name] = sum(parts.values()) if name in _SUM_OF_PARTS else max(parts.values())
 
 
 def _add_gpu(own: Gathered, labels: Labels) -> None:
     """Add the name and the UUID of a GPU, as far as these labels have them."""
-    index = _index(labels)
+    index = own.index(labels)
     name, uuid = own.named.get(index, ("", ""))
     own.named[index] = (
         clean(labels.get("modelName") or labels.get("name") or name, 60),
@@ -173,7 +215,7 @@ def _add_gpu(own: Gathered, labels: Labels) -> None:
 def _add_named(own: Gathered, name: str, labels: Labels, value: float) -> None:
     """Add a throttle reason or a part of memory that an agent reports, or that it reports reasons at all."""
     if name in {AGENT_REASON, AGENT_REASONS}:
-        known = own.reasons.setdefault(_index(labels), set())
+        known = own.reasons.setdefault(own.index(labels), set())
         if name == AGENT_REASON and len(known) < _MOST_NAMED:
             known.add(clean(labels.get("reason", ""), 40))
     elif name == AGENT_PART and len(own.parts) < _MOST_NAMED:
@@ -187,16 +229,10 @@ def _number(text: str | None) -> float:
         return float("nan")
 
 
-def _index(labels: Labels) -> int:
-    """Return the index of a series' GPU; 0 for an aggregate over GPUs."""
-    text = labels.get("gpu", "0")
-    return int(text) if text.isdecimal() and len(text) < 4 else 0  # noqa: PLR2004 - no machine has a thousand
-
-
 def _add_mask(own: Gathered, labels: Labels, mask: float) -> None:
     """Add the reasons in one of NVML's masks."""
     if 0 <= mask < 1 << 53:
-        own.reasons.setdefault(_index(labels), set()).update(reason_words(int(mask)))
+        own.reasons.setdefault(own.index(labels), set()).update(reason_words(int(mask)))
 
 
 def sample_of(machine: Machine, known: Known, to_monotonic_s: float) -> NodeSample | None:
@@ -215,12 +251,12 @@ def sample_of(machine: Machine, known: Known, to_monotonic_s: float) -> NodeSamp
         if own is None:
             continue
         all_of.machine = {**own.machine, **all_of.machine}
-        all_of.reasons = {**own.reasons, **all_of.reasons}
-        all_of.named = {**own.named, **all_of.named}
+        all_of.reasons = {**{own.shown(one): some for one, some in own.reasons.items()}, **all_of.reasons}
+        all_of.named = {**{own.shown(one): names for one, names in own.named.items()}, **all_of.named}
         all_of.parts = all_of.parts or own.parts
         for index, values in own.gpus.items():
-            all_of.gpus[index] = {**values, **all_of.gpus[index]}
-    model = machine.fact("modelName")
+            all_of.gpus[own.shown(index)] = {**values, **all_of.gpus[own.shown(index)]}
+    model = machine.fact("modelName", "name")
     gpus = tuple(
         _gpu(index, all_of.gpus[index], all_of.reasons.get(index), all_of.named.get(index, ("", "")), model)
         for index in sorted(all_of.gpus)[:_MOST_GPUS]
@@ -296,13 +332,13 @@ def _whole(value: float | None) -> int | None:
 
 
 def gpus_of(machine: Machine, known: Known) -> int | None:
-    """Return the number of a machine's GPUs, as its agent or its dcgm-exporter counts them."""
+    """Return the number of a machine's GPUs, as its agent counts them or its exporters name them."""
     for one in machine.exporters:
         own = known.get((one.place, one.kind))
         if one.kind == AGENT and own is not None and GPUS in own.machine:
             return round(own.machine[GPUS])
-        if one.kind == DCGM:
-            return one.series
+        if one.kind in {DCGM, SMI}:
+            return len(one.gpus) or None
     return None
 
 

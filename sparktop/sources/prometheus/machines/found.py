@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from sparktop.model.text import clean
 from sparktop.sources.prometheus.answer import Labels, Series
 from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_of
-from sparktop.sources.prometheus.machines.exporters import KINDS, MARKS, NODE
+from sparktop.sources.prometheus.machines.exporters import GPU_LABELS, KINDS, MARKS, NODE
 from sparktop.sources.prometheus.promql import selector
 from sparktop.sources.prometheus.steps import Steps
 from sparktop.values import dataclass, replace
@@ -24,7 +24,7 @@ from sparktop.values import dataclass, replace
 PLACE_LABELS = (*KEY_LABELS, "Hostname")
 """The labels of a `Place`: one dcgm-exporter may be scraped as several hosts'."""
 _HOST_NAMES = ("hostname", "nodename", "Hostname")
-_FACTS = ("product", "os", "cpu", "driver", "modelName", "DCGM_FI_DRIVER_VERSION")
+_FACTS = ("product", "os", "cpu", "driver", "modelName", "name", "DCGM_FI_DRIVER_VERSION", "driver_version")
 _PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"))
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _CONTAINER = re.compile(r"[0-9a-f]{12}")
@@ -49,8 +49,8 @@ class Exporter:
     facts: Mapping[str, str]
     pods: frozenset[tuple[str, str]]
     """(namespace, name) of pods that use its GPUs."""
-    series: int = 1
-    """Series of the metric that marks the exporter: for dcgm-exporter one for each GPU."""
+    gpus: frozenset[str] = frozenset()
+    """UUIDs of its GPUs, or their indices where it reports none."""
     address: str = ""
     """The host of its address, in small letters; "" where that cannot be read."""
 
@@ -86,6 +86,7 @@ def machines_query(more: str) -> str:
         "cluster",
         *_FACTS,
         *(one for pair in _PODS for one in pair),
+        *GPU_LABELS,
     )
     labels = ", ".join(dict.fromkeys((*PLACE_LABELS, *more_labels)))
     return f"count by ({labels}) ({selector(MARKS, more)})"
@@ -120,10 +121,11 @@ def found_exporters(series: Iterable[Series]) -> Steps[tuple[Exporter, ...]]:
         pods = frozenset(
             (labels.get(namespace, ""), labels[pod]) for namespace, pod in _PODS if labels.get(pod)
         )
+        gpu = labels.get("UUID") or labels.get("uuid") or labels.get("gpu")
+        gpus = frozenset({gpu} if gpu else ())
         known = found.get((place, kind))
         if known is not None:
-            count = known.series + round(one.value or 0)
-            found[place, kind] = replace(known, pods=known.pods | pods, series=count)
+            found[place, kind] = replace(known, pods=known.pods | pods, gpus=known.gpus | gpus)
             continue
         host = next((labels[name] for name in _HOST_NAMES if labels.get(name)), "")
         facts = {name: clean(labels[name], 80) for name in _FACTS if labels.get(name)}
@@ -135,7 +137,7 @@ def found_exporters(series: Iterable[Series]) -> Steps[tuple[Exporter, ...]]:
             labels.get("cluster", ""),
             facts,
             pods,
-            round(one.value or 0),
+            gpus,
             host_of(place[0].address),
         )
     return tuple(found.values())

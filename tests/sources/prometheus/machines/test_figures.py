@@ -12,7 +12,7 @@ from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReadin
 from sparktop.sources.prometheus.answer import Answer, Series
 from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.sources.prometheus.machines.exporters import FIGURES, MARKS
-from sparktop.sources.prometheus.machines.figures import raw, sample_of
+from sparktop.sources.prometheus.machines.figures import gpus_of, raw, sample_of
 from sparktop.sources.prometheus.machines.found import found_exporters, joined
 from tests.sources.prometheus.steps import at_once
 
@@ -133,6 +133,87 @@ async def test_what_is_no_number_is_unknown(value: str) -> None:
     assert found.gpus[0].throttle_reasons is None
 
 
+def instances(uuid: str, index: int, count: int = 4) -> list[Series]:
+    """Return what dcgm-exporter writes of a card in MIG mode: only its instances."""
+    found: list[Series] = []
+    for number in range(count):
+        labels = {"gpu": str(index), "UUID": uuid, "GPU_I_PROFILE": "1g.20gb", "GPU_I_ID": str(number)}
+        found += [
+            gpu("GPU_TEMP", "52", **labels),
+            gpu("POWER_USAGE", "400", **labels),
+            gpu("FB_USED", "1024", **labels),
+            gpu("FB_FREE", "19456", **labels),
+        ]
+    return found
+
+
+async def test_instances_of_a_card_are_one_gpu() -> None:
+    """With MIG only instances are written: two cards are two GPUs, with the memory of all their instances."""
+    series = [*instances("GPU-1", 0), *instances("GPU-2", 1)]
+    found = await read(*series)
+    assert [(one.index, one.uuid) for one in found.gpus] == [(0, "GPU-1"), (1, "GPU-2")]
+    assert [(one.temperature_c, one.power_w) for one in found.gpus] == [(52, 400)] * 2
+    assert [one.memory_used_bytes for one in found.gpus] == [4 << 30] * 2
+    assert [one.memory_total_bytes for one in found.gpus] == [80 << 30] * 2
+    marks = at_once(found_exporters(one for one in series if one.labels["__name__"] in MARKS))
+    (machine,) = at_once(joined(marks))
+    assert gpus_of(machine, {}) == 2
+
+
+async def test_shares_of_a_card_are_one_gpu() -> None:
+    """Time slicing repeats each figure with a label vgpu: nothing is added up, and the card counts once."""
+    series = [
+        gpu(name, value, vgpu=str(number))
+        for number in range(4)
+        for name, value in (("GPU_TEMP", "61"), ("FB_USED", "1024"), ("FB_FREE", "1024"), ("GPU_UTIL", "80"))
+    ]
+    (only,) = (await read(*series)).gpus
+    assert (only.memory_used_bytes, only.memory_total_bytes) == (1 << 30, 2 << 30)
+    assert only.utilization_percent == 80
+    marks = at_once(found_exporters(one for one in series if one.labels["__name__"] in MARKS))
+    assert gpus_of(at_once(joined(marks))[0], {}) == 1
+
+
+async def test_renamed_fields_of_dcgm_are_the_same_figures() -> None:
+    """Newer versions name the unit in the field."""
+    found = await read(
+        gpu("GPU_TEMP_CELSIUS", "61"),
+        gpu("BOARD_POWER_WATTS", "41.5"),
+        gpu("BOARD_POWER_LIMIT_ENFORCED_WATTS", "100"),
+        gpu("GPU_UTIL_RATIO", "96"),
+        gpu("GPU_TEMP_MARGIN_CELSIUS", "20"),
+    )
+    (only,) = found.gpus
+    assert (only.temperature_c, only.power_w, only.power_limit_w) == (61, 41.5, 100)
+    assert (only.utilization_percent, only.limit_margin_c) == (96, 20)
+
+
+async def test_nvidia_gpu_exporter_is_read() -> None:
+    """Its figures have the label uuid only; index and name come from its information series."""
+
+    def smi(metric: str, value: str, uuid: str, **more: str) -> Series:
+        labels = {"__name__": f"nvidia_smi_{metric}", "job": "gpu", "instance": "h:9835", "uuid": uuid}
+        return Series(labels | more, [(5.0, value)])
+
+    def card(uuid: str, index: str, used: str) -> list[Series]:
+        return [
+            smi("utilization_gpu_ratio", "0.96", uuid),
+            smi("temperature_gpu", "61", uuid),
+            smi("power_draw_watts", "38.25", uuid),
+            smi("clocks_current_sm_clock_hz", "2.411e+09", uuid),
+            smi("clocks_event_reasons_active", "4", uuid),
+            smi("memory_used_bytes", used, uuid),
+            smi("gpu_info", "1", uuid, index=index, name="NVIDIA GB10", driver_version="580.126"),
+        ]
+
+    found = await read(*card("b", "1", "7"), *card("a", "0", "5"))
+    assert [(one.index, one.uuid, one.memory_used_bytes) for one in found.gpus] == [(0, "a", 5), (1, "b", 7)]
+    first = found.gpus[0]
+    assert (first.name, first.temperature_c, first.power_w) == ("NVIDIA GB10", 61, 38.25)
+    assert (first.sm_clock_mhz, first.throttle_reasons) == (2411, ("software power cap",))
+    assert first.utilization_percent == pytest.approx(96)
+
+
 async def test_duplicates_and_odd_labels_count_once() -> None:
     """A GPU that several pods share is one; an invalid index is 0; the number of GPUs is limited."""
     shared = [gpu("GPU_TEMP", "61", pod=f"p{number}") for number in range(3)]
@@ -144,5 +225,5 @@ async def test_duplicates_and_odd_labels_count_once() -> None:
 
 def test_every_figure_is_of_a_known_exporter() -> None:
     """The agent's names come from the table that its page is written from."""
-    assert {one.kind for one in FIGURES.values()} == {"agent", "dcgm", "node"}
+    assert {one.kind for one in FIGURES.values()} == {"agent", "dcgm", "nvidia-smi", "node"}
     assert FIGURES["sparktop_node_gpu_usage_ratio"].field == "utilization_percent"
