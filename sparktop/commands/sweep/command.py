@@ -115,7 +115,12 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         metavar="N[+]",
         help="runs of each level; 3+: more where these last less than 10 s",
     )
-    parser.add_argument("--requests", type=whole_number(1, MOST_TOKENS), metavar="N", help="of each level")
+    parser.add_argument(
+        "--requests",
+        type=whole_number(1, MOST_TOKENS),
+        metavar="N",
+        help="requests of each level, in place of --runs; with --mode steady those of each run",
+    )
     parser.add_argument(
         "--duration", type=number(LEAST_S, MOST_S, " seconds"), metavar="S", help="of each level"
     )

@@ -168,6 +168,11 @@ def make_plan(
     if asked.trace is not None and preset.trace is None:
         settings["preset"] = None  # nothing of it is left
     plan = _fitted(replace(plan, **settings))
+    if plan.mode is LoadMode.BURST and asked.runs is not None and asked.requests is not None:
+        raise UsageError(
+            "--requests of a burst level decide how many runs it has: leave out --runs or --requests "
+            "(with --mode steady, --requests are those of each run)"
+        )
     if plan.mode is LoadMode.STEADY and plan.duration_s is None and plan.requests is None:
         plan = replace(plan, duration_s=STEADY_S)
     if plan.mode is LoadMode.OPEN and plan.duration_s is None:

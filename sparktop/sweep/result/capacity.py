@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pydantic import Field
 
 from sparktop.model.load import LoadKind, LoadPoint
@@ -58,6 +60,19 @@ class RanOut(Part):
     then where one takes over from another."""
 
 
+class Drift(Part):
+    """How a server changed while a search measured it: one level at two times."""
+
+    value: Value
+    """The load of the level."""
+    condition: ConditionResult
+    """How its first run met a condition."""
+    later: ConditionResult
+    """How its last run met the same condition; the 95 % intervals of the two shares do not overlap."""
+    first_at: datetime
+    last_at: datetime
+
+
 class CapacityAnswer(Part):
     """The answer for one target."""
 
@@ -74,6 +89,8 @@ class CapacityAnswer(Part):
     intervals; None where there is none."""
     moved_from: Number = None
     """A larger load that held in its first run, but not with another one; None if there is none."""
+    drift: Drift | None = None
+    """How the server changed during the search; None if no change is shown."""
     ran_out: RanOut | None = None
     output_tps: Number = None
     """Generated tokens per second at `holds`."""

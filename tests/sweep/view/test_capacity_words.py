@@ -62,7 +62,7 @@ def test_a_sharp_border_is_certain() -> None:
 def test_an_answer_that_moved_down_says_so() -> None:
     """The words name the number that held at first."""
     answer = CapacityAnswer(holds=9, fails=10, complete=True, moved_from=11, probes=(FAILING,))
-    assert "11 agents held at first, but not with other requests" in _words(answer)
+    assert "11 agents held at first, but not in a later run" in _words(answer)
 
 
 def test_none_all_and_unfinished() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
 from sparktop.model.limit import LimitKind
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.plan.slo import words_of
@@ -9,6 +12,7 @@ from sparktop.sweep.result.capacity import (
     CapacityAnswer,
     CapacityResult,
     ConditionResult,
+    Drift,
     ProbeResult,
     RanOut,
 )
@@ -17,8 +21,11 @@ from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.capacity.judgement import Judged, Shares
 from sparktop.sweep.run.capacity.search import CapacitySearch
 from sparktop.sweep.run.slo.judgement import Verdict
+from sparktop.values import dataclass
 
 _PERCENT = 100.0
+_LEAST_REQUESTS = 5
+"""Requests in each of two runs from which on their shares are compared."""
 _NO_REASON = {LimitKind.UNKNOWN.value, LimitKind.CLIENT.value, LimitKind.CLIENT_OR_ROUTER.value}
 """Limits that do not say what the server needs more of."""
 
@@ -36,9 +43,16 @@ def capacity_result(capacity: Capacity, answers: dict[str, CapacityAnswer]) -> C
 
 
 def capacity_answer(
-    search: CapacitySearch, levels: dict[float, LevelResult], *, complete: bool
+    search: CapacitySearch,
+    levels: dict[float, LevelResult],
+    *,
+    complete: bool,
+    drift: Drift | None = None,
 ) -> CapacityAnswer:
-    """Return the answer of a search for one target; `levels` has the result of each level by its load."""
+    """Return the answer of a search for one target; `levels` has the result of each level by its load.
+
+    Of a server that changed meanwhile nothing is certain.
+    """
     holds, fails = search.holds, search.fails
     best = None if holds is None else levels.get(holds)
     seen = fails if fails is not None else holds
@@ -48,15 +62,46 @@ def capacity_answer(
         fails=fails,
         at_least=search.at_least,
         complete=complete,
-        interval=search.interval,
+        interval=search.interval if drift is None else (None, None),
+        drift=drift,
         moved_from=search.moved_from if search.moved_from != holds else None,
         ran_out=None if level is None or seen is None else _ran_out(levels, holds, seen),
         output_tps=None if best is None or best.output_tps is None else best.output_tps.mean,
         probes=tuple(
-            _probe(value, one, search, holds=fails is None or value < fails)
+            _probe(value, one, search, holds=fails is None or value < fails, steady=drift is None)
             for value, one in search.judged.items()
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """One run of a level, judged alone."""
+
+    judged: Judged
+    at: datetime
+    """When it ended."""
+
+
+def drift_of(runs: Mapping[float, Sequence[JudgedRun]]) -> Drift | None:
+    """Return how a server changed between the first and the last run of a level; None if none is shown.
+
+    `runs` are those of each level by its load, in order. A change is shown if the 95 % intervals of the
+    shares of requests that met a condition do not overlap.
+    """
+    for value, (first, *later) in runs.items():
+        for last in later[-1:]:
+            for before, after in zip(first.judged.shares, last.judged.shares, strict=False):
+                enough = before.condition is not None and min(before.count, after.count) >= _LEAST_REQUESTS
+                if enough and (after.high < before.low or before.high < after.low):
+                    return Drift(
+                        value=value,
+                        condition=condition_result(before),
+                        later=condition_result(after),
+                        first_at=first.at,
+                        last_at=last.at,
+                    )
+    return None
 
 
 def _ran_out(levels: dict[float, LevelResult], holds: float | None, seen: float) -> RanOut:
@@ -108,12 +153,18 @@ def ran_out(level: LevelResult, value: float) -> RanOut:
     return RanOut(kind=None, evidence=evidence, value=value)
 
 
-def _probe(value: float, judged: Judged, search: CapacitySearch, *, holds: bool) -> ProbeResult:
+def _probe(value: float, judged: Judged, search: CapacitySearch, *, holds: bool, steady: bool) -> ProbeResult:
+    """Return a level as the result file stores it.
+
+    It is certain by all levels together only if its own requests do not say the opposite.
+    """
+    sure = search.certainty(value) is (Verdict.HOLDS if holds else Verdict.FAILS)
+    own = judged.holds is holds or not any(shares.count for shares in judged.shares)
     return ProbeResult(
         value=value,
         runs=search.runs[value],
         holds=holds,
-        certain=search.certainty(value) is (Verdict.HOLDS if holds else Verdict.FAILS),
+        certain=sure and own and steady,
         fails_percent=round(_PERCENT * search.likely.fails(value), 1),
         trouble=judged.trouble or None,
         requests=judged.requests,

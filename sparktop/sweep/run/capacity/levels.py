@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import field, replace
+from datetime import UTC, datetime
 
-from sparktop.model.load import LoadKind
+from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.capacity import Pace, level_plan, longest_seconds
 from sparktop.sweep.plan.order import Stint, level_of, load_at
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.result.capacity import CapacityAnswer
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.run.capacity.answer import capacity_answer, capacity_result
+from sparktop.sweep.run.capacity.answer import JudgedRun, capacity_answer, capacity_result, drift_of
 from sparktop.sweep.run.capacity.judgement import Judged, judge
 from sparktop.sweep.run.capacity.search import CapacitySearch, Probe
 from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
@@ -26,6 +27,9 @@ from sparktop.values import dataclass
 
 LEVEL_OVERHEAD = 1.25
 """Duration of a level with its start, its end and the rest after it, in its measured time."""
+
+_LEAST_LEVELS = 2
+"""Levels from which on a search repeats an earlier one at its end."""
 
 Make = Callable[[LevelMaker, Stint, LevelRecord], Awaitable[LevelResult | None]]
 """Executes a stint and stores its result; None if nothing was measured."""
@@ -56,6 +60,10 @@ class CapacityLevels:
     _records: dict[float, LevelRecord] = field(default_factory=dict)
     _levels: dict[float, LevelResult] = field(default_factory=dict)
     _pace: Pace = field(default_factory=Pace)
+    _runs: dict[float, list[JudgedRun]] = field(default_factory=dict)
+    """The runs of each level by its load, in order."""
+    _newest: float | None = None
+    """The load of the newest run."""
 
     async def run(self, worker: SweepWorker) -> None:
         """Measure levels until the largest load under which the conditions hold is found.
@@ -81,8 +89,26 @@ class CapacityLevels:
         finally:
             self.maker.plan = plan
         ended = search.next() is None and not self.maker.brake.pulled
+        if ended:
+            await self._again(capacity, plan, search)
         if search.judged:
-            self._store(capacity_answer(search, self._levels, complete=ended))
+            self._store(capacity_answer(search, self._levels, complete=ended, drift=drift_of(self._runs)))
+
+    async def _again(self, capacity: Capacity, plan: Plan, search: CapacitySearch) -> None:
+        """Repeat the level that held in its first run the longest ago, unless it was measured last.
+
+        Its run is not counted for the answer: it shows whether the server is what it was at the start.
+        """
+        held = [value for value, runs in self._runs.items() if runs[0].judged.holds]
+        value = max((one for one in held if one >= (search.holds or 0.0)), default=None)
+        if value is None or len(search.judged) < _LEAST_LEVELS or self._newest == value:
+            return
+        try:
+            await self._measure(
+                capacity, plan, Probe(LoadPoint(capacity.kind, value), len(self._runs[value]), decides=True)
+            )
+        finally:
+            self.maker.plan = plan
 
     def _store(self, answer: CapacityAnswer) -> None:
         capacity = self.maker.plan.capacity
@@ -124,6 +150,10 @@ class CapacityLevels:
         loop = found.open_loop
         unstable = "" if loop is None or not (loop.unstable or loop.overloaded) else _unstable_words(found)
         judged = judge(capacity, record.traces, max_error_share=made.max_error_share, unstable=unstable)
+        own = [one for one in record.traces if one.run == probe.run]
+        alone = judge(capacity, own, max_error_share=made.max_error_share)
+        self._runs.setdefault(value, []).append(JudgedRun(alone, datetime.now(UTC)))
+        self._newest = value
         seconds = (made.duration_s or 0.0) * record.level.runs
         self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
         return judged

@@ -13,6 +13,7 @@ from sparktop.sweep.result.capacity import (
     CapacityAnswer,
     CapacityResult,
     ConditionResult,
+    Drift,
     ProbeResult,
 )
 from sparktop.sweep.result.comparison import CapacityComparison
@@ -79,14 +80,27 @@ def compared_words(compared: CapacityComparison, name: Callable[[str], str] = st
 def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield the parts of an answer: what holds and fails, its certainty, what ran out first."""
     yield _held(found, answer)
-    if (certainty := certainty_words(found, answer)) is not None:
+    if answer.drift is not None:
+        yield drift_words(found, answer.drift)
+    elif (certainty := certainty_words(found, answer)) is not None:
         yield certainty
-    if answer.moved_from is not None:
-        yield f"{amount(found.load, answer.moved_from)} held at first, but not with other requests"
+    if answer.moved_from is not None and answer.drift is None:
+        yield f"{amount(found.load, answer.moved_from)} held at first, but not in a later run"
     if answer.ran_out is not None and (answer.fails is not None or answer.at_least):
         yield ran_out_words(found, answer)
     if not answer.complete:
         yield "the search was not completed"
+
+
+def drift_words(found: CapacityResult, drift: Drift) -> str:
+    """Return how the server changed: "the server got slower while it was measured: at 7 agents …"."""
+    first, last = drift.condition, drift.later
+    got = "slower" if (last.met_percent or 0.0) < (first.met_percent or 0.0) else "faster"
+    (name, *before), (_, *after) = condition_parts(first), condition_parts(last)
+    times = [f"{one.astimezone():%H:%M}" for one in (drift.first_at, drift.last_at)]
+    what = f"{name} {before[0]} at {times[0]}, {after[0]} at {times[1]}"
+    where = amount(found.load, drift.value)
+    return f"not certain: the server got {got} while it was measured: with {where}, {what}"
 
 
 def capacity_title(found: CapacityResult) -> str:
