@@ -23,7 +23,7 @@ from sparktop.sources.prometheus.promql import selector
 from sparktop.sources.prometheus.steps import Steps
 from sparktop.values import dataclass
 
-NOT_A_ROUTER = 'server=""'
+NOT_A_ROUTER = 'worker_addr="",server=""'
 REPLICA = "prometheus_replica"
 """The label by which series of one target differ that several replicas of a Prometheus wrote."""
 KEY_LABELS = ("job", "instance", "exported_job", "exported_instance")
