@@ -10,7 +10,11 @@ all lengths.
     named       first *stuck?* and first *stuck* after the start of the phase, the latest of all runs
     false       runs with a healthy phase that had the verdict *stuck?* or *stuck* at any time
 
-usage: stuck.py [--runs N] [--seed N] [--write]
+With --families, a second table is made: hangs and healthy phases with the page of each engine and with each
+kind of HTTP noise (clients that give up, invalid requests, retries, health checks and further monitors), as
+the worst of each family.
+
+usage: stuck.py [--runs N] [--seed N] [--write] [--families]
 
 With --write, the table is written to benchmarks/README.md.
 """
@@ -20,15 +24,16 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from stuck_pages import NOISE, PAGES, Noise
+
 from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.page import engine_page
 from sparktop.demo.faults import kinds
 from sparktop.demo.faults.fault import Bursts, Fault
 from sparktop.demo.faults.run import FaultRun
@@ -50,6 +55,7 @@ from sparktop.store import SourceKey, Store
 
 HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- stuck.py: begin -->", "<!-- stuck.py: end -->")
+FAMILY_MARKS = ("<!-- stuck.py families: begin -->", "<!-- stuck.py families: end -->")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WITHIN_S = 130.0
 """Seconds within which a hang must be named if the machines are watched."""
@@ -128,6 +134,22 @@ PHASES = (
     Phase("plain load", _none, (SOLO, GX10_PATCHED, CLUSTER_TP2)),
 )
 
+_FAMILY_PHASES = {
+    "hang B: a kernel never ends": (130.0, 170.0),
+    "hang: blocked, GPU at rest": (130.0, 170.0),
+    "one huge step": (130.0, 170.0),
+    "a kernel is compiled": (130.0, 170.0),
+    "graph capture after a start": (130.0, 170.0),
+    "long prefill, chunked": (130.0, 170.0),
+    "clients gone": (130.0, 170.0),
+    "plain load": (60.0, 90.0),
+    "asleep": (130.0, 170.0),
+    "remote KV wait": (130.0, 170.0),
+}
+"""Length in seconds of the phases that families are tried with."""
+_ONLY_VLLM = frozenset({"asleep", "remote KV wait"})
+"""Phases that only vLLM's page shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -170,10 +192,12 @@ class _Way(DirectWay):
 class Run:
     """One engine, its machines and clients, and the store that watches them."""
 
-    def __init__(self, phase: Phase, seed: int) -> None:
+    def __init__(self, phase: Phase, seed: int, engine_name: str = "vLLM", noise: str = "none") -> None:
         """Prepare the run; nothing has happened yet."""
         self.phase = phase
         self._at = 0.0
+        kind, self._page = PAGES[engine_name]
+        self._noise = Noise(noise, random.Random(f"noise/{noise}/{seed}"))  # noqa: S311 - no secret
         self._dice = random.Random(f"stuck/{phase.name}/{seed}")  # noqa: S311 - no secret
         profile = self._dice.choice(phase.profiles)
         self._heats = [MachineHeat(ambient_c=27.0, at=0.0) for _ in range(profile.nodes)]
@@ -191,7 +215,7 @@ class Run:
         self._nodes = [SourceKey.node(name) for name in names]
         watch = Watch(
             nodes=tuple(NodeTarget(name) for name in names),
-            backends=(BackendTarget("engine", "http://e:8000", engine="vllm", nodes=names),),
+            backends=(BackendTarget("engine", "http://e:8000", engine=kind, nodes=names),),
         )
         self.store = Store(
             watch, clock=lambda: self._at, now=lambda: START + timedelta(seconds=self._at), simulated=True
@@ -254,10 +278,12 @@ class Run:
 
     def _read(self) -> EngineSample:
         """Return the current page, which is built again only if something has changed."""
-        shape = (self._engine.gauges, self._engine.tally.steps, self._engine.tally.generation_tokens)
+        self._noise.advance(self._at)
+        tally, noise = self._engine.tally, replace(self._noise)
+        shape = (self._engine.gauges, tally.steps, tally.generation_tokens, noise)
         if shape != self._shape or self._sample is None:
             self._shape = shape
-            self._sample = read_page(engine_page(self._engine, self._ledger, 1.0), at=self._at)
+            self._sample = read_page(self._page(self._engine, self._ledger, self._noise), at=self._at)
         return replace(self._sample, at=self._at)
 
     def befall(self, fault: Fault | None, for_s: float) -> None:
@@ -275,9 +301,9 @@ class Run:
         self.time.call_at(self.time.now_s + after_s, call)
 
 
-def play(phase: Phase, seed: int) -> Outcome:
-    """Play one run; return the verdicts."""
-    run = Run(phase, seed)
+def play(phase: Phase, seed: int, engine: str = "vLLM", noise: str = "none") -> Outcome:
+    """Play one run with the page of an engine and a kind of noise; return the verdicts."""
+    run = Run(phase, seed, engine, noise)
     dice = random.Random(f"lengths/{phase.name}/{seed}")  # noqa: S311 - no secret
     before_s = 0.0 if phase.from_start else dice.uniform(20, 70)
     early = set(run.play(before_s))
@@ -304,6 +330,51 @@ def play(phase: Phase, seed: int) -> Outcome:
 
 def _play(place: int, seed: int) -> Outcome:
     return play(PHASES[place], seed)
+
+
+def _play_family(engine: str, noise: str, phase: str, seed: int) -> Outcome:
+    lasts_s = _FAMILY_PHASES[phase]
+    return play(
+        replace(next(one for one in PHASES if one.name == phase), lasts_s=lasts_s), seed, engine, noise
+    )
+
+
+def families(runs: int, seed: int, workers: int = 2) -> dict[tuple[str, str], list[Outcome]]:
+    """Play `runs` runs of each phase for each engine and kind of noise; return them by (engine, noise)."""
+    jobs = [
+        (engine, noise, phase, seed + index)
+        for engine, (kind, _) in PAGES.items()
+        for noise in NOISE
+        for phase in _FAMILY_PHASES
+        for index in range(runs)
+        if kind == "vllm" or phase not in _ONLY_VLLM
+    ]
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    with ProcessPoolExecutor(workers) as pool:
+        for job, outcome in zip(
+            jobs, pool.map(_play_family, *zip(*jobs, strict=True), chunksize=1), strict=True
+        ):
+            found.setdefault(job[:2], []).append(outcome)
+    return found
+
+
+def family_table(found: Mapping[tuple[str, str], Sequence[Outcome]]) -> list[str]:
+    """Return the latest *stuck* of hangs, and the healthy runs suspected, of each family, as Markdown."""
+    lines = [
+        f"| engine | {' | '.join(NOISE)} | healthy runs suspected |",
+        f"|---|{'---:|' * (len(NOISE) + 1)}",
+    ]
+    for engine in PAGES:
+        cells = []
+        for noise in NOISE:
+            hung = [one for one in found[engine, noise] if one.hangs]
+            late = [one.stuck_s for one in hung if one.stuck_s is not None]
+            cells.append(_latest(late) if len(late) == len(hung) else f"{len(hung) - len(late)} never")
+        well = [one for noise in NOISE for one in found[engine, noise] if not one.hangs]
+        wrong = sum(not one.right for one in well)
+        lines.append(f"| {engine} | {' | '.join(cells)} | {wrong} of {len(well)} |")
+    every = [one for several in found.values() for one in several]
+    return [*lines, "", f"{sum(one.right for one in every)} of {len(every)} runs were right."]
 
 
 def outcomes(runs: int, seed: int, workers: int = 2) -> list[Outcome]:
@@ -340,12 +411,12 @@ def _latest(seconds: Sequence[float]) -> str:
     return f"≤ {max(seconds):.0f} s" if seconds else "–"
 
 
-def write(lines: Sequence[str], page: Path) -> None:
+def write(lines: Sequence[str], page: Path, marks: tuple[str, str] = MARKS) -> None:
     """Write the table between its marks in a page."""
     text = page.read_text(encoding="utf-8")
-    head, _, rest = text.partition(MARKS[0])
-    _, _, tail = rest.partition(MARKS[1])
-    page.write_text("\n".join((f"{head}{MARKS[0]}", "", *lines, "", f"{MARKS[1]}{tail}")), encoding="utf-8")
+    head, _, rest = text.partition(marks[0])
+    _, _, tail = rest.partition(marks[1])
+    page.write_text("\n".join((f"{head}{marks[0]}", "", *lines, "", f"{marks[1]}{tail}")), encoding="utf-8")
 
 
 def main() -> int:
@@ -353,16 +424,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Hangs and what only looks like one, in virtual time.")
     parser.add_argument("--runs", type=int, default=14, help="runs of each phase")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--families", action="store_true", help="each engine with each kind of HTTP noise")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    found = outcomes(asked.runs, asked.seed)
-    lines = table(found)
+    if asked.families:
+        by_family = families(asked.runs, asked.seed)
+        found = [one for several in by_family.values() for one in several]
+        lines = family_table(by_family)
+        for family, several in by_family.items():
+            for one in several:
+                if not one.right:
+                    print(f"WRONG: {family}: {one}", file=sys.stderr)
+    else:
+        found = outcomes(asked.runs, asked.seed)
+        lines = table(found)
+        for one in found:
+            if not one.right:
+                print(f"WRONG: {one}", file=sys.stderr)
     print("\n".join(lines))
-    for one in found:
-        if not one.right:
-            print(f"WRONG: {one}", file=sys.stderr)
     if asked.write:
-        write(lines, HERE / "README.md")
+        write(lines, HERE / "README.md", FAMILY_MARKS if asked.families else MARKS)
     return int(any(not one.right for one in found))
 
 

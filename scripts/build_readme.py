@@ -85,6 +85,8 @@ _MEANINGS = {
     ("routers", "strategy"): "A label, where the router does not report its strategy.",
     ("routers", "backends"): "Names of the backends behind it; without it, those that its deployments name.",
     ("routers", "deployments"): "Backend by deployment id, where their addresses do not match.",
+    ("routers", "weights"): "Relative part of the requests by backend, where it is meant to be unequal: "
+    "`{ spark-a = 3, spark-b = 1 }`. Of LiteLLM they are read.",
     (
         "routers",
         "api_key_env",
@@ -161,8 +163,8 @@ def words_block() -> str:
     ]
     blocks = [f"## {title}\n\n{_explained('word', words)}" for title, words in parts]
     rows = [(f"`{code}`", WORDS[code], one.meaning, one.remedy or "–") for code, one in MEANINGS.items()]
-    marks = table(("code in files", "mark on the screen", "meaning", "what to do"), rows)
-    return "\n\n".join([*blocks, f"## Reasons to doubt a level of a sweep\n\n{marks}"])
+    marks = table(("code in files", "on the screen", "meaning", "what to do"), rows)
+    return "\n\n".join([*blocks, f"## Warnings on a level of a sweep\n\n{marks}"])
 
 
 def _explained(head: str, words: Mapping[Any, Explained]) -> str:

@@ -106,6 +106,35 @@ def unlike(seed: str) -> Scene:
     return made
 
 
+def weighted(seed: str) -> Scene:
+    """Canary and capacity weights: 50 : 50 to 95 : 5, known to sparktop or to be inferred."""
+    made, clients = scene(seed, backends=(2, 2, 3), slots=256)
+    first = made.dice.choice((2, 3, 4, 9, 19))
+    weights = [first, *(1 for _ in made.backends[1:])]
+    name = made.dice.choice(("weighted shuffle", "weighted round-robin"))
+    _gateway_of(made).choose = (
+        shuffle(made.dice, weights) if name == "weighted shuffle" else round_robin(weights)
+    )
+    made.strategy = "simple-shuffle" if name == "weighted shuffle" else name
+    if made.dice.random() < 0.5:
+        made.weights = {one.name: float(weight) for one, weight in zip(made.backends, weights, strict=True)}
+    made.crowd.closed_loop(clients)
+    made.about += f", {name} {first} : 1{', known' if made.weights else ''}"
+    made.lost_known = False
+    return made
+
+
+def waves(seed: str) -> Scene:
+    """Waves of 8 to 32 requests on a pair, dealt at random or in turn."""
+    made, clients = scene(seed, backends=(2,), per_backend=(4, 16), life_s=(2, 8), kinds=("fixed", "uniform"))
+    name = made.dice.choice(("simple-shuffle", "simple-shuffle", "round-robin"))
+    _fair(made, name)
+    made.hz = made.dice.choice((1.0, 1.0, 2.0))
+    made.crowd.bursts(clients, made.dice.uniform(0.1, 1.5))
+    made.about += f", {name}, waves"
+    return made
+
+
 def full(seed: str) -> Scene:
     """Random routing with 1.5 to 4 times as many clients as slots."""
     slots = 16
@@ -262,10 +291,12 @@ FAMILIES: tuple[Family, ...] = (
     Family("backend joins late", late),
     Family("prefill and decode roles", roles),
     Family("unlike speed", unlike),
+    Family("weights, known or not", weighted),
     Family("random, full servers", full),
     Family("sticky and prefix-aware", affinity),
     Family("skewed looks", skewed_looks),
     Family("random and round-robin", control),
+    Family("waves on a pair", waves),
     Family("herding: stale counts", stale, herds=True),
     Family("herding: convoys", convoys, herds=True),
     Family("herding: cooldowns", cooldowns, herds=True),

@@ -35,6 +35,8 @@ class Scene:
     """Time at which a backend begins to answer, by index; the others answer from the start."""
     unwatched: bool = False
     """Whether these backends are not configured before that time."""
+    weights: dict[str, float] = field(default_factory=dict)
+    """Weights of the backends as the configuration has them; empty where it has none."""
     lost_known: bool = True
     """Whether the throughput of the best split is what this group could have reached."""
 

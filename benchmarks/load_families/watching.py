@@ -72,7 +72,9 @@ class Watching:
         routers: tuple[RouterTarget, ...] = ()
         if scene.strategy is not None:
             names = tuple(one.name for one in scene.backends)
-            routers = (RouterTarget("proxy", "http://proxy:4000", scene.strategy, names),)
+            routers = (
+                RouterTarget("proxy", "http://proxy:4000", scene.strategy, names, weights=scene.weights),
+            )
         watch = Watch(interval_s=1.0, backends=tuple(known), routers=routers)
         self._store = Store(watch, clock=lambda: scene.clock.now_s, now=self._now)
         self._book = _Book()

@@ -39,7 +39,6 @@ def figures(*, short: bool) -> Iterator[Figure]:
     yield _rarely("two alike in a result file, by the command", files(_ALIKE[2][1], 8 if short else 60, seed))
     for name, truth, least in _DIFFERENT:
         yield _often(name, tables(truth, count, seed), least)
-    yield _findable(count, seed)
     yield _covered(count, seed)
     yield _bound()
 
@@ -69,27 +68,6 @@ def _often(name: str, tally: Tally, least_percent: float) -> Figure:
         f"{power:.0f} %",
         f"at least {least_percent:.0f} %",
         holds=power >= least_percent,
-    )
-
-
-def _findable(count: int, seed: int) -> Figure:
-    """Return the row of the difference that 3 runs can show: about four of five levels must find it."""
-    luck = random.Random(seed)  # noqa: S311 - a study, not a secret
-    told = [
-        compare(series_of_runs(drawn(Truth((1.0, 1.0), 3, _USUAL), luck))).could_show["decode_tps"].percent
-        or 0.0
-        for _ in range(10)
-    ]
-    percent = sum(told) / len(told)
-    power = tables(Truth((1.0, 1 + percent / 100), 3, _USUAL), count, seed + 1).power_percent or 0.0
-    return Figure(
-        AREA,
-        "difference that 3 runs are said to find",
-        "found at 80 % of levels",
-        f"+{percent:.0f} %",
-        f"found at {power:.0f} %",
-        "70 to 95 %",
-        holds=70 <= power <= 95,
     )
 
 

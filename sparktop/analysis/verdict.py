@@ -22,6 +22,7 @@ _CONDITIONS = {
     "dead-rank": ("a process of its engine ended", "restart the server", "e"),
     "blocked": ("requests wait and none runs", "", "z"),
     "stuck": ("stuck", "restart the server", "z"),
+    "absent-model": ("asks for a model that is not served", "correct its deployment", "e"),
     "restarts": ("restarts again and again", "read its log", "e"),
     "kv-full": ("KV cache full", "fewer or shorter requests", "z"),
     "refused": ("refuses requests", "fewer requests at once", "e"),

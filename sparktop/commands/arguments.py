@@ -73,6 +73,19 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
         "default: from the configuration file",
     )
     parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
+    add_keys(parser)
+
+
+def add_keys(parser: argparse.ArgumentParser) -> None:
+    """Add the option --api-key-env."""
+    parser.add_argument(
+        "--api-key-env",
+        action="append",
+        default=[],
+        metavar="[TARGET=]NAME",
+        help="the environment variable with the API key of TARGET, which gets it and nobody else; with one "
+        "TARGET its name alone",
+    )
 
 
 def add_interval(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import number, whole_number
+from sparktop.commands.arguments import add_keys, number, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import ask_first, counts, verdict
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "configuration holds, else this machine's usual ports",
     )
     parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
+    add_keys(parser)
     _add_load(parser)
     parser.add_argument(
         "--slo",
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Late: --help needs none of them.
     import asyncio
 
-    from sparktop.commands.choice import configured_watch
+    from sparktop.commands.choice import configured_watch, target_keys
     from sparktop.commands.sweep.targets import choose_targets
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
@@ -120,7 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
     form = arguments.form or ("text" if output is None else _BY_SUFFIX.get(output.suffix.lower(), "json"))
     capacity = capacity_of(arguments)
     watch = configured_watch(arguments.config, os.environ) or Watch()
-    chosen = asyncio.run(choose_targets(list(arguments.targets), [], watch, arguments.model))
+    keys = target_keys(arguments.api_key_env, arguments.targets, os.environ)
+    chosen = asyncio.run(choose_targets(list(arguments.targets), [], watch, arguments.model, keys))
     plan = plan_of(arguments, capacity, chosen, GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard)
     ask_first(chosen.targets, is_sure=arguments.yes)
     return _make(plan, chosen, form, output)

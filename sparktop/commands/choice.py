@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from sparktop.colors.palette import find_palette, palettes
 from sparktop.commands.output import tell
 from sparktop.errors import UsageError
 from sparktop.files import FILE_NAME, find_config, is_named
-from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, PrometheusTarget, Watch
+from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 
@@ -22,6 +23,7 @@ UNTRUSTED_HOOK = (
     f"{FILE_NAME}: key 'events.hook' is not used: a file found in the current folder runs no program;"
     " name it with --config"
 )
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Target = TypeVar("Target", BackendTarget, NodeTarget, PrometheusTarget)
 
 
@@ -37,7 +39,7 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
         ConfigError: the file cannot be used.
     """
     watch = configured_watch(arguments.config, env)
-    return chosen_of(watch or Watch(), arguments, has_file=watch is not None)
+    return chosen_of(watch or Watch(), arguments, env, has_file=watch is not None)
 
 
 def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
@@ -73,17 +75,21 @@ def with_trusted_hook(watch: Watch, path: Path, *, is_named: bool) -> Watch:
     return replace(watch, events=replace(watch.events, hook=()))
 
 
-def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) -> Watch:
+def chosen_of(
+    watch: Watch, arguments: argparse.Namespace, env: Mapping[str, str], *, has_file: bool
+) -> Watch:
     """Return `watch`, the content of the configuration file, with the command-line arguments applied.
 
     TARGET arguments replace all nodes, backends and routers. Without arguments and without targets in
-    `watch`, this machine is watched. `has_file` is whether there is a configuration file.
+    `watch`, this machine is watched. `has_file` is whether there is a configuration file; API keys come from
+    `env`.
 
     Raises:
         UsageError: a target or the theme cannot be used.
     """
+    keys = target_keys(getattr(arguments, "api_key_env", ()), arguments.targets, env)
     if arguments.targets:
-        watch = _of_targets(watch, arguments.targets)
+        watch = _of_targets(watch, arguments.targets, keys)
     elif not (watch.nodes or watch.backends or watch.prometheus or watch.target_files or watch.sparkrun):
         source = f"{watch.source}, this machine" if has_file else "this machine"
         watch = replace(watch, nodes=(this_machine(),), discover=("127.0.0.1",), source=source)
@@ -93,6 +99,59 @@ def chosen_of(watch: Watch, arguments: argparse.Namespace, *, has_file: bool) ->
     timeout_s = getattr(arguments, "timeout", None) or watch.timeout_s
     watch = replace(watch, timeout_s=timeout_s)
     return replace(watch, interval_s=interval_s, theme=theme, low_bandwidth=low_bandwidth)
+
+
+def target_keys(
+    options: Sequence[str], texts: Sequence[str], env: Mapping[str, str], *, targets: int | None = None
+) -> dict[str, str]:
+    """Return the API keys that the values `options` of --api-key-env name, by the target of each.
+
+    `texts` are the TARGET arguments, with whatever else names one of the `targets` (None: their number).
+    A value is TARGET=NAME, or with a single target NAME alone. The keys are in the variables NAME of `env`.
+
+    Raises:
+        UsageError: a value names no variable that is set, or not which target it is for. The message quotes
+            no value that may be the key itself.
+    """
+    if not options:
+        return {}
+    # Late: most starts have no key.
+    from sparktop.config.watch import variable_words
+    from sparktop.sources.http.address import key_problem
+
+    keys: dict[str, str] = {}
+    count_targets = len(texts) if targets is None else targets
+    for option in options:
+        text, _, name = option.strip().rpartition("=")
+        if not count_targets:
+            raise UsageError("--api-key-env is for a TARGET beside it; in the config it is api_key_env")
+        if not text and count_targets > 1:
+            raise UsageError("--api-key-env: several TARGETs; say whose key it is: --api-key-env TARGET=NAME")
+        if text and text not in texts:
+            raise UsageError(f"--api-key-env: {clean(text, 60)} is none of the TARGETs beside it")
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError("--api-key-env takes the name of an environment variable, never the key itself")
+        if not env.get(name):
+            raise UsageError(f"--api-key-env: {variable_words(name)} is not set")
+        if (problem := key_problem(env[name])) is not None:
+            raise UsageError(f"--api-key-env: {problem}")
+        keys[text or texts[0]] = env[name]
+    return keys
+
+
+def with_key(target: object, text: str, keys: Mapping[str, str]) -> str | None:
+    """Return the API key in `keys` for the TARGET argument `text`, parsed to `target`; None without one.
+
+    Raises:
+        UsageError: `target` is not one server or router, so that the key would go elsewhere too.
+    """
+    key = keys.get(text)
+    if key is None or isinstance(target, BackendTarget | RouterTarget):
+        return key
+    shown = clean(text, 60)
+    if isinstance(target, str):
+        raise UsageError(f"--api-key-env: a key is for one address: write {shown}:PORT, not a host alone")
+    raise UsageError(f"--api-key-env: {shown} is no server with an API key; its token goes into the config")
 
 
 def checked_theme(name: str | None) -> str | None:
@@ -112,12 +171,15 @@ def this_machine() -> NodeTarget:
     return NodeTarget(clean(socket.gethostname(), 64) or "this machine")
 
 
-def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
-    """Return `watch` with its targets replaced by those that the TARGET arguments `texts` name."""
+def _of_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -> Watch:
+    """Return `watch` with its targets replaced by those that the TARGET arguments `texts` name.
+
+    `keys` has API keys by argument.
+    """
     # Late: a start from the configuration file parses no targets.
     from urllib.parse import urlsplit
 
-    from sparktop.watch.discovery import parse_target
+    from sparktop.watch.discovery import parse_target, shortened
     from sparktop.watch.prometheus.argument import parse_prometheus
 
     here = this_machine()
@@ -126,15 +188,19 @@ def _of_targets(watch: Watch, texts: Sequence[str]) -> Watch:
     hosts: dict[str, None] = {}
     through = {one.url: one for text in texts if (one := parse_prometheus(text)) is not None}
     for text in texts:
-        if parse_prometheus(text) is not None:
+        if (through_one := parse_prometheus(text)) is not None:
+            with_key(through_one, text, keys)
             continue
         target = parse_target(text)
+        key = with_key(target, text, keys)
         if isinstance(target, str):
             hosts[target] = None
         elif isinstance(target, NodeTarget):
             agents.setdefault(target.url or "", target)
         else:
-            backends.setdefault(target.url, target)
+            if (note := shortened(text, target)) is not None:
+                tell(note)
+            backends.setdefault(target.url, replace(target, api_key=key))
 
     def machine(host: str) -> str:
         """Return a key for the machine named `host`: "" for this machine, else the host in lower case."""

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     file_checks, from_file, wanted = read_configuration(
         arguments.config, os.environ, named=bool(arguments.targets)
     )
-    watch = chosen_of(from_file, arguments, has_file=from_file.source != "defaults")
+    watch = chosen_of(from_file, arguments, os.environ, has_file=from_file.source != "defaults")
     own = [
         *check_versions(),
         *file_checks,

@@ -195,6 +195,7 @@ def _dangling_names(data: Mapping[str, object]) -> Iterator[Problem]:
         ("backends", "nodes", "node", ("nodes",)),
         ("routers", "backends", "backend", ("backends",)),
         ("routers", "deployments", "backend", ("backends",)),
+        ("routers", "weights", "backend", ("backends",)),
         ("sweeps", "targets", "backend or router", ("backends", "routers")),
     )
     for key, field, noun, homes in references:
@@ -205,7 +206,7 @@ def _dangling_names(data: Mapping[str, object]) -> Iterator[Problem]:
             if isinstance(found, list):
                 items = enumerate(found)
             elif isinstance(found, dict):
-                items = found.items()
+                items = ((name, name) for name in found) if field == "weights" else found.items()
             for place, name in items:
                 if isinstance(name, str) and name not in known:
                     near = did_you_mean(name, known)

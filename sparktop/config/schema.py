@@ -104,6 +104,7 @@ class RouterTable(Strict):
     strategy: Name | None = None
     backends: list[str] = Field(default_factory=list)
     deployments: dict[str, str] = Field(default_factory=dict)
+    weights: dict[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
     api_key_env: Variable | None = None
     watched: bool = True
 

@@ -149,6 +149,7 @@ def _router(one: Plain, env: Mapping[str, str]) -> RouterTarget:
         strategy=one["strategy"],
         backends=tuple(one["backends"]),
         deployments=dict(one["deployments"]),
+        weights=dict(one["weights"]),
         api_key=_value(one["api_key_env"], env),
     )
 
@@ -252,12 +253,12 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
     lines = key_lines(text)
     return [
         f"{clean(path, 500)}:{line_of(lines, place)}: "
-        f"key '{key_name(place)}' names {_shown(variable)}, which is not set"
+        f"key '{key_name(place)}' names {variable_words(variable)}, which is not set"
         for place, variable in unset
     ]
 
 
-def _shown(variable: str) -> str:
+def variable_words(variable: str) -> str:
     """Return which environment variable is meant, without its name where it may be a misplaced key.
 
     Names of variables are words in capitals; keys have small letters or are one long word.

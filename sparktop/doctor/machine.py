@@ -93,6 +93,14 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
     name = "memory"
     memory = reading.memory
     total = numbers.data(memory.total_bytes, 12).strip()
+    notes = [clean(gpu.memory_note, 200) for gpu in reading.gpus if gpu.memory_note]
+    if memory.handover_cause is not None:
+        seen = f"{total}; {memory.handover_cause.partition(':')[0]}, which no program can use"
+        advice = "kho=off on the kernel's command line: RDMA registration can fail with ENOMEM"
+        return Check(name, Status.WARN, seen, advice)
+    if notes:
+        advice = "nvidia-smi -q shows what the driver says"
+        return Check(name, Status.WARN, f"{total}; {'; '.join(notes)}", advice)
     if memory.unified:
         headroom = numbers.data(memory.headroom_bytes, 12).strip()
         return Check(name, Status.OK, f"{total} shared with the GPU (unified), headroom {headroom}")

@@ -23,7 +23,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.sources.engine_probe import EnginePages, RouteFinder
-from sparktop.sources.http.failure import AnswerError, status_error
+from sparktop.sources.http.failure import HOW_TO_GIVE_A_KEY, AnswerError, status_error
 from sparktop.sources.http.fetch import Answer
 from sparktop.sources.http.once import Reply
 from sparktop.sources.router_probe import LIVELINESS, RUNNING, WORKERS, is_litellm
@@ -39,7 +39,7 @@ _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.DNS: "use its IP address",
     FailureKind.UNREACHABLE: "check address, cable and routes",
     FailureKind.TLS: "correct http:// or https://, or the certificate",
-    FailureKind.UNAUTHORIZED: "put its key into an environment variable and name that with api_key_env",
+    FailureKind.UNAUTHORIZED: f"put its key into an environment variable: {HOW_TO_GIVE_A_KEY}",
     FailureKind.NOT_FOUND: "correct the port or the path in its URL",
     FailureKind.REDIRECT: "write the address that it redirects to",
     FailureKind.METRICS_DISABLED: "start the server with its metrics on",
@@ -262,7 +262,7 @@ def _check_model(target: BackendTarget, sample: EngineSample, identity: EngineId
     name = f"{target.name} model"
     model = identity.model or next(iter(sample.models), None)
     if model is None:
-        advice = "is a model loaded? does /v1/models want a key (api_key_env)?"
+        advice = f"is a model loaded? does /v1/models want a key ({HOW_TO_GIVE_A_KEY})?"
         return Check(name, Status.WARN, "not reported", advice)
     if identity.max_model_len is None:
         return Check(name, Status.OK, f"{clean(model, 80)}, max_model_len not reported")

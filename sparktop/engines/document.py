@@ -77,6 +77,14 @@ def first_model(found: object) -> tuple[str | None, int | None]:
     return words(name), count(field(first, "max_model_len"))
 
 
+def listed_models(found: object) -> tuple[str, ...] | None:
+    """Return the names in a `/v1/models` response; None if it lists none, or more than any server serves."""
+    models = field(found, "data")
+    listed = [words(field(one, "id")) for one in models[: MAX_MODELS + 1]] if isinstance(models, list) else []
+    names = tuple(name for name in listed if name is not None)
+    return names if names and len(listed) <= MAX_MODELS else None
+
+
 def identify(answers: Answers) -> EngineIdentity:
     """Return version, model and context length of a server; a value that was not reported is None.
 

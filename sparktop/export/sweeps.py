@@ -168,7 +168,7 @@ LEVEL: tuple[Metric[Level], ...] = (
     ),
     Metric(
         "sweep_level_doubts",
-        "Reasons to doubt the figures of the level.",
+        "Warnings on the figures of the level.",
         lambda one: [((), len(one.result.validity))],
     ),
     Metric("sweep_level_limit", "1 for what held the server back during the level.", _limit, ("limit",)),

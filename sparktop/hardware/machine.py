@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ from sparktop.hardware.cpu import CpuReader
 from sparktop.hardware.gpu.gpu import GpuReader
 from sparktop.hardware.identity import IdentityReader
 from sparktop.hardware.kernel_log import KernelLogReader
-from sparktop.hardware.memory import MemoryReader, read_meminfo
+from sparktop.hardware.memory import MemoryReader, read_cpuless_nodes, read_meminfo, without_gpus
+from sparktop.hardware.memory_bar import Meminfo
 from sparktop.hardware.network import NetworkReader
 from sparktop.hardware.nvml import NvmlModule
 from sparktop.hardware.power_rails import PowerRailReader
@@ -22,6 +24,7 @@ from sparktop.hardware.sensors import SensorReader
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 
 _MILLI = 1000.0
+_SEARCH_AGAIN_S = 60.0
 
 
 class Machine:
@@ -50,6 +53,10 @@ class Machine:
         self._quick_memory = MemoryReader(root)
         """Counts swap between quick readings; `_memory` between samples."""
         self._gpu = GpuReader(root, nvml)
+        self._gpu_bytes: list[int] = []
+        """Sizes of the memory of GPUs that have their own."""
+        self._has_nodes, self._search_at = False, -math.inf
+        """Whether there are NUMA nodes without CPUs, and when they are searched again."""
         self._network = NetworkReader(root)
         self._rdma = RdmaReader(root)
         self._sensors = SensorReader(root)
@@ -76,10 +83,20 @@ class Machine:
         now = self._clock()
         cpu = self._cpu.read(now)
         meminfo = read_meminfo(self._root)
+        nodes = self._cpuless_nodes(now)
         network = (*self._network.read(now), *self._rdma.read(now))
-        picture = self._gpu.read(now, meminfo.get("MemTotal"))
+        machine_bytes = meminfo.get("MemTotal")
+        if machine_bytes is not None:
+            machine_bytes -= sum(node["MemTotal"] for node in nodes)
+        picture = self._gpu.read(now, machine_bytes, has_own_node=bool(nodes))
+        self._gpu_bytes = [gpu.memory_total_bytes for gpu in picture.gpus if gpu.memory_total_bytes]
+        meminfo, gone = without_gpus(meminfo, nodes, self._gpu_bytes)
         memory = self._memory.read(
-            now, meminfo, unified=picture.unified, gpu_processes_bytes=picture.processes_bytes
+            now,
+            meminfo,
+            unified=picture.unified,
+            gpu_processes_bytes=picture.processes_bytes,
+            gpu_nodes_bytes=gone,
         )
         sensors = self._sensors.read(now)
         rails = self._rails.read(now)
@@ -109,13 +126,25 @@ class Machine:
         May be called while `read` runs in another thread.
         """
         now = self._clock()
+        nodes = read_cpuless_nodes(self._root) if last.gpu_nodes_bytes else ()
+        meminfo, gone = without_gpus(read_meminfo(self._root), nodes, self._gpu_bytes)
         memory = self._quick_memory.read(
             now,
-            read_meminfo(self._root),
+            meminfo,
             unified=last.unified,
             gpu_processes_bytes=last.gpu_processes_bytes,
+            gpu_nodes_bytes=gone,
         )
         return MemorySample(now, memory)
+
+    def _cpuless_nodes(self, now: float) -> tuple[Meminfo, ...]:
+        """Return the memory of NUMA nodes without CPUs; whether there are any is searched once a minute."""
+        if self._has_nodes or now >= self._search_at:
+            self._search_at = now + _SEARCH_AGAIN_S
+            nodes = read_cpuless_nodes(self._root)
+            self._has_nodes = bool(nodes)
+            return nodes
+        return ()
 
     def close(self) -> None:
         """Close the NVIDIA driver's library; a later `read` opens it again."""

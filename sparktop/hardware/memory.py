@@ -8,7 +8,8 @@ the headroom: the available memory without these pages.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparktop.hardware.counters import CounterRates
@@ -39,6 +40,53 @@ def _parse_meminfo(content: bytes) -> Meminfo:
     return figures
 
 
+_NODE_LINE = re.compile(rb"(?m)^Node \d+ ")
+_LIKE_A_GPU = 0.15
+"""A NUMA node whose size differs from a GPU's memory by at most this fraction is that memory."""
+_OF_NODE = ("MemTotal", "MemFree", "AnonPages", "Shmem", "Slab", "PageTables", "KernelStack")
+"""Lines of /proc/meminfo that are sums over the nodes' lines of the same names."""
+
+
+def read_cpuless_nodes(root: Path = Path("/")) -> tuple[Meminfo, ...]:
+    """Return the memory of each NUMA node that has memory and no CPU.
+
+    Such a node is the memory of a coherent GPU (GH200, GB200), or an expansion card (CXL).
+    """
+    found: list[Meminfo] = []
+    for node in sorted((root / "sys/devices/system/node").glob("node[0-9]*")):
+        cpus = read_bytes(str(node / "cpulist"))
+        if cpus is not None and not cpus.strip():
+            meminfo = _parse_meminfo(_NODE_LINE.sub(b"", read_bytes(str(node / "meminfo")) or b""))
+            if meminfo.get("MemTotal"):
+                found.append(meminfo)
+    return tuple(found)
+
+
+def without_gpus(
+    meminfo: Meminfo, nodes: Sequence[Meminfo], gpu_bytes: Sequence[int]
+) -> tuple[Meminfo, int | None]:
+    """Return /proc/meminfo without the nodes that are GPU memory, and the bytes left out (None: nothing).
+
+    `gpu_bytes` are the sizes of the memory of GPUs that have their own: each is one node at most.
+    """
+    left, gone = dict(meminfo), 0
+    sizes = list(gpu_bytes)
+    for node in nodes:
+        size = node["MemTotal"]
+        like = next((one for one in sizes if abs(one - size) <= _LIKE_A_GPU * one), None)
+        if like is None:
+            continue
+        sizes.remove(like)
+        gone += size
+        files = node.get("Active(file)", 0) + node.get("Inactive(file)", 0)
+        parts = {name: node.get(name, 0) for name in _OF_NODE}
+        parts |= {"MemAvailable": node.get("MemFree", 0) + files, "Cached": node.get("FilePages", 0)}
+        for name, part in parts.items():
+            if name in left:
+                left[name] = max(0, left[name] - part)
+    return left, gone or None
+
+
 class MemoryReader:
     """Reads memory, swap traffic and memory pressure."""
 
@@ -59,11 +107,13 @@ class MemoryReader:
         *,
         unified: bool | None = None,
         gpu_processes_bytes: int | None = None,
+        gpu_nodes_bytes: int | None = None,
     ) -> MemoryReading:
         """Return a reading from `meminfo`, which was read at `now` (seconds).
 
         `unified` is whether a GPU uses the machine's memory, `gpu_processes_bytes` the memory that GPU
-        processes hold; both come from NVML. Swap rates are None in the first reading.
+        processes hold; both come from NVML. `gpu_nodes_bytes` is what `without_gpus` left out. Swap rates are
+        None in the first reading.
         """
         total, available = meminfo.get("MemTotal"), meminfo.get("MemAvailable")
         huge_pages = bool(unified and meminfo.get("HugePages_Total"))
@@ -81,6 +131,7 @@ class MemoryReader:
             available_bytes=available,
             page_cache_bytes=page_cache_bytes(meminfo),
             cma_free_bytes=meminfo.get("CmaFree"),
+            cma_total_bytes=meminfo.get("CmaTotal"),
             # Free huge pages lie outside MemAvailable and the CMA pages counted in it. A kernel without CMA
             # has no such line.
             headroom_bytes=available if huge_pages else _difference(available, meminfo.get("CmaFree", 0)),
@@ -95,6 +146,7 @@ class MemoryReader:
             parts=bar.parts,
             oom_kills=_vmstat_value(vmstat, "oom_kill"),
             overlap_bytes=bar.overlap_bytes,
+            gpu_nodes_bytes=gpu_nodes_bytes,
         )
 
     def _swap_rates(self, vmstat: bytes, now: float) -> tuple[float | None, float | None]:

@@ -341,7 +341,8 @@ class Balance:
     """Whether this window has no verdict only because too few requests are in flight: more time brings none
     either."""
     in_sweep: bool = False
-    """Whether a sweep of this program loads the group, or loaded it less than a minute ago."""
+    """Whether a sweep loads the group, or did so less than a minute ago: one of this program, or one that
+    another process of this user announces."""
 
     @property
     def title(self) -> str:

@@ -184,6 +184,8 @@ class EngineIdentity:
     """Tokens."""
     slots: int | None = None
     """Most requests that the server runs at once, where it reports that."""
+    models: tuple[str, ...] | None = field(default=None, compare=False)
+    """All names under which the server answers requests; None where it does not list them."""
     kv_capacity_tokens: int | None = None
     """Tokens for which the KV caches of all its engine cores have room, where it reports that apart from its
     metrics."""

@@ -22,6 +22,7 @@ ALERT_KINDS = (
     "stuck",
     "blocked",
     "restarts",
+    "absent-model",
     "kv-full",
     "preempting",
     "refused",

@@ -217,6 +217,10 @@ ALERTS: Mapping[str, Explained] = {
         "for 15 s or more requests have waited while none ran, or while it sleeps",
         "its message says what they wait for, if that is known",
     ),
+    "absent-model": Explained(
+        "a deployment of a router asks a server for a model that the server does not serve",
+        "correct the deployment, or start the model",
+    ),
     "restarts": Explained("a server restarted 3 times within 10 minutes (critical: 5)", "read its log"),
     "kv-full": STATES[BackendState.KV_FULL],
     "preempting": STATES[BackendState.PREEMPTING],

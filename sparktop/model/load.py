@@ -206,6 +206,9 @@ class RequestStarted:
     """Open loop: when the request was due, at or before `at`; None in other modes."""
     call: ConversationCall | None = None
     """Users and agents: the place of the request in its conversation; None in other modes."""
+    resent: bool = False
+    """Whether it was sent before on a connection that the server had closed while it was idle. The earlier
+    event of the same request does not count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,9 @@ class MemoryPart:
     size_bytes: int
 
 
+_LEAST_HANDOVER_BYTES = 1 << 28
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryReading:
     """Memory of the machine; if `unified` is true, the GPU uses the same memory (GB10)."""
@@ -73,6 +76,8 @@ class MemoryReading:
     page_cache_bytes: int | None = None
     """Buffers + Cached - Shmem: reclaimable."""
     cma_free_bytes: int | None = None
+    cma_total_bytes: int | None = None
+    """Size of the areas reserved for CMA."""
     headroom_bytes: int | None = None
     """available - CmaFree: what can still be allocated before the kernel starts to kill processes
     (MemAvailable counts CMA pages that ordinary allocations cannot use)."""
@@ -95,6 +100,28 @@ class MemoryReading:
     overlap_bytes: int | None = None
     """Bytes that two parts counted both and that were subtracted once, so that the parts add up: GPU pages
     that the host counts too."""
+    gpu_nodes_bytes: int | None = None
+    """Memory of GPUs that the kernel counts as memory of NUMA nodes without CPUs, and that is left out here:
+    it is shown as the GPUs' own. None where there is none."""
+
+    @property
+    def handover_bytes(self) -> int | None:
+        """Free CMA pages beyond all areas reserved for CMA; None if they are less than a quarter of a GiB.
+
+        Kernels with kexec handover (KHO) keep scratch memory for the next kernel as such pages.
+        """
+        if self.cma_free_bytes is None or self.cma_total_bytes is None:
+            return None
+        beyond = self.cma_free_bytes - self.cma_total_bytes
+        return beyond if beyond >= _LEAST_HANDOVER_BYTES else None
+
+    @property
+    def handover_cause(self) -> str | None:
+        """What keeps `handover_bytes`, and what gives them back, in words; None without such pages."""
+        if self.handover_bytes is None:
+            return None
+        size = f"{self.handover_bytes / (1 << 30):.1f} GiB"
+        return f"{size} are scratch memory of kexec handover (KHO): kho=off on the kernel's command line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +167,8 @@ class GpuReading:
     memory_total_bytes: int | None = None
     """None on unified memory: the machine's memory is the GPU's."""
     memory_used_bytes: int | None = None
+    memory_note: str | None = None
+    """What contradicts itself in the driver's answers about memory; None if nothing does."""
     throttle_reasons: tuple[str, ...] | None = None
     """Active reasons in words; empty: none is active; None: the driver does not report them."""
     throttled_percent: Mapping[str, float | None] = field(default_factory=dict)

@@ -27,6 +27,10 @@ class Deployment:
     """URL of the deployment, without user name and query; None for a hosted provider's default URL."""
     model: str | None = None
     """The name under which the router offers the model."""
+    asks_for: str | None = field(default=None, compare=False)
+    """The model in the requests that it sends there, with the provider before it; None if unknown."""
+    weight: float | None = None
+    """The relative part of the requests that it is given on purpose; None where all get equal parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 
+from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import LoadPoint, OnAxis
 from sparktop.values import dataclass
 
-NO_DIFFERENCE = "no difference shown"
 NOT_CERTAIN = "not certain"
 """The verdict on a difference whose 95 % interval excludes 0, but which is not significant among all rows of
 its table."""
 WITHIN_NOISE = "within noise"
 """The verdict on a difference whose 95 % interval excludes 0, but which is too small to count."""
-NO_WINNER = "no winner shown"
-"""The verdict on a level at which at least one target is significantly worse than another, but none is the
-best."""
 _K = 1024
-NONE_OF_LEADERS = "no difference between them shown"
 
 
 def several_lengths(prompt_tokens: Iterable[int | None]) -> bool:
@@ -131,15 +127,9 @@ class ComparedLevel(OnAxis):
     """The column with the best value, whether significant or not."""
     beats: tuple[str, ...] = ()
     """The columns that `ahead` is significantly better than."""
-    leaders: tuple[str, ...] = ()
-    """The best columns, where they do not differ significantly from each other but others are
-    significantly worse."""
-    rival: str | None = None
-    """The best of the columns that `ahead` is not significantly better than."""
-    lead_percent: float | None = None
-    """Lead of `ahead` over `rival`, in percent."""
     against: str | None = None
-    """The column that `percent` is relative to."""
+    """The column that `percent` is relative to: the next best one that `ahead` is not clearly better than,
+    behind a winner the next best, or the baseline."""
     percent: float | None = None
     """Lead of `ahead` over `against`, in percent."""
     significant: bool | None = None
@@ -148,20 +138,8 @@ class ComparedLevel(OnAxis):
     position: LoadPoint | None = None
     depth: int = 0
     """Tokens of context before the prompt."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundDifference:
-    """The smallest significant difference between targets, with the runs, levels and spread it depends on."""
-
-    runs: int
-    levels: int
-    spread_percent: float | None
-    """Standard deviation between runs, in percent of the mean; None for single runs."""
-    percent: float | None
-    """The smallest significant difference, in percent; None: single runs cannot show any."""
-    rate: float
-    """Error rate (0 to 1) of the first significance test of a pair of targets for this metric."""
+    where: str = ""
+    """The level's name within a sentence, such as "c16", with its prompt length where levels differ in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +154,6 @@ class ComparedMetric:
     winner_vs: str = "runner-up"
     """What percentages are relative to: "runner-up", "baseline" or "table"."""
     decimals: int = 1
-    could_show: FoundDifference | None = None
-    """The difference that the runs could detect; None where nothing was measured here."""
     noise_floor_percent: float = 0.0
     """Differences up to this many percent of the smaller value never count as significant."""
 
@@ -225,25 +201,6 @@ class DeviationRow(OnAxis):
 
 
 @dataclass(frozen=True, slots=True)
-class AdviceRow:
-    """Advice on which target to use at some concurrencies, for one goal."""
-
-    loads: str
-    """The concurrencies covered, such as "c1–c4"."""
-    wish: str
-    """The metric to optimize, in words."""
-    target: str | None
-    """The target to use; None: no significant difference."""
-    why: str
-    sure: bool | None
-    """True: significant at every level. False: not at every level. None: single runs cannot be tested."""
-    unproven: bool = False
-    """Whether a difference beyond noise was measured that is not significant with these runs."""
-    leaders: tuple[str, ...] = ()
-    """The best targets, where `target` is None but all others are significantly worse at every level."""
-
-
-@dataclass(frozen=True, slots=True)
 class Topologies:
     """The comparison of targets of one sweep, or of series of files and publications."""
 
@@ -255,7 +212,8 @@ class Topologies:
     deviations: tuple[DeviationRow, ...] = ()
     engines: tuple[str, ...] = ()
     """The best values that independent engines could reach, in sentences."""
-    advice: tuple[AdviceRow, ...] = ()
+    sentences: tuple[str, ...] = ()
+    """The judgement on each main metric, the token rate first: where which target is the best."""
     notes: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()
     """Definitions of the metrics where sources define them differently, one line each."""

@@ -104,7 +104,7 @@ class Mark:
 
     code: str
     word: str
-    """A short label, such as "queue-limited"; `brief` is one word in its place, for narrow tables."""
+    """A short label, such as "requests waited"; `brief` is one word in its place, for narrow tables."""
     message: str
     """A sentence with the numbers behind the mark."""
     doubt: bool = True
@@ -137,6 +137,8 @@ class ResultRow:
     marks: tuple[Mark, ...] = ()
     ranks: Mapping[str, Rank] = field(default_factory=lambda: MappingProxyType({}))
     """Rank by column, for values that are the best or not significantly different from the best."""
+    rate: str | None = None
+    """Name of the token rate by which the sweep's levels are judged; None if no level has one."""
     complete: bool = True
     """False while more runs of the level are to come."""
 

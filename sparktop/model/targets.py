@@ -20,8 +20,22 @@ SEARCHED_PORTS = (*ENGINE_PORTS, ROUTER_PORT)
 LONGEST_POLL_S = 10.0
 """Default of `Watch.timeout_s`: as long as Prometheus waits for a page."""
 AGENT_PORT = 9750
+_API_PATHS = (
+    *("/metrics", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"),
+    *("/v1/embeddings", "/v1/models", "/v1", "/chat/completions", "/api/chat", "/api/generate"),
+)
+"""Ends of the addresses of single requests, which clients are configured with, beside the page of metrics."""
+_NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _NO_MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+def server_path(path: str) -> str:
+    """Return the part of a URL's path that names a server: without the path of a request and last slashes."""
+    kept = path.rstrip("/")
+    for known in _API_PATHS:
+        kept = kept.removesuffix(known).rstrip("/")
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +136,8 @@ class RouterTarget:
     backends: tuple[str, ...] = ()
     deployments: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
     """Backend name by the router's deployment id, where configured."""
+    weights: Mapping[str, float] = field(default_factory=lambda: _NO_WEIGHTS)
+    """By backend: the relative part of the requests that it is given on purpose; empty: equal ones."""
     api_key: str | None = field(default=None, repr=False)
 
 

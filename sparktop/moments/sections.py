@@ -302,10 +302,25 @@ def _watched(moment: Moment) -> Sequence[Table]:
     urls = tuple((cell.name(one.name), cell.name(one.url)) for one in moment.shown.backends if one.url)
     return (
         backend_tables.backend_servers(moment.shown.backends, detailed=False),
+        *_models(moment),
         Table("Machines", columns, rows),
         fleet_tables.routers(current(moment.shown)),
         Table("Addresses", (Column("Server", Kind.NAME), Column("URL", Kind.NAME)), urls),
     )
+
+
+def _models(moment: Moment) -> Iterator[Table]:
+    """Yield a table of the models of servers that served several, each from when on; nothing without one."""
+    rows: list[tuple[str, ...]] = []
+    swaps = [event for event in moment.events if event.kind == "model" and event.values]
+    for server in dict.fromkeys(event.subject for event in swaps):
+        own = [event for event in swaps if event.subject == server]
+        first = (moment.start, own[0].values.get("before"))
+        for time, model in (first, *((event.at, event.values.get("model")) for event in own)):
+            rows.append((cell.name(server), _time(moment, time), cell.name(str(model))))
+    if rows:
+        columns = (Column("Server", Kind.NAME), Column("From", Kind.NAME), Column("Model served", Kind.NAME))
+        yield Table("Models in turn", columns, tuple(rows))
 
 
 def _machine(node: NodeView) -> tuple[str, ...]:

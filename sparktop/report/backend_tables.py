@@ -125,7 +125,7 @@ def counter_figure(figure: CounterFigure, value: float) -> str:
     if figure.is_percent:
         return cell.percent(value)
     text = cell.count(value) if figure.how in {How.COUNT, How.GAUGE} else cell.rate(value)
-    return f"{text}{figure.shown_unit}"
+    return f"{text}{figure.shown_unit}{' since start' if figure.how is How.COUNT else ''}"
 
 
 def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table:

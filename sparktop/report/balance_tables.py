@@ -116,7 +116,7 @@ def _words(one: Balance) -> str:
     if _not_announced(one):
         return f"{one.word_now.value} in the newest window, not announced yet"
     if one.word is one.word_now:
-        return one.word.value
+        return one.title
     return f"{one.word.value} (newest window: {one.word_now.value})"
 
 

@@ -92,6 +92,7 @@ def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, obj
         "starved_percent": one.starved_percent,
         "lost_percent": one.lost_percent,
         "lost_unknown": one.lost_unknown,
+        "too_few": one.too_few,
         "lost_before_percent": one.lost_before_percent,
         "lost_before_s": one.lost_before_s,
         "reasons": one.reasons,

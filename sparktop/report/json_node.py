@@ -31,6 +31,8 @@ _MEMORY_KEYS = (
     "pressure_full_avg10",
     "overlap_bytes",
     "oom_kills",
+    "cma_total_bytes",
+    "gpu_nodes_bytes",
 )
 _GPU_KEYS = (
     "index",
@@ -47,6 +49,7 @@ _GPU_KEYS = (
     "sm_clock_max_mhz",
     "memory_total_bytes",
     "memory_used_bytes",
+    "memory_note",
     "mig",
 )
 _LOST_KEYS = ("index", "name", "uuid", "reason")

@@ -8,6 +8,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.node import GpuReading, LostGpu, NodeSample
 from sparktop.model.snapshot import NodeView
+from sparktop.model.text import clean
 from sparktop.panels.node.processes import process_lines
 from sparktop.report import cell
 
@@ -60,6 +61,11 @@ def _memory(node: NodeView, sample: NodeSample) -> Iterator[str]:
     parts = sample.memory.parts
     if parts:
         yield f"memory: {', '.join(f'{part.name} {cell.data(part.size_bytes)}' for part in parts)}"
+    memory = sample.memory
+    if memory.gpu_nodes_bytes:
+        yield f"left out: {cell.data(memory.gpu_nodes_bytes)} that the kernel counts too, memory of the GPUs"
+    if memory.handover_cause:
+        yield f"headroom: {memory.handover_cause} gives them back; RDMA registration can fail with ENOMEM"
     trend = node.headroom
     if trend.slope_bytes_per_s is not None:
         word = "falls" if trend.slope_bytes_per_s < 0 else "grows"
@@ -85,4 +91,5 @@ def _gpu(gpu: GpuReading, name: str) -> str:
     slowed = f"throttled {UNKNOWN}" if reasons is None else ", ".join(reasons) or "not throttled"
     instances = [instance.name or str(instance.index) for instance in gpu.mig_instances]
     split = f"; MIG {', '.join(instances) or 'without instances'}" if gpu.mig else ""
-    return f"{name}: {', '.join(parts)}, {slowed}{split}"
+    note = f"; memory: {clean(gpu.memory_note, 200)}" if gpu.memory_note else ""
+    return f"{name}: {', '.join(parts)}, {slowed}{split}{note}"

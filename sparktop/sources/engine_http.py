@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 
 from sparktop.engines import ENGINES, PageError, read_page
-from sparktop.engines.document import parse
+from sparktop.engines.document import listed_models, parse
 from sparktop.engines.exposition import PageMemory
 from sparktop.engines.openai import owners_of
 from sparktop.engines.router_pages import TITLES, read_running, read_workers
@@ -249,7 +249,8 @@ class EngineSource:
         known, now = self.identity, self._clock()
         tells = ENGINES[sample.engine].tells
         incomplete = known is None or any(getattr(known, part) is None for part in tells)
-        again = incomplete and now - self._asked_at >= _IDENTITY_AGAIN_S
+        swapped = known is not None and bool(sample.models) and known.model not in {None, *sample.models}
+        again = (incomplete or swapped) and now - self._asked_at >= _IDENTITY_AGAIN_S
         identity_due = self._identity_due or again
         health_due = self._has_health and (
             self._dead is not None or now - self._health_at >= _HEALTH_AGAIN_S or self._identity_due
@@ -300,8 +301,8 @@ class EngineSource:
                 with suppress(AnswerError, PageError):
                     answers[path] = parse((await self._get(name, _IDENTITY_DEADLINE_S)).body)
                     break
-        reported = ENGINES[engine].identify(answers)
+        reported = replace(ENGINES[engine].identify(answers), models=listed_models(answers.get("/v1/models")))
         missing = {part.name for part in fields(reported) if getattr(reported, part.name) is None}
         if reported.model is not None:
-            missing.discard("max_model_len")  # it belongs to the model
+            missing -= {"max_model_len", "models"}  # they belong to the model
         self.identity = replace(reported, **{name: getattr(known, name) for name in missing})

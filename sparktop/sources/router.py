@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from sparktop.engines import PageError
@@ -60,6 +60,7 @@ _FACTS_DEADLINE_S = 3.0
 _COUNTS_AGAIN_S, _COUNTS_DEADLINE_S = 10.0, 1.0
 """Seconds between requests for the failure counters, and the deadline of one."""
 _LONGEST_COOLDOWN_S = 86400.0
+_MOST_WEIGHT = 1e15
 _ENOUGH_DEPLOYMENTS = 256
 _ID_LIMIT = 100
 _ADDRESS_LIMIT = 300
@@ -327,8 +328,8 @@ def _cooldown(settings: object) -> tuple[float | None, bool | None]:
 def _deployments(found: object) -> tuple[Deployment, ...] | None:
     """Parse the list of deployments in the answer of `/model/info`.
 
-    Each entry of `data[]` has `model_name`, `litellm_params.api_base` and `model_info.id`. Return None if the
-    answer has another shape. Of deployments with equal ids the first is kept.
+    Each entry of `data[]` has `model_name`, `litellm_params` (`api_base`, `model`), `model_info.id`. Return
+    None if the answer has another shape. Of deployments with equal ids the first is kept.
     """
     listed = entries(found, "data")
     if listed is None:
@@ -338,8 +339,30 @@ def _deployments(found: object) -> tuple[Deployment, ...] | None:
         name = words(field(entry, "model_info", "id"), _ID_LIMIT)
         if name is not None:
             address = _address(field(entry, "litellm_params", "api_base"))
-            deployments.setdefault(name, Deployment(name, address, words(field(entry, "model_name"))))
+            asks_for = words(field(entry, "litellm_params", "model"))
+            offered = words(field(entry, "model_name"))
+            weight = _weight(entry, listed)
+            deployments.setdefault(name, Deployment(name, address, offered, asks_for, weight))
     return tuple(deployments.values())
+
+
+def _weight(entry: object, listed: Sequence[object]) -> float | None:
+    """Return the weight of a deployment; None where its model's deployments have none.
+
+    LiteLLM's simple-shuffle takes the first of these that the model's first deployment has, and 0 for a
+    deployment without it.
+    """
+    model = field(entry, "model_name")
+    first = next(one for one in listed if field(one, "model_name") == model)
+    for name in ("weight", "rpm", "tpm"):
+        if _amount(field(first, "litellm_params", name)) is not None:
+            return _amount(field(entry, "litellm_params", name)) or 0.0
+    return None
+
+
+def _amount(value: object) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_WEIGHT
+    return float(value) if known and isinstance(value, int | float) else None
 
 
 def _address(found: object) -> str | None:

@@ -6,6 +6,8 @@ does not raise and clear it again and again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sparktop.model.event import Event, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
@@ -24,7 +26,7 @@ KV_CLEARS_BELOW = 3.0
 PREEMPTING_CLEARS_AFTER_S = 30.0
 """The "preempting" alert clears after this many seconds without a preemption."""
 
-DEAD_RANK = "dead-rank"
+DEAD_RANK, ABSENT_MODEL = "dead-rank", "absent-model"
 ENDS_WITHIN_S = 5.0
 """A server whose engine ended may take so many seconds to end as well."""
 ENDED_TOGETHER_S = 30.0
@@ -124,6 +126,33 @@ def judge_backend(
         }
         message = "preempts running requests: the KV cache is too small for the load"
         book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
+
+
+def model_events(key: SourceKey, track: BackendTrack, when: Instant) -> list[Event]:
+    """Return an event if the server serves another model than before; else []."""
+    before, now = track.swapped_model(), track.view.model
+    if before is None or now is None:
+        return []
+    message, values = f"serves {now}, before {before}", {"model": now, "before": before}
+    return [Event(when.wall, Severity.INFO, key.name, message, values, when.at, f"{key.label}:model")]
+
+
+def judge_absent_models(
+    book: AlertBook, router: RouterTrack, absent: Mapping[str, str], when: Instant
+) -> None:
+    """Raise or clear a router's alert about deployments whose model is not served where they point to.
+
+    `absent` has what is wrong in words, by deployment.
+    """
+    key = SourceKey.router(router.target.name)
+    alert_id = f"{key.label}:{ABSENT_MODEL}"
+    if not absent:
+        book.clear(alert_id, when)
+        return
+    (first, words), more = next(iter(absent.items())), len(absent) - 1
+    message = f"deployment {first} {words}" + (f", and {more} more like it" if more else "")
+    values: Values = {"deployments": float(len(absent))}
+    book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
 
 
 def note_ended(track: BackendTrack, event: Event) -> bool:

@@ -36,6 +36,8 @@ _LABELS = {
     "blocked": "requests wait and none runs",
     "paused": "no progress",
     "state": "state changed",
+    "model": "model changed",
+    "absent-model": "model not served",
     "kv-full": "KV cache full",
     "restarts": "restarting",
     "headroom": "low headroom",

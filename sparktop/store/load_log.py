@@ -67,6 +67,8 @@ class LoadLog:
     def __init__(self) -> None:
         """Start without samples."""
         self._table = HistoryTable((*_GAUGES, *_COUNTS), CAPACITY, _KEPT_S)
+        self.since = math.inf
+        """Monotonic time of the first sample."""
         self._live = True
         """False if the newest token rate is not that of the moment, because tokens are counted only when a
         request finishes."""
@@ -97,7 +99,7 @@ class LoadLog:
         `continues` is False if another process answers than before. If `live` is False, the token rate is
         kept for graphs but not used for the balance.
         """
-        self._live = live
+        self._live, self.since = live, min(self.since, at)
         reported = _counts(lanes)
         if continues:
             before, totals = self._reported, self._totals
@@ -210,6 +212,12 @@ class LoadLog:
         kept = self.history()
         gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in (kept.running, kept.waiting)]
         return max(0.0, ended + sum(last - first for first, last in gauges))
+
+    def load(self) -> float | None:
+        """Return the requests running and waiting in the newest sample; None if they are not reported."""
+        kept = self.history()
+        ends = [gauge.ends(-math.inf) for gauge in (kept.running, kept.waiting)]
+        return None if ends[0] is None else sum(one[1] for one in ends if one is not None)
 
     def lives(self, since: float) -> Histogram | None:
         """Return a histogram of the durations of requests that ended from `since` on; None if unknown."""

@@ -13,6 +13,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import RouterTarget
+from sparktop.store.backend.track import BackendTrack
 from sparktop.store.health import Health
 from sparktop.values import dataclass
 
@@ -113,6 +114,21 @@ class RouterTrack:
         if not inside or held <= 0:
             return None
         return sum(inside) / len(inside) >= _PASSED_SHARE * held
+
+    def weights(self, deployments: Mapping[str, str | None]) -> dict[str, float]:
+        """Return the weight of each backend by the router's own report; empty where it has none.
+
+        `deployments` has the backend by deployment id. Only LiteLLM's simple-shuffle follows them.
+        """
+        sample = self._sample
+        if sample is None or self.strategy not in {None, "simple-shuffle"}:
+            return {}
+        found: dict[str, float] = {}
+        for one in sample.deployments or ():
+            backend = deployments.get(one.id)
+            if backend is not None and one.weight is not None:
+                found[backend] = found.get(backend, 0.0) + one.weight
+        return found
 
     @property
     def inside(self) -> float | None:
@@ -261,6 +277,22 @@ class RouterTrack:
             note=sample.note,
             poll_ms=self.poll_ms,
         )
+
+    def absent(self, group: Group, backends: Mapping[str, BackendTrack]) -> dict[str, str]:
+        """Return the deployments whose model their backend does not serve: what is wrong, in words, by id.
+
+        A backend that does not answer, or does not list its models, is not judged.
+        """
+        found: dict[str, str] = {}
+        for one in (self._sample.deployments if self._sample else None) or ():
+            track = backends.get((group.deployments or {}).get(one.id) or "")
+            if track is None or track.health.failure is not None or one.asks_for is None:
+                continue
+            served = track.served
+            names = {one.asks_for, one.asks_for.partition("/")[2]}
+            if served and not names & set(served):
+                found[one.id] = f"asks {track.target.name} for {one.asks_for}, which serves {served[0]}"
+        return found
 
     def _stuck(self, at: float, view: BackendView, group: Group) -> str:
         """Return the standstill of a backend, and how the router goes on to use it, in words."""

@@ -24,11 +24,13 @@ from sparktop.rates import LinkKind
 from sparktop.store.adoption import adopt_alerts
 from sparktop.store.alert_book import AlertBook
 from sparktop.store.alerts import (
+    judge_absent_models,
     judge_backend,
     judge_ended,
     judge_health,
     judge_router,
     link_events,
+    model_events,
     note_ended,
 )
 from sparktop.store.backend.track import BackendTrack
@@ -236,6 +238,7 @@ class Store:
         match track, identity:
             case BackendTrack(), EngineIdentity():
                 track.identify(identity)
+                self._events.add(*model_events(key, track, instant))
             case NodeTrack(), NodeIdentity():
                 self._events.add(*restart_events(key, track, identity, instant))
                 track.identify(identity)
@@ -308,6 +311,8 @@ class Store:
         self._events.add(*self._states.judge(tracks, self._alerts, instant))
         routers, groups, names = tracks.routing()
         backends, known = tracks.backends, tracks.groups_by_name(names)
+        for router, group in zip(routers, groups, strict=True):
+            judge_absent_models(self._alerts, router, router.absent(group, backends), instant)
         judged = partial(judged_groups, backends, known, routers, groups)
         self._events.add(*self.balance.look(instant.at, instant.wall, judged, self._alerts))
         routed = list(zip(routers, groups, strict=True))
@@ -374,6 +379,7 @@ class Store:
         judge_backend(self._alerts, key, track, self._tracks.thresholds.states, when)
         if kind is LinkKind.RESTARTED:
             self.ranks.forget(key.name)
+        self._events.add(*model_events(key, track, when))
         self._events.add(*link_events(key, track, kind, when), *self.starts.answered(track, sample, when))
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)

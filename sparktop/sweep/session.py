@@ -32,6 +32,7 @@ from sparktop.sweep.view.ahead import countdown_of
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import Findings
 from sparktop.sweep.view.source import SweepSource
+from sparktop.watch.announced import announced_load
 
 COUNTDOWN_S = 3.0
 LEAVE_S = 5.0
@@ -315,11 +316,11 @@ class Sweeping:
         names = ", ".join(one.name for one in plan.targets)
         self._store.note(_SUBJECT, f"{self._what} started on {names}")
         self._to(Stage.RUNNING)
-        self._task = asyncio.get_running_loop().create_task(self._run(runner, source, plan.loaded))
+        self._task = asyncio.get_running_loop().create_task(self._run(runner, source, plan))
 
-    async def _run(self, runner: Runner, source: LiveSweep, loaded: frozenset[str]) -> None:
+    async def _run(self, runner: Runner, source: LiveSweep, plan: Plan) -> None:
         try:
-            with self._store.loaded_from_here(loaded):
+            with self._store.loaded_from_here(plan.loaded), announced_load(plan.loaded_urls):
                 await runner.run()
         except SparktopError as error:
             source.failure = str(error)

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
-from statistics import median
 
 from sparktop.model.engine import EngineSample
 from sparktop.sources.source import Reading
@@ -19,14 +18,15 @@ from sparktop.watch.scheduler import PollGroup, spread_shares
 
 RATES_HZ = (4.0, 2.0)
 """Poll rates to try, fastest first. 4 Hz resolves load that swings with a period of a second."""
-SLOWEST_ANSWER_MS = 50.0
-BUDGET_SHARE = 0.02
-"""The largest share of a server's time that polling may cost: answer time times polls per second."""
+BUDGET_SHARES = {4.0: 0.02, 2.0: 0.05}
+"""By poll rate: the largest share of a server's time that polling may cost, answer time times polls per
+second. 2 Hz is what a swing of 4 to 6 s needs to be seen at any phase of the polls, so it may cost more."""
+BUDGET_SHARE = max(BUDGET_SHARES.values())
 _COMFORT = 0.8
 """A faster rate must stay below this share of that budget, so that the rate itself does not oscillate."""
-LOADED, UNLOADED = 2.0, 1.0
+LOADED, UNLOADED = 1.0, 0.5
 """Running plus waiting requests per server: a group becomes loaded at the first limit, and unloaded below the
-second."""
+second. Below one request for each server there is no balance to judge."""
 LOADED_FOR_S, UNLOADED_FOR_S = 3.0, 10.0
 AGAIN_AFTER_S = 30.0
 """Seconds before a faster rate is tried again after a rate proved too costly."""
@@ -171,15 +171,17 @@ class LoadCadence:
             self._keep_budget(pace, answering, now)
 
     def _keep_budget(self, pace: _Pace, answering: Sequence[_Server], now: float) -> None:
-        """Adapt the poll rate to the slowest server of the group, by the median of its answer times.
+        """Adapt the poll rate to the slowest server of the group, by its answer times.
 
-        Polling may keep a server busy for at most the share `BUDGET_SHARE` of the time. A rate above that is
-        lowered at once, and not raised again for `AGAIN_AFTER_S` seconds.
+        Polling may keep a server busy for at most a share of the time that depends on the rate
+        (`BUDGET_SHARES`). A rate above that is lowered at once, and not raised again for `AGAIN_AFTER_S`
+        seconds. A quarter of the answers are as fast or faster than the time that counts: what is longer was
+        spent waiting for the server's own work, and is no cost of the poll.
         """
         if any(len(server.answers_ms) < _FEWEST_ANSWERS for server in answering):
             return
-        slowest_ms = max(median(server.answers_ms) for server in answering)
-        if pace.hz > 0 and (slowest_ms > SLOWEST_ANSWER_MS or slowest_ms / 1000 * pace.hz > BUDGET_SHARE):
+        slowest_ms = max(sorted(server.answers_ms)[len(server.answers_ms) // 4] for server in answering)
+        if pace.hz > 0 and slowest_ms / 1000 * pace.hz > BUDGET_SHARES[pace.hz]:
             pace.hz, pace.not_before = affordable_hz(slowest_ms), now + AGAIN_AFTER_S
         elif now >= pace.not_before:
             better = affordable_hz(slowest_ms)
@@ -190,12 +192,10 @@ class LoadCadence:
 def affordable_hz(answer_ms: float) -> float:
     """Return the fastest poll rate of `RATES_HZ` that a server with this answer time affords; else 0.
 
-    A rate is affordable if polling keeps the server busy for clearly less than the share `BUDGET_SHARE` of
-    the time, and the answer time is at most `SLOWEST_ANSWER_MS`.
+    A rate is affordable if polling keeps the server busy for clearly less than its share of the time in
+    `BUDGET_SHARES`.
     """
-    if answer_ms > SLOWEST_ANSWER_MS:
-        return 0.0
-    return next((hz for hz in RATES_HZ if answer_ms / 1000 * hz <= _COMFORT * BUDGET_SHARE), 0.0)
+    return next((hz for hz in RATES_HZ if answer_ms / 1000 * hz <= _COMFORT * BUDGET_SHARES[hz]), 0.0)
 
 
 def looks_an_interval(hz: float, interval_s: float) -> int:

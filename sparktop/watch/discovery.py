@@ -18,8 +18,10 @@ from sparktop.model.targets import (
     BackendTarget,
     NodeTarget,
     RouterTarget,
+    server_path,
 )
 from sparktop.model.text import clean
+from sparktop.sources.http.failure import HOW_TO_GIVE_A_KEY
 from sparktop.sources.http.lookup import look_up
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.values import dataclass
@@ -108,7 +110,7 @@ def parse_target(text: str) -> BackendTarget | NodeTarget | str:
         # Not quoted: it may contain a password, and errors end up in logs.
         raise UsageError(
             "a TARGET holds no user name or password: put the server's key into an environment variable "
-            "and name that with api_key_env in the config"
+            f"and name that: {HOW_TO_GIVE_A_KEY}"
         )
     if "/" in word:
         return _parse_url(word if "://" in word else f"http://{word}", text)
@@ -147,10 +149,21 @@ def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
         above = path.removesuffix(_SAMPLE_PATH).rstrip("/") if path.endswith(_SAMPLE_PATH) else ""
         name = f"{host_part if port == AGENT_PORT else address}{above}"
         return NodeTarget(name, via="agent", url=f"{parts.scheme}://{address}{above}")
-    for known in ("/metrics", "/v1"):
-        path = path.removesuffix(known)
-    path = path.rstrip("/")
+    path = server_path(path)
     return BackendTarget(name=f"{address}{path}", url=f"{parts.scheme}://{address}{path}")
+
+
+def shortened(text: str, target: BackendTarget) -> str | None:
+    """Return a message if the TARGET argument `text` is the address of a request to the server `target`."""
+    path = (
+        urlsplit(text.strip()).path.rstrip("/")
+        if "://" in text
+        else text.strip().partition("/")[2].rstrip("/")
+    )
+    kept = urlsplit(target.url).path
+    if len(path.strip("/")) - len(kept.strip("/")) <= len("metrics"):
+        return None
+    return f"{clean(text, 100)} is the address of a request: its server {target.url} is taken"
 
 
 def _check_host(host: str, text: str) -> None:
@@ -282,7 +295,7 @@ class _HostSearch:
         `kinds` has the result of `_ask_port` by port, `agent` is the result of `_ask_agent`.
         """
         notes = [
-            f"{self._name(port)} wants a key: name it with api_key_env in the config"
+            f"{self._name(port)} wants a key: host:port with {HOW_TO_GIVE_A_KEY}"
             for port, kind in kinds.items()
             if kind == "locked"
         ]

@@ -25,6 +25,7 @@ from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch, poll_groups
 from sparktop.model.text import clean
 from sparktop.store import SourceKey, SourceKind, Store
+from sparktop.watch.announced import follow_announced
 from sparktop.watch.memory_fall import MemoryWatch
 from sparktop.watch.own_cost import SELF_EVERY_S, maintain_memory, measure_self
 from sparktop.watch.past_starts import keep_starts
@@ -149,7 +150,7 @@ class Monitor:
         self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
         self._spawn(self._judge())
-        for keep in (measure_self, keep_starts, maintain_memory):
+        for keep in (measure_self, keep_starts, maintain_memory, follow_announced):
             self._spawn(keep(self._store, self._sleep))
         if watch.events.hook or watch.events.webhook:
             from sparktop.events.delivery import deliver  # late: most starts need none of it

@@ -153,7 +153,8 @@ def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureF
     decode = next(row for row in found.comparison.rows if row.metric == "decode_tps")
     assert decode.concurrency == 4
     assert set(decode.values) == {"router@before", "router@later", "spark"}
-    assert decode.leaders == ("router@later", "spark")
+    assert (decode.winner, decode.beats) == (None, ("router@before",))
+    assert decode.against in {"router@later", "spark"}
     assert main(["report", str(before), str(after), "--anonymous"]) == 0
     assert "before" not in capsys.readouterr().out
 

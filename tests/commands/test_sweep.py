@@ -197,7 +197,7 @@ def test_a_finished_level_is_one_line() -> None:
     """A finished level is one line, with doubts named as on the screen and in reports."""
     assert level_line("solo", LEVEL) == (
         "solo: c = 16, pp 128 · prefill – tok/s · decode 183 tok/s · TTFT mean – ms · 2 of 48 failed "
-        "· doubts: errors"
+        "· warnings: errors"
     )
     without = LEVEL.model_copy(update={"decode_tps": None, "output_tps": Rate(mean=150.2)})
     assert "prefill – tok/s · output 150 tok/s · TTFT mean – ms" in level_line("solo", without)

@@ -8,11 +8,12 @@ from typing import Any, TypeAlias
 import pytest
 
 from sparktop.analysis.verdict import verdict
-from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import GpuProcess, GpuReading, NodeSample
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.model.router import Deployment, RouterSample
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.workload import Workload, Workloads
 from sparktop.store import SourceKey
 
@@ -84,3 +85,53 @@ def test_a_dead_rank_is_in_the_top_line_while_its_server_answers(world: World) -
     for tokens in (200.0, 300.0, 400.0):
         play(world, 1, LaneSample("0", running=9.0, waiting=0.0, generation_tokens=tokens))
     assert "dead-rank" not in {alert.id.rpartition(":")[2] for alert in world.snapshot().alerts}
+
+
+def test_another_model_at_the_same_port_is_an_event(world: World) -> None:
+    """Of a page that names it, or of an identity; a second name of the same server is none."""
+    for second, models in enumerate([("big",), ("big",), ("tiny",), ("alias", "tiny"), ("tiny",)]):
+        world.feed(
+            EngineSample(1001.0 + second, "vllm", (IDLE,), models=models, start_time=float(second // 2))
+        )
+    said = [event.message for event in world.snapshot().events if event.kind == "model"]
+    assert said == ["serves tiny, before big"]
+
+
+def test_another_model_of_a_server_whose_page_names_none(world: World) -> None:
+    """Its list of models names it."""
+    key = SourceKey.backend("b")
+    for second, model in enumerate(["big", "big", "tiny"]):
+        world.feed(EngineSample(1001.0 + second, "tgi", (IDLE,)))
+        world.store.identify(key, EngineIdentity(model=model, models=(model,)))
+    said = [event.message for event in world.snapshot().events if event.kind == "model"]
+    assert said == ["serves tiny, before big"]
+
+
+@pytest.mark.parametrize("asked", ["hosted_vllm/org/big", "org/big", "openai/org/big"])
+def test_a_deployment_whose_model_is_gone_is_an_alert_of_the_router(
+    make_world: MakeWorld, asked: str
+) -> None:
+    """It is raised by the server's own list of models, and ends when the model is back."""
+    router = RouterTarget("proxy", "http://p:4000", "least-busy", ())
+    world = make_world(Watch(backends=(BackendTarget("b", "http://b:8000", "vllm"),), routers=(router,)))
+    listed = (Deployment("d-1", "http://b:8000/v1", "any", asked),)
+    said: list[list[str]] = []
+    for model in ("org/big", "tiny", "org/big"):
+        world.store.accept(SourceKey.router("proxy"), RouterSample(world.at, deployments=listed))
+        world.feed(EngineSample(world.at + 1.0, "vllm", (IDLE,), models=(model,)))
+        world.store.identify(SourceKey.backend("b"), EngineIdentity(model=model, models=(model,)))
+        world.store.judge()
+        said.append([alert.message for alert in world.snapshot().alerts])
+    assert said == [[], [f"deployment d-1 asks b for {asked}, which serves tiny"], []]
+
+
+def test_a_list_of_models_that_is_out_of_date_proves_nothing(make_world: MakeWorld) -> None:
+    """The page already names another model, so that the list is of the process before."""
+    router = RouterTarget("proxy", "http://p:4000", "least-busy", ())
+    world = make_world(Watch(backends=(BackendTarget("b", "http://b:8000", "vllm"),), routers=(router,)))
+    listed = (Deployment("d-1", "http://b:8000/v1", "any", "openai/new"),)
+    world.store.accept(SourceKey.router("proxy"), RouterSample(world.at, deployments=listed))
+    world.store.identify(SourceKey.backend("b"), EngineIdentity(model="old", models=("old",)))
+    world.feed(EngineSample(world.at + 1.0, "vllm", (IDLE,), models=("new",)))
+    world.store.judge()
+    assert world.snapshot().alerts == ()

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 Behave = Callable[["Asked"], Awaitable[None]]
 OK_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -21,7 +22,7 @@ class Asked:
     """One request for a completion, and the way to answer it."""
 
     number: int
-    """Counted from 0 over all completions."""
+    """Counted from 0 over all completions, or over those of the same behaviour."""
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
@@ -32,8 +33,8 @@ class Asked:
 
     @property
     def tokens(self) -> int:
-        """The number of tokens to generate."""
-        return int(self.body["max_tokens"])
+        """The number of tokens to generate, under either of the two names that OpenAI gave the field."""
+        return int(self.body.get("max_tokens") or self.body["max_completion_tokens"])
 
     @property
     def prompt(self) -> str:
@@ -100,17 +101,46 @@ class Asked:
         self.end()
 
     def refuse(self, status: int, words: str, headers: str = "") -> None:
-        """Answer with another status."""
-        raw = json.dumps({"error": {"message": words, "code": status}}).encode()
-        head = f"HTTP/1.1 {status} No\r\nContent-Type: application/json\r\nContent-Length: {len(raw)}\r\n"
-        self.write(f"{head}{headers}\r\n".encode() + raw)
+        """Answer with another status, and the error as OpenAI writes it."""
+        self.reply(status, {"error": {"message": words, "code": status}}, headers)
+
+    def reply(self, status: int, body: object, headers: str = "") -> None:
+        """Answer with a whole body, JSON unless it is text, and with header lines."""
+        self.write(page(status, body, headers))
+
+
+def page(status: int, body: object, headers: str = "") -> bytes:
+    """Return a complete HTTP response: JSON, or HTML where `body` is text."""
+    kind = "text/html" if isinstance(body, str) else "application/json"
+    raw = (body if isinstance(body, str) else json.dumps(body)).encode()
+    head = f"HTTP/1.1 {status} Said\r\nContent-Type: {kind}\r\nContent-Length: {len(raw)}\r\n"
+    return f"{head}{headers}\r\n".encode() + raw
+
+
+class Behaviour(Protocol):
+    """How a server behaves at addresses whose path begins with the behaviour's name."""
+
+    @property
+    def answer(self) -> Behave:
+        """Function that answers a completion."""
+
+    @property
+    def small(self) -> Callable[[str, dict[str, str], dict[str, Any]], bytes | None]:
+        """Function that returns the response to any other request; None where it is the usual one."""
+
+    @property
+    def idle_s(self) -> float | None:
+        """Seconds after which an idle connection is closed once an answer came over it; None for never."""
 
 
 @dataclass(slots=True)
 class StreamServer:
-    """The server; `behave` answers each completion."""
+    """The server; `behave` answers each completion, or the behaviour that its path names."""
 
     behave: Behave = field(default=lambda asked: asked.stream())
+    behaviours: Mapping[str, Behaviour] = field(default_factory=dict)
+    numbers: Counter[str] = field(default_factory=Counter)
+    """Completions so far by behaviour."""
     models: tuple[str, ...] = ("tiny",)
     template_tokens: int = 5
     has_tokenize: bool = True
@@ -176,8 +206,9 @@ class StreamServer:
         self.connections += 1
         self.opened += 1
         self.all_gone.clear()
+        idle_s: list[float | None] = [None]
         try:
-            while await self._answer(reader, writer):
+            while await self._answer(reader, writer, idle_s):
                 pass
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
@@ -188,23 +219,35 @@ class StreamServer:
             self._tasks.discard(task)
             writer.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, idle_s: list[float | None]
+    ) -> bool:
+        async with asyncio.timeout(idle_s[0]):  # its error is an OSError, which ends the connection
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
         _, path, _ = first.split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         raw = await reader.readexactly(int(headers.get("content-length", "0")))
         body = json.loads(raw) if raw else {}
+        name = path.split("/")[1]
+        special = self.behaviours.get(name)
+        idle_s[0] = None if special is None else special.idle_s
         if not path.endswith("/completions"):
-            self._small(path, body, writer)
+            found = None if special is None else special.small(path.removeprefix(f"/{name}"), headers, body)
+            if found is not None:
+                writer.write(found)
+            else:
+                self._small(path, body, writer)
             return True
-        asked = Asked(self.asked, path, headers, body, writer, self)
+        number = self.asked if special is None else self.numbers[name]
+        self.numbers[name] += 1
+        asked = Asked(number, path, headers, body, writer, self)
         self.asked += 1
         self.bodies.append(body)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            await self.behave(asked)
+            await (self.behave if special is None else special.answer)(asked)
         finally:
             self.in_flight -= 1
         return not asked.close

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sparktop.sweep.result.store import load, stored, sweeps_folder
@@ -225,6 +226,23 @@ async def test_a_signal_keeps_what_is_done(
     assert kept.result.status == "cancelled"
     server.held.set()
     await server.all_gone.wait()
+
+
+async def test_a_generator_that_is_stopped_ends_the_sweep_with_a_sentence(
+    command: Command, server: StreamServer
+) -> None:
+    """SIGSTOP: what was finished is kept, and the words name the signal instead of waiting for ever."""
+    hang_after_the_first_level(server)
+    process = await command.start(server.url, "-c", "1,4", *SMALL, "--no-warm-up")
+    await lines_until(process, "c = 1")
+    await server.someone_waits.wait()
+    (generator,) = psutil.Process(process.pid).children()
+    generator.send_signal(signal.SIGSTOP)
+    out, err = await process.communicate()
+    assert process.returncode == 1
+    assert "stopped by a signal (SIGSTOP)" in err.decode()
+    assert json.loads(out)["targets"][0]["levels"][0]["requests"]["ok"] == 1
+    assert not generator.is_running()
 
 
 async def test_a_killed_sweep_loses_the_level_in_flight_at_most(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
+from sparktop.sources.http.failure import HOW_TO_GIVE_A_KEY
 from sparktop.watch.discovery import Found, Ports, discover, parse_target
 from tests.sources.conftest import HEALTHY_PAGE, RawServer, Serve, answer
 
@@ -255,9 +256,7 @@ async def test_a_server_that_wants_a_key_is_noted(serve: Serve) -> None:
     """A server that answers 401 is not a backend yet, but a line says what to do."""
     server: RawServer = await serve({"/v1/models": answer(b"", "401 Unauthorized")})
     found = await look(serve, server)
-    assert found == Found(
-        notes=(f"localhost:{server.port} wants a key: name it with api_key_env in the config",)
-    )
+    assert found == Found(notes=(f"localhost:{server.port} wants a key: host:port with {HOW_TO_GIVE_A_KEY}",))
 
 
 async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

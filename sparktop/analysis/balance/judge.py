@@ -21,6 +21,7 @@ from sparktop.analysis.balance import words as balance_words
 from sparktop.analysis.balance.arrivals import find_herds
 from sparktop.analysis.balance.convoys import find_convoys
 from sparktop.analysis.balance.dispersion import (
+    Lost,
     dispersion,
     fewest_requests,
     free_slot_share,
@@ -125,7 +126,8 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
         spread = min(spread, convoys.full_spread)
     z = None if spread is None else spread / factor
     starved = starved_shares(grid, counted, load.e2e_s)
-    lost = lost_share(grid, counted, pace.common)
+    meant = any(track.part is not None for track in grid.tracks)
+    lost = Lost(None) if meant else lost_share(grid, counted, pace.common)
     return Figures(
         load=load,
         grid=grid,
@@ -180,7 +182,7 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
         return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
     if "starved" in held:
         words.append(BalanceWord.STARVED)
-    if held & {"ahead", "drained"}:
+    if held & {"ahead", "drained"} and ("drained" in held or not _all_queue(grid)):
         words.append(BalanceWord.UNEVEN)
     is_even = (measured.even_percent or 0.0) >= 100 * limits.EVEN_SHARE
     # Requests that are not served stay where they are: their split says nothing about the router.
@@ -193,6 +195,18 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
     else:
         why = balance_words.too_little(figures.mean_total, fewest_requests(len(grid.loads)))
     return [BalanceWord.UNKNOWN], why
+
+
+def _all_queue(grid: LoadGrid) -> bool:
+    """Return whether requests wait at every backend nearly all the time.
+
+    Then all compute as much as they can, and only the lengths of their queues differ: under random routing
+    these drift apart for minutes.
+    """
+    if any(column is None for column in grid.waiting):
+        return False
+    shares = [sum(count > 0 for count in column or ()) / len(grid.totals) for column in grid.waiting]
+    return min(shares) >= limits.QUEUED_SHARE
 
 
 def _has_too_few(figures: Figures) -> bool:
@@ -291,7 +305,9 @@ def _verdict(
         reasons = (_other_swing(result, held), *reasons[1:])
     cause, hint = balance_words.advice(result, figures.load, grid)
     result = replace(result, reasons=reasons, cause=cause, hint=hint)
-    return result if result.router is not None or not result.word.bad else _description(result, grid)
+    if result.router is not None or not result.word.bad:
+        return result
+    return _description(result, grid, figures.load.bypassed)
 
 
 def _held(measured: Balance) -> frozenset[str]:
@@ -313,6 +329,8 @@ def _why_lost_is_unknown(figures: Figures) -> str | None:
         return "prefill has no step time"
     if figures.lost is not None:
         return "the step time is uncertain"
+    if any(track.part is not None for track in figures.grid.tracks):
+        return "the parts are unequal on purpose"
     if not figures.slots:
         return "no load"
     return "the servers differ in speed" if len(figures.pace.own) > 1 else "no step time yet"
@@ -329,11 +347,11 @@ def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
     return not held & {"convoys", "herds"} or swing.score >= limits.COMING_SCORE
 
 
-def _description(found: Balance, grid: LoadGrid) -> Balance:
+def _description(found: Balance, grid: LoadGrid, bypassed: str | None) -> Balance:
     """Return a copy of `found`, which has a bad verdict, with the verdict "uneven" and other reasons.
 
-    Used where no router is known that could have split the requests evenly. The reasons describe the loads
-    and how to configure a router; the lost throughput becomes None.
+    Used where no router is known that could have split the requests evenly; `bypassed` is one that they do
+    not pass. The reasons describe the loads and how to configure a router; the lost throughput becomes None.
     """
     return replace(
         found,
@@ -343,7 +361,7 @@ def _description(found: Balance, grid: LoadGrid) -> Balance:
         # No router could have distributed these requests evenly.
         lost_percent=None,
         lost_unknown="no router is known",
-        reasons=balance_words.unrouted(found, grid),
+        reasons=balance_words.unrouted(found, grid, bypassed),
     )
 
 

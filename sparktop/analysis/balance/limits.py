@@ -143,6 +143,8 @@ requests per backend, chance leaves one of many nearly empty, and then the sprea
 SKEW, STEADY, SKEW_CHANGES = 0.2, 4.0, 1
 MANY, MANY_S = 128, 300.0
 """With this many requests random routing drifts so slowly that a skew must last longer to count."""
+QUEUED_SHARE = 0.8
+"""Share of the time with a queue at every backend from which on only the queues of a group differ."""
 EVEN_SHARE = 0.9
 """Share of the time: loads that differ by at most one request are even, however few they are."""
 

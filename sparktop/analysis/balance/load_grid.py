@@ -54,6 +54,8 @@ class LoadTrack:
     """Requests that can run at once."""
     weight: float = 1.0
     """Speed relative to the other backends: under an even split its load is proportional to it."""
+    part: float | None = None
+    """Its relative part of the group's load where that is unequal on purpose; None: by `weight`."""
     errors: int | None = None
     """Number of failed and refused requests in the window; None where they are not counted."""
     arrived: Sequence[float] | None = None
@@ -221,8 +223,9 @@ def _laid(points: Sequence[_Points], now_s: float, step: float) -> LoadGrid | No
     edges = [base + slot * step for slot in range(count + 1)]
     columns = [_slots(one.times, edges, step) for one in here]
     loads = tuple(_pick(one.loads, column) for one, column in zip(here, columns, strict=True))
-    whole = sum(one.track.weight for one in here)
-    shares = tuple(one.track.weight / whole for one in here)
+    parts = [one.track.weight if one.track.part is None else one.track.part for one in here]
+    whole = sum(parts)
+    shares = tuple(part / whole for part in parts)
     return LoadGrid(
         tracks=tuple(one.track for one in here),
         left=tuple(one.track.name for one in gone),
@@ -362,6 +365,9 @@ class GroupLoad:
     prefills: bool = False
     """True for prefill workers: their throughput does not grow with the batch, and generated tokens do not
     measure it."""
+    bypassed: str | None = None
+    """The name of a router that is in front of the group, but by its own counts is not what distributes the
+    requests; `router` is None then."""
     router: str | None = "router"
     """The name of the router that distributes the requests; None if no router is known: then the verdict only
     describes the loads."""

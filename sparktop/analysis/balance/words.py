@@ -103,10 +103,11 @@ def reasons(
     return (*said, *_absent(grid))
 
 
-def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
+def unrouted(result: Balance, grid: LoadGrid, bypassed: str | None = None) -> tuple[str, ...]:
     """Return the sentences that explain a bad verdict on backends for which no router is known.
 
-    One of the sentences describes how to configure a router.
+    One of the sentences describes how to configure a router, or says that the requests do not pass the router
+    `bypassed`.
     """
     word, said = result.word_now, list(result.reasons[:1])
     if word is BalanceWord.OSCILLATING:
@@ -116,7 +117,8 @@ def unrouted(result: Balance, grid: LoadGrid) -> tuple[str, ...]:
         said = [f"the loads of {names} take turns{every}"]
     elif word is BalanceWord.STARVED:
         said = _starved(result) or said
-    return (*said, _NO_ROUTER, *_absent(grid))
+    why = _NO_ROUTER if bypassed is None else f"by its own counts their requests do not pass {bypassed}"
+    return (*said, why, *_absent(grid))
 
 
 def _who_has_what(grid: LoadGrid) -> list[str]:

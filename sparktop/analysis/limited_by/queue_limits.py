@@ -38,6 +38,8 @@ def split_limit(evidence: Evidence) -> Limit | None:
     a sweep has no verdict on its balance, but all its requests pass the router.
     """
     split = evidence.split
+    if split is not None and split.in_sweep and not evidence.routed:
+        return None  # the sweep chose what each server has
     if split is not None and split.word in _SWINGS and _takes_part(evidence, split):
         cost = balance_cost(split)
         said = f"{split.word.value}, {cost}" if cost else split.word.value

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import number, typed, whole_number
+from sparktop.commands.arguments import add_keys, number, typed, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.conversations import add_conversation_options, conversation_wishes
 from sparktop.commands.sweep.traces import add_trace_options, traced
@@ -29,6 +29,8 @@ FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy", "post")
 _BY_SUFFIX = {".md": "md", ".html": "html", ".htm": "html", ".csv": "csv", ".svg": "svg"}
 """Formats by the suffix of a file; any other suffix means JSON."""
 _INTERRUPTED = 130
+_LEAST_PROMPT_SHARE = 0.5
+"""Share of a prompt (0 to 1) that a server must count, so that its level is not as one that it refused."""
 
 
 def counts(most: int) -> Callable[[str], tuple[int, ...]]:
@@ -49,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target", action="append", default=[], metavar="NAME=URL", help="a target under a name of its own"
     )
     parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
+    add_keys(parser)
     _add_load(parser)
     parser.add_argument(
         "--slo",
@@ -160,7 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Late: --help needs none of them.
     import asyncio
 
-    from sparktop.commands.choice import configured_watch
+    from sparktop.commands.choice import configured_watch, target_keys
     from sparktop.commands.sweep.targets import choose_targets, named_target
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
@@ -178,7 +181,9 @@ def run(arguments: argparse.Namespace) -> int:
     words = list(arguments.targets)
     if not words and not named:
         words = list(preset.targets)
-    chosen = asyncio.run(choose_targets(words, named, watch, arguments.model))
+    given = [*arguments.targets, *(text for pair in named for text in pair)]
+    keys = target_keys(arguments.api_key_env, given, os.environ, targets=len(arguments.targets) + len(named))
+    chosen = asyncio.run(choose_targets(words, named, watch, arguments.model, keys))
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
     plan = make_plan(preset, chosen.targets, wishes, guard=guard)
     if form == "llama-benchy":
@@ -322,13 +327,10 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
 
     from sparktop.commands.sweep.progress import plan_line
     from sparktop.commands.sweep.run import Keeper, make_sweep
-    from sparktop.sweep.compare.resolution import resolution_words
     from sparktop.sweep.view.result import findings
 
     for line in plan_line(plan).splitlines():
         tell(line)
-    if len(plan.targets) > 1:
-        tell(resolution_words(plan))
     keeper = Keeper.open(os.environ, plan, output, form, render)
     result = asyncio.run(make_sweep(plan, chosen.watch, keeper.keep))
     keeper.finish(result)
@@ -357,8 +359,8 @@ def render(result: SweepResult, form: str) -> str:
 def verdict(result: SweepResult, plan: Plan) -> int:
     """Return the exit code of a sweep that has ended; print to standard error what went wrong.
 
-    0: no problem. 1: the sweep stopped early, too many requests failed, or a target or level was not
-    measured. 130: Ctrl+C.
+    0: no problem. 1: the sweep stopped early, too many requests failed, a target or level was not measured,
+    or a server read less than half of a prompt. 130: Ctrl+C.
 
     Raises:
         UnreachableError: no target could be measured at all.
@@ -383,6 +385,12 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     if refused:
         tell(f"{refused} of {len(levels)} levels were refused by the server and have no figures")
     bad |= bool(refused) and not plan.longest  # refusals are part of a search for the longest prompt
+    cut = [level for level in levels if (level.prompt_share or 1.0) < _LEAST_PROMPT_SHARE]
+    if cut:
+        counted, asked = cut[0].counted_prompt_tokens or 0, cut[0].asked_prompt_tokens or 0
+        lengths = f"the server counted {counted:,.0f} of {asked:,.0f} prompt tokens"
+        tell(f"{len(cut)} of {len(levels)} levels measured other prompts than were asked for: {lengths}")
+    bad |= bool(cut)
     return 1 if bad or any(target.error is not None for target in result.targets) else 0
 
 

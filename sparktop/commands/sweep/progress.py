@@ -233,7 +233,7 @@ def _doubt_parts(level: LevelResult) -> list[str]:
         parts.append(f"{level.requests.failed} of {level.requests.failed + level.requests.ok} failed")
     marks = marks_of(level)
     if doubts := [mark.word for mark in marks if mark.doubt]:
-        parts.append(f"doubts: {', '.join(doubts)}")
+        parts.append(f"warnings: {', '.join(doubts)}")
     if slow := [mark.word for mark in marks if not mark.doubt]:
         parts.append(", ".join(slow))
     return parts

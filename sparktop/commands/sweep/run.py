@@ -23,6 +23,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.values import dataclass
+from sparktop.watch.announced import announced_load
 from sparktop.watch.monitor import Monitor
 
 _INTERRUPTED = 130
@@ -100,7 +101,7 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
     undo = hear(_EXIT_CODES, interrupt)
     await monitor.start()
     try:
-        with store.loaded_from_here(plan.loaded):
+        with store.loaded_from_here(plan.loaded), announced_load(plan.loaded_urls):
             return await runner.run()
     finally:
         await monitor.stop()

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
-from sparktop.commands.choice import this_machine
+from sparktop.commands.choice import this_machine, with_key
+from sparktop.commands.output import tell
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
@@ -17,7 +19,7 @@ from sparktop.sources.router import RouterSource
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.watched_targets import is_here, own_hosts, router_target
 from sparktop.values import dataclass
-from sparktop.watch.discovery import discover, parse_target
+from sparktop.watch.discovery import discover, parse_target, shortened
 
 INTERVAL_S = 0.5
 """Longest poll interval in seconds of servers during a sweep from the command line."""
@@ -54,21 +56,26 @@ def named_target(text: str) -> tuple[str, str]:
 
 
 async def choose_targets(
-    words: Sequence[str], named: Sequence[tuple[str, str]], watch: Watch, model: str | None
+    words: Sequence[str],
+    named: Sequence[tuple[str, str]],
+    watch: Watch,
+    model: str | None,
+    keys: Mapping[str, str] = MappingProxyType({}),
 ) -> Chosen:
     """Return the targets that the TARGET arguments `words` and the (name, URL) pairs `named` mean.
 
     `watch` is the content of the configuration. Without words and pairs, return all servers and routers of
     `watch`, or else those found on this machine's usual ports. `model` is the model to request, None for the
-    server's first.
+    server's first. `keys` has API keys by word, name or URL.
 
     Raises:
         UsageError: a word cannot be used.
         UnreachableError: nothing was found.
     """
-    places = [place for word in words for place in await _places(word, watch)]
+    places = [place for word in words for place in await _places(word, watch, keys)]
     for name, url in named:
-        places += [replace(place, name=name) for place in await _places(url, watch)]
+        key = {url: keys[name]} if name in keys else keys
+        places += [replace(place, name=name) for place in await _places(url, watch, key)]
     if not words and not named:
         # A router that is configured only for sweeps must be named to be used.
         places = [_Place(target.name, target, is_configured=True) for target in _watched(watch)]
@@ -82,19 +89,29 @@ async def choose_targets(
     return _chosen(_unique(checked), watch, extra, model)
 
 
-async def _places(word: str, watch: Watch) -> list[_Place]:
+async def _places(word: str, watch: Watch, keys: Mapping[str, str]) -> list[_Place]:
     for known in _configured(watch):
         if known.name == word:
-            return [_Place(known.name, known, is_configured=True)]
+            return [_place(known, word, keys, is_configured=True)]
     target = parse_target(word)
+    with_key(target, word, keys)  # of a host or an agent there is none
     if isinstance(target, NodeTarget):
         raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
     if isinstance(target, str):
         return await _discovered(target)
+    if (note := shortened(word, target)) is not None:
+        tell(note)
     for known in _configured(watch):
         if known.url == target.url:
-            return [_Place(known.name, known, is_configured=True)]
-    return [_Place(target.name, target, is_configured=False)]
+            return [_place(known, word, keys, is_configured=True)]
+    return [_place(target, word, keys, is_configured=False)]
+
+
+def _place(
+    target: BackendTarget | RouterTarget, word: str, keys: Mapping[str, str], *, is_configured: bool
+) -> _Place:
+    found = replace(target, api_key=with_key(target, word, keys) or target.api_key)
+    return _Place(target.name, found, is_configured)
 
 
 async def _discovered(host: str) -> list[_Place]:
@@ -122,7 +139,7 @@ async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
     target = place.target
     if place.is_configured:
         return place, []
-    source = RouterSource(RouterTarget(target.name, target.url))
+    source = RouterSource(RouterTarget(target.name, target.url, api_key=target.api_key))
     try:
         reading = await source.poll(_ROUTER_DEADLINE_S)
     finally:
@@ -132,7 +149,8 @@ async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
     addresses = [deployment.address for deployment in reading.deployments or () if deployment.address]
     behind = {found.url: found for found in _backends_of(addresses)}
     names = tuple(backend.name for backend in behind.values())
-    return replace(place, target=RouterTarget(target.name, target.url, backends=names)), list(behind.values())
+    router = RouterTarget(target.name, target.url, backends=names, api_key=target.api_key)
+    return replace(place, target=router), list(behind.values())
 
 
 def _backends_of(addresses: Iterable[str]) -> Iterator[BackendTarget]:

@@ -74,6 +74,7 @@ class GpuReader:
         self._processes = GpuProcessReader(root)
         self._devices: dict[int, _Device] = {}
         self._generation = 0
+        self._has_own_node = False
         self._named: dict[int, tuple[str | None, str | None]] = {}
         """Name and UUID of each GPU that has answered, by index: a lost GPU no longer reports them."""
         self._unified: bool | None = None  # kept when the driver goes away: the hardware is the same
@@ -83,11 +84,13 @@ class GpuReader:
         """The NVIDIA driver's version; None while NVML, the driver's library, is not open."""
         return self._nvml.driver
 
-    def read(self, now: float, machine_bytes: int | None = None) -> GpuPicture:
+    def read(self, now: float, machine_bytes: int | None = None, *, has_own_node: bool = False) -> GpuPicture:
         """Return a reading of every GPU at `now` (seconds).
 
-        `machine_bytes` is MemTotal: a GPU that reports the same size may be using the machine's memory.
+        `machine_bytes` is the memory of NUMA nodes with CPUs: a GPU that reports the same size may be using
+        it. `has_own_node` is whether there are nodes without CPUs, which may be the memory of GPUs.
         """
+        self._has_own_node = has_own_node
         handles = self._nvml.handles(now)
         if self._nvml.generation != self._generation:
             self._generation, self._devices = self._nvml.generation, {}
@@ -140,8 +143,11 @@ class GpuReader:
         """
         nvml, index, handle = self._nvml, device.index, device.handle
         name = clean(self._seldom(now, device, "nvmlDeviceGetName") or "") or None
-        memory = device.memory.read(nvml, now, name, machine_bytes)
+        memory = device.memory.read(nvml, now, name, machine_bytes, has_own_node=self._has_own_node)
         mig, slices = device.mig.read(nvml, now, memory.total_bytes)
+        processes = self._processes.read(nvml, index, handle, now, slices)
+        if not slices and processes is not None:
+            memory = device.memory.checked(memory, _sum_bytes(processes), machine_bytes)
         rates = self._ask(now, device, "nvmlDeviceGetUtilizationRates")
         clock = self._ask(now, device, "nvmlDeviceGetClockInfo", _CLOCK_SM)
         clock_max = self._seldom(now, device, "nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
@@ -161,9 +167,10 @@ class GpuReader:
             sm_clock_max_mhz=_as_int(_sane("clock", clock_max)),
             memory_total_bytes=memory.total_bytes,
             memory_used_bytes=memory.used_bytes,
+            memory_note=memory.note,
             throttle_reasons=self._throttle_reasons(now, device),
             throttled_percent=self._throttled_percent(now, device),
-            processes=self._processes.read(nvml, index, handle, now, slices),
+            processes=processes,
             mig=mig,
             mig_instances=tuple(each.reading for each in slices),
         )

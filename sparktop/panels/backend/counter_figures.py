@@ -8,7 +8,7 @@ from sparktop.model.snapshot import BackendView
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sections import VALUE_WIDTH, Section, fact, facts, name_width
 
-_WINDOWS = {How.RATE: " 10 s", How.PERCENT: " 60 s", How.MEAN: " 60 s"}
+_WINDOWS = {How.RATE: " 10 s", How.PERCENT: " 60 s", How.MEAN: " 60 s", How.COUNT: " since start"}
 
 
 def counter_sections(view: BackendView, width: int) -> list[Section]:

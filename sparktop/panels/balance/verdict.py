@@ -35,7 +35,7 @@ def word_run(balance: Balance) -> Run:
     sign = "▲ " if balance.bad else ""
     sweep = " (sweep)" if balance.in_sweep and balance.word.bad else ""
     now = "" if balance.word is balance.word_now else f" → {balance.word_now.value}?"
-    return f"{sign}{balance.word.value}{sweep}{now}", word_role(balance)
+    return f"{sign}{balance.title}{sweep}{now}", word_role(balance)
 
 
 def word_role(balance: Balance) -> str:

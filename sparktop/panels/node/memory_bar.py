@@ -138,12 +138,15 @@ def _window(memory: MemoryReading) -> str:
 def _headroom(memory: MemoryReading, width: int) -> Row:
     """Return a row with the headroom: available memory minus free memory that is reserved for CMA.
 
-    The kernel counts CMA memory (contiguous memory allocator) as available, but programs cannot use it.
+    The kernel counts CMA memory (contiguous memory allocator) as available, but programs cannot use it. Where
+    kexec handover keeps that memory, the kernel's option that gives it back is named.
     """
     headroom, available, cma = memory.headroom_bytes, memory.available_bytes, memory.cma_free_bytes
     words = "" if available is None else f" = {available / _GIB:.1f} available"
     if words and cma:
         words += f" − {cma / _GIB:.1f} CMA"
+    if words and memory.handover_bytes:
+        words += " (KHO: kho=off)"
     return [
         label("headroom", name_width(width)),
         figure(numbers.data(headroom, 9).strip(), known=headroom is not None),

@@ -344,6 +344,9 @@ def footnote(view: NodeView) -> Row:
     if view.speed.cause is not None:
         fix = f" · {view.speed.fix}" if view.speed.fix else ""
         return [(f" ▲ {view.speed.cause}{fix} ", "warn")]
+    notes = [gpu.memory_note for gpu in view.sample.gpus if gpu.memory_note] if view.sample else []
+    if notes:
+        return [(f" ▲ memory: {'; '.join(notes)} ", "warn")]
     identity = view.identity
     parts = [part for part in (identity.product, identity.os) if part]
     return [(f" {' · '.join(parts)} ", "muted")] if parts else []

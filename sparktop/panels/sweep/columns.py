@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.capacity_view import ConditionBar
@@ -23,9 +24,9 @@ class Column:
     text: Callable[[ResultRow], str]
 
 
-def _rate(name: str, *, other: str | None = None) -> Callable[[ResultRow], str]:
+def _rate(name: str) -> Callable[[ResultRow], str]:
     def text(row: ResultRow) -> str:
-        figure = row.figures.get(name) or (row.figures.get(other) if other else None)
+        figure = row.figures.get(name)
         return rate_text(None if figure is None else figure.mean)
 
     return text
@@ -41,8 +42,7 @@ def _ms(value: float | None) -> str:
 
 
 def _spread(row: ResultRow) -> str:
-    figure = row.figures.get("sustained_tps") or row.figures.get("decode_tps")
-    return interval_text(figure)
+    return interval_text(row.figures.get(row.rate or ""))
 
 
 def interval_text(figure: Measured | None) -> str:
@@ -96,8 +96,13 @@ def _mean_ms(name: str) -> Callable[[ResultRow], str]:
     return text
 
 
+def _main_rate(row: ResultRow) -> str:
+    figure = row.figures.get(row.rate or "")
+    return rate_text(None if figure is None else figure.mean)
+
+
 COLUMNS = (
-    Column("decode", 8, "decode_tps", _rate("sustained_tps", other="decode_tps")),
+    Column("decode", 8, None, _main_rate),
     Column("TTFT mean", 10, "ttft_ms", _mean_ms("ttft_ms")),
     Column("prefill", 8, "prefill_tps", _rate("prefill_tps")),
     Column("95 %", 7, None, _spread),
@@ -165,6 +170,7 @@ SHOWN = (
     "counted",
     "done /s",
     "output",
+    "total",
     "TTFT due",
     "E2E due",
     "waits",
@@ -184,13 +190,25 @@ SHOWN = (
     "runs",
 )
 """Headings in the order in which columns stand in the table."""
-COLUMNS_OF = {
+_COLUMNS_OF = {
     LoadKind.CONCURRENCY: COLUMNS,
     LoadKind.RATE: RATE_COLUMNS,
     LoadKind.USERS: USER_COLUMNS,
     LoadKind.AGENTS: AGENT_COLUMNS,
     LoadKind.POOLS: TWICE_COLUMNS,
 }
+_RATE_HEADINGS = {"output_tps": "output", "total_tps": "total"}
+
+
+def columns_of(view: SweepView, kind: LoadKind) -> tuple[Column, ...]:
+    """Return the columns for a kind of load; the first token rate is the one that judges the levels."""
+    if kind is not LoadKind.CONCURRENCY:
+        return _COLUMNS_OF[kind]
+    rate = next((row.rate for row in view.rows if row.rate is not None), None)
+    first = replace(COLUMNS[0], heading=_RATE_HEADINGS.get(rate or "", "decode"), metric=rate)
+    return (first, *COLUMNS[1:])
+
+
 _LEAST_CONDITION, _MOST_CONDITION = 6, 12
 
 

@@ -67,7 +67,7 @@ _COLUMNS = (
     Column("targets", 20, lambda row: ", ".join(row.targets), right=False),
     Column("levels", 6, lambda row: str(row.levels)),
     Column("TTFT mean", 9, lambda row: _ms(row.ttft_ms)),
-    Column("doubt", 5, lambda row: f"!{row.doubtful}" if row.doubtful else ""),
+    Column("warn", 5, lambda row: f"!{row.doubtful}" if row.doubtful else ""),
     Column("model", 22, lambda row: row.model or numbers.UNKNOWN, right=False),
     Column("to", 8, lambda row: numbers.UNKNOWN if row.most is None else row.most.short),
     Column("tags", 16, _tags, right=False),

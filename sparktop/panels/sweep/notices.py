@@ -16,7 +16,7 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     rows: list[Row] = []
     for word, sentences, sign in (
         ("found", view.verdict, "· "),
-        ("doubts about the load generator", view.doubts, "! "),
+        ("warnings on the load generator", view.doubts, "! "),
         ("notices, the newest first", tuple(reversed(view.notices)), "· "),
     ):
         if not sentences:

@@ -16,7 +16,7 @@ from sparktop.panels.parts.figures import bar_runs, label
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width, spread_row
 from sparktop.panels.sweep.capacity import verdict_sign
-from sparktop.panels.sweep.columns import COLUMNS, COLUMNS_OF, SHOWN, Column, search_columns
+from sparktop.panels.sweep.columns import COLUMNS, SHOWN, Column, columns_of, search_columns
 from sparktop.panels.sweep.tracks import letters
 
 BEST, ALIKE = "◆", "◇"
@@ -56,7 +56,7 @@ def columns_for(view: SweepView, width: int) -> list[Column]:
     """
     room = width - _name_width(view) - _marks_width(view, width)
     chosen: list[Column] = []
-    for column in (*search_columns(view), *COLUMNS_OF[_kind(view)]):
+    for column in (*search_columns(view), *columns_of(view, _kind(view))):
         if view.rows and all(column.text(row) == numbers.UNKNOWN for row in view.rows):
             continue
         if column.width + 1 <= room:
@@ -77,7 +77,7 @@ def _marks_width(view: SweepView, width: int) -> int:
 
     It has only their signs where words would leave no room for the two most important values.
     """
-    values = sum(column.width + 1 for column in COLUMNS_OF[_kind(view)][:2])
+    values = sum(column.width + 1 for column in columns_of(view, _kind(view))[:2])
     if width < _NARROW:
         return _SIGNS
     if width >= _WIDE:
@@ -116,7 +116,7 @@ def table_heading(view: SweepView, width: int) -> Row:
     columns = columns_for(view, width)
     row: Row = [(fit("   level", name), "muted")]
     row += [label(" " + fit(column.heading, column.width, "right")) for column in columns]
-    return fit_row([*row, label("  marks" if _marks_width(view, width) > _SIGNS else "")], width)
+    return fit_row([*row, label("  warnings" if _marks_width(view, width) > _SIGNS else "")], width)
 
 
 def levels_beside(view: SweepView, width: int, height: int) -> list[Row]:
@@ -153,16 +153,16 @@ def marks_key(view: SweepView, room: int) -> Row:
     The words of the marks stand behind each sign where they fit, else what the sign means.
     """
     marks = [mark for row in view.rows for mark in row.marks]
-    signs = [(DOUBT, True, "doubt"), (SLOW, False, "why slow")]
+    signs = [(DOUBT, True, "warning"), (SLOW, False, "why slow")]
     found = [
         (sign, list(dict.fromkeys(one.word for one in marks if one.doubt is doubt)), word)
         for sign, doubt, word in signs
         if any(one.doubt is doubt for one in marks)
     ]
-    for complete in (True, False):
+    for complete, short in ((True, False), (False, False), (False, True)):
         row: Row = []
         for sign, word in _ranks(view):
-            row += [(f" {sign}", "good"), label(f" {word} ")]
+            row += [(f" {sign}", "good"), label(f" {'alike' if short and sign == ALIKE else word} ")]
         for sign, words, meaning in found:
             row += [
                 (f" {sign}", "warn"),
@@ -175,8 +175,8 @@ def marks_key(view: SweepView, room: int) -> Row:
 
 def _ranks(view: SweepView, width: int | None = None) -> list[tuple[str, str]]:
     """Return (sign, meaning) of the signs of ranks in the table of levels, of `width` cells where given."""
-    columns = COLUMNS_OF[_kind(view)] if width is None else columns_for(view, width)
-    shown = {_ranked(column, row) for column in columns for row in view.rows}
+    columns = columns_of(view, _kind(view)) if width is None else columns_for(view, width)
+    shown = {column.metric for column in columns}
     known = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown}
     signs = ((Rank.BEST, BEST, "best"), (Rank.LEVEL, ALIKE, "no clear difference"))
     return [(sign, word) for rank, sign, word in signs if rank in known]
@@ -232,9 +232,7 @@ def default_key(view: SweepView) -> LevelKey | None:
 
 def best_key(view: SweepView) -> LevelKey | None:
     """Return the key of the level with the best token rate; None if levels are not ranked."""
-    names = ("sustained_tps", "decode_tps")
-    best = (row.key for name in names for row in view.rows if row.ranks.get(name) is Rank.BEST)
-    return next(best, None)
+    return next((row.key for row in view.rows if row.ranks.get(row.rate or "") is Rank.BEST), None)
 
 
 def _newest_begun(levels: Sequence[PlannedLevel]) -> int:
@@ -254,7 +252,7 @@ def _key(view: SweepView, above: int, below: int, width: int) -> Row:
     more: Row = [label(f"{' '.join(hidden)} more, {'PgDn' if below else 'PgUp'}")] if hidden else []
     marks = [mark.doubt for row in view.rows for mark in row.marks]
     signs = [(sign, "good", word) for sign, word in _ranks(view, width)]
-    signs += [(DOUBT, "warn", "doubt")] if True in marks else []
+    signs += [(DOUBT, "warn", "warning")] if True in marks else []
     signs += [(SLOW, "warn", "why slow")] if False in marks else []
     tried = [one for search in view.searches for one in search.tried if one.holds is not None]
     signs += [("?", "warn", "not certain")] if any(not one.certain for one in tried) else []
@@ -316,16 +314,9 @@ def _state(level: PlannedLevel, room: int) -> Row:
     return next((row for row in ([*bar, *words], words) if row_width(row) <= room), words[:1])
 
 
-def _ranked(column: Column, row: ResultRow) -> str | None:
-    """Return the metric whose rank stands in a column; None if none does."""
-    sustained = column.metric == "decode_tps" and "sustained_tps" in row.figures
-    return "sustained_tps" if sustained else column.metric
-
-
 def _cell(row: ResultRow, column: Column) -> Row:
     text = column.text(row)
-    metric = _ranked(column, row)
-    rank = row.ranks.get(metric) if metric else None
+    rank = row.ranks.get(column.metric) if column.metric else None
     sign = {Rank.BEST: BEST, Rank.LEVEL: ALIKE, None: ""}[rank]
     known = text != numbers.UNKNOWN
     if not known:

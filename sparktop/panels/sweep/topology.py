@@ -1,4 +1,4 @@
-"""Draws a comparison of a sweep's targets: tables with the best target by level, and advice which to use."""
+"""Draws a comparison of a sweep's targets: tables with the best target by level, and which is the best."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import BalanceWord
+from sparktop.model.judgement import Outcome, lead_words, open_words, outcome, signed
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import (
-    NO_DIFFERENCE,
-    NO_WINNER,
-    NONE_OF_LEADERS,
-    AdviceRow,
     ComparedLevel,
     ComparedMetric,
     CurvePlot,
@@ -22,13 +19,12 @@ from sparktop.model.sweep_comparison import (
     Topologies,
     level_name,
 )
-from sparktop.model.text import names_in_words
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.sections import heading
-from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
+from sparktop.panels.parts.sentences import flowed, sentence_rows
 from sparktop.panels.sweep.curves import AXES, plots_rows
 from sparktop.panels.sweep.legend import better_words, legend_rows
 from sparktop.panels.sweep.table import ALIKE, BEST
@@ -43,26 +39,15 @@ _LEAST_WINNER = 16
 _COLUMN = 9
 """Least width in cells of a target's column."""
 _PLOT_FROM = 110
-"""Width in cells from which on a plot stands beside the advice."""
+"""Width in cells from which on a plot stands beside the judgement."""
 _LEAST_PLOT = 9
 _WIDE = 150
-"""Width in cells from which on advice stands beside the tables."""
+"""Width in cells from which on the judgement stands beside the tables."""
 UNTESTED = "*"
-_SURE = {
-    True: ("✓", "good", "certain"),
-    False: ("≈", "muted", "not certain"),
-    None: (UNTESTED, "warn", "single run, not tested"),
-}
-"""(sign, its role, meaning) of `AdviceRow.sure`."""
-_PAIR = 2
 _PERCENT = 9
 """Width in cells of a percentage with its mark."""
 _RULE = ("─ ", "border")
 """The first run of a heading."""
-_NONE = (NO_DIFFERENCE, "none shown", "none")
-_NO_WINNER = (NO_WINNER, "no winner")
-_NONE_OF_LEADERS = (f"no winner among {ALIKE}", f"{ALIKE} lead")
-"""Labels for a level without a single best target, the longest first."""
 
 
 def topology_screen(
@@ -85,7 +70,7 @@ def topology_screen(
     if width >= _WIDE:
         body += _wide_rows(compared, plots, inner, height - 2 - len(body))
     else:
-        body += [*_advice_and_plot(compared, plots, inner), *tables_rows(compared, inner)]
+        body += [*_judgement_and_plot(compared, plots, inner), *tables_rows(compared, inner)]
         body += rest_rows(compared, inner)
     rows = [[(" ", "text"), *row] for row in body]
     named = label(f" {title} " if title else "")
@@ -126,14 +111,14 @@ def _plots_below(plots: Sequence[CurvePlot], width: int, height: int) -> list[Ro
     return [*plots_rows(plots, width, room), *legend] if plots and room >= _LEAST_PLOT else []
 
 
-def _advice_and_plot(compared: Topologies, plots: Sequence[CurvePlot], width: int) -> list[Row]:
-    """Return the advice, in wide screens with the first plot beside it."""
+def _judgement_and_plot(compared: Topologies, plots: Sequence[CurvePlot], width: int) -> list[Row]:
+    """Return the judgement, in wide screens with the first plot beside it."""
     if not plots or width < _PLOT_FROM:
-        return advice_rows(compared, width)
+        return judgement_rows(compared, width)
     cells = width // 2 - 1
-    advice = advice_rows(compared, cells)
-    plot = plots_rows(plots[:1], width - cells - 2, max(_LEAST_PLOT, len(advice)))
-    return _beside([fit_row(row, cells) for row in advice] or [fit_row((), cells)], plot, width - cells - 2)
+    words = judgement_rows(compared, cells)
+    plot = plots_rows(plots[:1], width - cells - 2, max(_LEAST_PLOT, len(words)))
+    return _beside([fit_row(row, cells) for row in words] or [fit_row((), cells)], plot, width - cells - 2)
 
 
 def _beside(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
@@ -150,8 +135,8 @@ def _row_at(rows: Sequence[Row], index: int, width: int) -> Row:
 
 
 def words_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return rows with all text of a comparison of targets: advice, crossovers, splits, spreads, notes."""
-    return [*advice_rows(compared, width), *rest_rows(compared, width)]
+    """Return rows with all text of a comparison of targets: judgement, crossovers, splits, spreads, notes."""
+    return [*judgement_rows(compared, width), *rest_rows(compared, width)]
 
 
 def shown_metrics(compared: Topologies) -> tuple[ComparedMetric, ...]:
@@ -206,7 +191,7 @@ def _heads(compared: Topologies, metric: ComparedMetric) -> tuple[str, ...]:
         return f"winner, against {compared.baseline}", f"against {compared.baseline}"
     if metric.winner_vs == "table":
         return "winner, as the table says", "as the table says"
-    return "winner, against the runner-up", "winner over runner-up", "over runner-up"
+    return "winner, against the next best", "winner, next best", "winner"
 
 
 def _longest(texts: Sequence[str], width: int) -> str:
@@ -245,7 +230,7 @@ def _level_row(
     return [
         *row,
         ("  ", "text"),
-        *fit_row(_winner(level, winner, against, metric.noise_floor_percent), winner),
+        *fit_row(_winner(level, winner, against), winner),
     ]
 
 
@@ -256,49 +241,33 @@ def _figure(metric: ComparedMetric, value: Measured | None) -> str:
     return f"{value.mean:,.{decimals}f}"
 
 
-def _winner(level: ComparedLevel, width: int, against: str | None, floor: float) -> Row:
-    """Return the winner of a level and its lead in percent, or that no significant difference was found.
+def _winner(level: ComparedLevel, width: int, against: str | None) -> Row:
+    """Return the best target of a level and its lead in percent, or that no target is clearly the best.
 
-    If no significance test was possible, name the target that is ahead. If the percentage is relative to
-    another target than `against` (which the column's title names), name that target, too. A lead that is not
-    significant is shown as not certain if it exceeds the noise floor, `floor` in percent.
+    If the percentage is relative to another target than `against` (which the column's title names), name
+    that target, too.
     """
+    found = outcome(level)
     if level.ahead is None and level.winner is None:
         return [label("even")]
-    if level.significant is False:
-        words = _longest(_undecided(level, floor), width)
+    if found is Outcome.OPEN:
+        texts = (f"{open_words([level])}: {lead_words(level)}", open_words([level]), "not clear")
+        words = _longest(texts if lead_words(level) else texts[1:], width)
         indent = " " * _PERCENT if cell_width(words) <= width - _PERCENT else ""
         return [label(indent + words)]
-    percent = UNKNOWN if level.percent is None else signed_percent(level.percent)
+    percent = UNKNOWN if level.percent is None else signed(level.percent)
     sign = UNTESTED if level.significant is None else " "
     who = level.winner or f"{level.ahead} ahead"
-    who += "" if level.against == against else f" over {level.against}"
+    who += "" if level.against == against else f" against {level.against}"
     if cell_width(who) <= width - _PERCENT:
         percent = fit(percent, _PERCENT - 2, "right")
     role = "good" if level.significant else "title"
     return [(percent, role), (f"{sign} ", "warn"), (who, "text")]
 
 
-def _undecided(level: ComparedLevel, floor: float) -> tuple[str, ...]:
-    """Return alternative labels, longest first, for a level whose best targets do not differ significantly.
-
-    The caller uses the first label that fits.
-    """
-    if not level.leaders:
-        lead_percent = level.lead_percent or 0.0
-        if not level.beats and level.ahead is not None and abs(lead_percent) > floor:
-            percent = signed_percent(lead_percent)
-            return f"{level.ahead} {percent} (not certain)", f"{percent} (not certain)", *_NONE
-        return _NO_WINNER if level.beats else _NONE
-    lead = f"{', '.join(level.leaders)} lead"
-    return f"{names_in_words(level.leaders)} lead, {NONE_OF_LEADERS}", lead, *_NONE_OF_LEADERS
-
-
 def _unbeaten(level: ComparedLevel, name: str) -> bool:
-    """Return whether `name` is one of the leading targets of a level where no single target is the winner."""
-    if level.winner is not None or level.significant is not False:
-        return False
-    return name not in level.beats and bool(level.beats or name == level.ahead)
+    """Return whether `name` is not clearly worse than the best target of a level without a winner."""
+    return outcome(level) is Outcome.OPEN and level.significant is False and name not in level.beats
 
 
 def signed_percent(percent: float) -> str:
@@ -309,37 +278,16 @@ def signed_percent(percent: float) -> str:
     return f"{sign}{abs(percent):.{0 if abs(percent) >= 9.95 else 1}f} %"
 
 
-def advice_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return rows that advise which target to use under which load, and how certain this is.
+def judgement_rows(compared: Topologies, width: int) -> list[Row]:
+    """Return rows with the judgement on each main metric: where which target is the best.
 
-    Empty if `compared` has no advice.
+    Empty if `compared` has none.
     """
-    if not compared.advice:
-        return []
-    words = [text for sure, text in _SURE.items() if any(item.sure is sure for item in compared.advice)]
-    rows = [heading("when to use which", " · ".join(f"{sign} {word}" for sign, _, word in words), width)]
-    for item in compared.advice:
-        sure = _SURE[item.sure][:2]
-        target = item.target or _undecided_words(item, len(compared.columns))
-        role = "title" if item.target is not None else "muted"
-        head: Row = [sure, (f" {fit(item.loads, 10)}", "text"), (target, role), label(f" · {item.wish}")]
-        rows.append(fit_row(head, width))
-        rows += [fit_row([label(" " * 12 + line)], width) for line in wrapped(item.why, max(20, width - 12))]
-    return rows
-
-
-def _undecided_words(item: AdviceRow, targets: int) -> str:
-    """Return a short text on which targets to use where none is best: names, "either", "any" or `NO_WINNER`.
-
-    `targets` is the number of targets compared.
-    """
-    if item.leaders:
-        return " or ".join(item.leaders)
-    return NO_WINNER if item.unproven else "either" if targets == _PAIR else "any"
+    return _listed("which is the best", ("· ", "muted"), compared.sentences, "text", width)
 
 
 def rest_rows(compared: Topologies, width: int) -> list[Row]:
-    """Return the rows below the tables and the advice: crossovers, requests by server, spreads, and notes."""
+    """Return the rows below tables and judgement: crossovers, requests by server, spreads, notes."""
     rows = _listed("crossovers", ("⇄ ", "accent"), compared.crossovers, "text", width)
     if compared.splits:
         rows.append(heading("requests and batch per backend", "", width))

@@ -98,4 +98,4 @@ def key_problem(api_key: str | None) -> str | None:
     """Return a message if an HTTP header cannot hold `api_key`; None for a usable key or no key."""
     if api_key is None or (api_key.isascii() and api_key.isprintable()):
         return None
-    return "the key holds characters that no HTTP header may hold: look at api_key_env in the config"
+    return "the key holds characters that no HTTP header may hold: look at its environment variable"

@@ -24,6 +24,10 @@ _UNREACHABLE_WORDS = {
 }
 
 
+HOW_TO_GIVE_A_KEY = "--api-key-env NAME, or api_key_env in the config"
+"""How a user gives the key that a server wants: an option of the commands, or a key of the configuration."""
+
+
 class AnswerError(Exception):
     """Raised where an HTTP answer is missing or unusable; has the failure kind and a one-line message."""
 
@@ -43,7 +47,7 @@ def status_error(status: int, where: str, *, location: str, words: str, has_key:
     match status:
         case 401 | 403:
             wish = f"{where} refuses the key" if has_key else f"{where} wants a key"
-            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {wish} (api_key_env in the config)")
+            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {wish} ({HOW_TO_GIVE_A_KEY})")
         case _ if status == NOT_FOUND:
             hint = "is it an inference server, and is the path in its URL right?"
             return AnswerError(FailureKind.NOT_FOUND, f"404: {where} has no such page: {hint}")

@@ -77,6 +77,8 @@ class BackendTrack:
         self.role: Role | None = None
         """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
         self.standstill = StandstillClock()
+        self._models: tuple[str | None, frozenset[str]] = (None, frozenset())
+        """The model that was served last, and all names that were."""
         self.ended: Event | None = None
         """The event that a process of its engine ended, while the server has neither failed nor restarted."""
         self.ended_at: tuple[float, str | None] = (-math.inf, None)
@@ -372,6 +374,24 @@ class BackendTrack:
         points = drawn(view, self._window, interval_s) | {"step_ms": step_ms}
         self._histories.append(at, points)
         return BackendHistory(**self._histories.series())
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """All names under which it answers requests; empty where these are unknown or may be out of date."""
+        names, listed = self._lineage.last.models if self._lineage.last else (), self.identity.models
+        if listed is None or (names and not set(names) & set(listed)):
+            return ()
+        return listed
+
+    def swapped_model(self) -> str | None:
+        """Return the model that was served before, once no name of that time is served; None otherwise."""
+        now = self._model()
+        if now is None:
+            return None
+        (before, known), last = self._models, self._lineage.last
+        names = frozenset({now, *(last.models if last else ()), *self.served})
+        self._models = now, names
+        return None if before is None or known & names else before
 
     def _model(self) -> str | None:
         """Return the model's name; None if unknown.

@@ -25,6 +25,7 @@ from sparktop.analysis.balance.slow import (
     thinned,
 )
 from sparktop.analysis.balance.swings import WAYS_TO_SWING
+from sparktop.analysis.balance.weights import MEANT_S, PIECES, are_unequal, is_steady, ratio
 from sparktop.analysis.roles import Role
 from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
@@ -33,10 +34,12 @@ from sparktop.model.fleet import Scrape, stale_s
 from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample
 from sparktop.store.balance.groups import JudgedGroup, Member
-from sparktop.store.load_log import length_variation, median_life_s
+from sparktop.store.load_log import LoadLog, length_variation, median_life_s
 from sparktop.store.router import RouterTrack
 
 _SKEW_LOOKS = 8
+_LEAST_PART = 0.05
+"""Least mean load that counts as a part: a canary may have less than a request on average."""
 _LANES_HINT = (
     "let a router choose the lane: vLLM with --data-parallel-external-lb; SGLang has --load-balance-method"
 )
@@ -64,6 +67,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     if scrapes:
         since = max(since, quick_since(tracks))  # a closer look has begun: samples before it are too seldom
         tracks = _tracks(group, since, blamed)
+    bypassed = router is not None and _passes(router, logs, since) is False
     load = GroupLoad(
         group.name,
         tracks,
@@ -73,12 +77,15 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         watch.step_time,
         watch.step_times,
         prefills=group.role is Role.PREFILL,
-        router=group.router_name,
+        router=None if bypassed else group.router_name,
+        bypassed=group.router_name if bypassed else None,
     )
     found = judge(load, at)
     if _may_be_uneven(found) and not scrapes:
         found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
-    found = weigh_requests(found, request_shares(_arrived(group.members, found, at)))
+    counts = _arrived(group.members, found, at)
+    found, weights = _with_weights(found, load, group, at, counts)
+    found = weigh_requests(found, request_shares(counts, weights))
     found = replace(
         found,
         errors=errors,
@@ -91,6 +98,80 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         within=group.within,
     )
     return _with_router(_with_affinity(found, group), counted)
+
+
+def _passes(router: RouterTrack, logs: Sequence[LoadLog], since: float) -> bool | None:
+    """Return whether the router's own counts show that the requests of its backends pass it."""
+    arrived = [log.arrived(since) for log in logs]
+    known = [count for count in arrived if count is not None]
+    newest = [log.load() for log in logs]
+    held = sum(load for load in newest if load is not None)
+    return router.passes(since, max(0.0, sum(known) - held) if len(known) == len(logs) else None, held)
+
+
+def _with_weights(
+    found: Balance, load: GroupLoad, group: JudgedGroup, at: float, counts: Mapping[str, float]
+) -> tuple[Balance, Mapping[str, float] | None]:
+    """Judge again by the parts that backends get on purpose; return (balance, weights of the requests).
+
+    Known weights count from the start, a ratio that stays the same from `MEANT_S` on. Before that, a backend
+    that steadily gets little is uneven and not starved. The weights are None where all parts are equal.
+    """
+    known = _known_weights(group, found.backends)
+    if known is not None:
+        said = f"weights {ratio(known)}, as the router has them"
+        return _judged_by_parts(found, load, at, said), known
+    if found.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
+        return found, None
+    if not is_steady(_pieces(group.members, found, at, found.window_s)):
+        return found, None
+    steady = f"steady {ratio(counts)}"
+    since = min((member.log.since for member in group.members if member.name in found.backends), default=at)
+    if at - since >= MEANT_S and is_steady(_pieces(group.members, found, at, MEANT_S)):
+        said = f"{steady} for {MEANT_S / 60:.0f} min: meant? weights under [[routers]] say so"
+        return _judged_by_parts(found, load, at, said), dict(counts)
+    if found.word_now is BalanceWord.STARVED:
+        found = replace(
+            found, word=BalanceWord.UNEVEN, word_now=BalanceWord.UNEVEN, also=(), cause=None, hint=None
+        )
+        found = replace(found, reasons=(f"{steady} over {found.window_s:.0f} s: weights?", *found.reasons))
+    return found, None
+
+
+def _judged_by_parts(found: Balance, load: GroupLoad, at: float, said: str) -> Balance:
+    """Judge a group by the loads that its backends have on average, as those that they are meant to have."""
+    parts = {name: max(mean, _LEAST_PART) for name, mean in found.mean_load.items()}
+    if len(parts) < len(found.backends) or not parts:
+        return found
+    tracks = [replace(track, part=parts.get(track.name)) for track in load.tracks if track.name in parts]
+    again = judge(replace(load, tracks=tracks), at)
+    return replace(again, reasons=(*again.reasons[:1], said, *again.reasons[1:]))
+
+
+def _known_weights(group: JudgedGroup, backends: Sequence[str]) -> dict[str, float] | None:
+    """Return the weights of the backends by configuration or router; None if they are equal or unknown."""
+    if group.router is None:
+        return None
+    weights = dict(group.router.target.weights) or group.router.weights(group.deployments or {})
+    known = {name: weights[name] for name in backends if weights.get(name)}
+    return known if len(known) == len(backends) > 1 and len(set(known.values())) > 1 else None
+
+
+def _pieces(members: Sequence[Member], found: Balance, at: float, span_s: float) -> list[dict[str, float]]:
+    """Return the requests that each judged backend received in each of `PIECES` parts of `span_s` seconds."""
+    logs = {member.name: member.log for member in members if member.name in found.backends}
+    edges = [at - span_s * part / PIECES for part in range(PIECES, -1, -1)]
+    since = {name: [log.arrived(edge) for edge in edges[:-1]] for name, log in logs.items()}
+    if any(count is None for counts in since.values() for count in counts):
+        return []
+    rows: list[dict[str, float]] = []
+    for index in range(PIECES):
+        row = {}
+        for name, counts in since.items():
+            later = counts[index + 1] if index + 1 < PIECES else 0.0
+            row[name] = max(0.0, (counts[index] or 0.0) - (later or 0.0))
+        rows.append(row)
+    return rows
 
 
 def _slowly(

@@ -198,7 +198,7 @@ def _headroom(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
         words = f"{(left or 0) / GIB:.1f} GiB of memory left"
         if not memory.unified and memory.total_bytes:
             words += f" ({100 * (left or 0) / memory.total_bytes:.0f} %)"
-        return words
+        return f"{words}; {memory.handover_cause}" if memory.handover_cause else words
 
     return Gauge(
         "headroom",

@@ -1,4 +1,4 @@
-"""Which of a target's levels is the best: the lowest concurrency that reaches the highest token rate."""
+"""Which of a target's levels is the best: the one with the highest token rate, whatever warnings it has."""
 
 from __future__ import annotations
 
@@ -8,16 +8,26 @@ from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.ratio import Ratio, ratio_of
 from sparktop.sweep.compare.series import Figure
 from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of
+from sparktop.values import dataclass
 
-MAIN_RATES = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
-"""The first of these that a level has is its main token rate."""
+
+@dataclass(frozen=True, slots=True)
+class BestLevel:
+    """The level with the highest token rate among levels of one target with the same lengths."""
+
+    level: LevelResult
+    metric: str
+    """Name of the token rate."""
+    alike: tuple[LevelResult, ...] = ()
+    """Levels whose rate is not clearly lower."""
+    untested: bool = False
+    """Whether a level has too few runs to test whether its rate is clearly lower."""
 
 
 def main_rate(levels: Sequence[LevelResult]) -> str | None:
     """Return the name of the main token rate that most of `levels` have; None if none has any."""
-    counts = {name: sum(one.rate(name) is not None for one in levels) for name in MAIN_RATES}
-    most = max(counts.values(), default=0)
-    return next((name for name, count in counts.items() if count == most), None) if most else None
+    return main_rate_of([[name for name in MAIN_RATES if one.rate(name) is not None] for one in levels])
 
 
 def rate_ratio(one: LevelResult, other: LevelResult, metric: str) -> Ratio | None:
@@ -33,12 +43,21 @@ def rate_ratio(one: LevelResult, other: LevelResult, metric: str) -> Ratio | Non
     )
 
 
-def best_of(levels: Sequence[LevelResult], metric: str) -> LevelResult:
-    """Return the level with the lowest load whose rate is within the noise floor of the highest rate.
+def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
+    """Return the best of `levels`, at least one, each with the rate `metric`: the first of equals.
 
-    Each of `levels`, at least one, has the rate `metric`.
+    The other levels are compared with it as in the table of levels.
     """
-    highest = max(rate.mean for one in levels if (rate := one.rate(metric)) is not None)
-    least = highest / (1 + NOISE_FLOOR_PERCENT / 100)
-    reaching = [one for one in levels if (rate := one.rate(metric)) is not None and rate.mean >= least]
-    return min(reaching, key=lambda one: one.point)
+    best = max(levels, key=lambda one: rate.mean if (rate := one.rate(metric)) is not None else 0.0)
+    ratios = [(one, rate_ratio(best, one, metric)) for one in levels if one is not best]
+    tests = [
+        (one, ratio.significant(NOISE_FLOOR_PERCENT), ratio.beyond(NOISE_FLOOR_PERCENT))
+        for one, ratio in ratios
+        if ratio is not None
+    ]
+    return BestLevel(
+        best,
+        metric,
+        tuple(one for one, test, _ in tests if test is False),
+        any(test is None and beyond for _, test, beyond in tests),
+    )

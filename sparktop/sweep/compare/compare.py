@@ -19,14 +19,13 @@ from typing import Literal
 from sparktop.model.load import LoadKind
 from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.capacities import compared_series
-from sparktop.sweep.compare.findable import Design, findable_percent
 from sparktop.sweep.compare.independent import independent_engines
 from sparktop.sweep.compare.notes import definitions_of, notes_of
-from sparktop.sweep.compare.proof import ERROR_RATE, Pair, Proven, first_rate, proofs
+from sparktop.sweep.compare.proof import ERROR_RATE, Pair, Proven, proofs
 from sparktop.sweep.compare.ratio import Ratio, ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, TableRule
 from sparktop.sweep.result.axis import axis_fields
-from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow, Crossover
+from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, Crossover
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.values import dataclass
 
@@ -73,7 +72,6 @@ def compare(
         definitions=definitions_of(series, metrics),
         noise_floor_percent={name: floor for name, floor in floors.items() if name in metrics},
         error_rate_percent=100 * ERROR_RATE,
-        could_show=dict(_could_show(judged, metrics)),
         independent_engines=tuple(independent_engines(series)),
         capacity=compared_series(series),
     )
@@ -163,6 +161,8 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
     ahead = ranked[0] if _leads(figures, ranked) else None
     stated = shown is None and ahead is not None and _stated(table, metric, ahead, changes)
     vs, against = _against(table, ranked, crossed=crossed)
+    if shown is False:  # the difference that is not clear
+        vs, against = "runner-up", next(name for name, one in changes.items() if not one.significant)
     beside = changes[against]
     return ComparisonRow(
         **axis_fields(load.concurrency, load.point),
@@ -176,31 +176,12 @@ def _row(table: _Table, metric: Metric, load: Load, ranked: Sequence[str], *, cr
         winner_vs=vs,
         ahead=ahead,
         beats=tuple(name for name, change in changes.items() if change.significant),
-        leaders=_leaders(table, metric, load, changes) if shown is False else (),
         against=against,
         percent=beside.percent,
         ratio_ci95=beside.ratio_ci95,
         significant=shown,
         changes=_against_baseline(table, metric, load, figures),
     )
-
-
-def _leaders(table: _Table, metric: Metric, load: Load, changes: Mapping[str, Change]) -> tuple[str, ...]:
-    """Return the targets that lead together, for a row without a winner; empty if there is no such group.
-
-    `changes` has the differences of all other targets from the best one. The targets that are significantly
-    worse than the best are behind. The remaining targets lead together if each of them is also significantly
-    better than every target that is behind. Without a target behind, none leads.
-    """
-    figures = table.figures(metric.name, load)
-    behind = [name for name, change in changes.items() if change.significant]
-    lead = [name for name in table.levels if name in figures and name not in behind]
-    for name in lead:
-        for other in behind:
-            change = table.change(metric.name, load, name, other)
-            if not change.significant or (figures[name].mean > figures[other].mean) != metric.more_is_better:
-                return ()
-    return tuple(lead) if behind else ()
 
 
 def _shown(changes: Mapping[str, Change]) -> bool | None:
@@ -321,52 +302,6 @@ def _left(earlier: Sequence[ComparisonRow], winner: str, after: ComparisonRow) -
         if last is not None and last.winner == other:
             return last
     return None
-
-
-def _could_show(table: _Table, metrics: set[str]) -> Iterator[tuple[str, CouldShow]]:
-    """Yield (metric, statistical power of its runs) for each metric with at least two measured values."""
-    measured = [name for name in table.levels if name not in table.published]
-    pairs = len(list(combinations(measured, 2)))
-    tested = {metric for (metric, _), levels in table.proven.items() if levels}
-    for metric in (name for name in METRICS if name in metrics):
-        figures = [
-            figures[metric]
-            for name in measured
-            for figures in table.levels[name].values()
-            if metric in figures
-        ]
-        if len(figures) < _LEAST_FIGURES or not pairs:
-            continue
-        runs = min(max(1, len(figure.values)) for figure in figures)
-        spread = _spread(table, metric)
-        percent = None if spread is None else 100 * math.expm1(spread)
-        levels = len({load for name in measured for load in table.levels[name]})
-        design = Design(runs, levels, first_rate(tested or metrics, pairs))
-        yield (
-            metric,
-            CouldShow(
-                runs=runs,
-                levels=levels,
-                error_rate_percent=100 * design.rate,
-                spread_percent=percent,
-                percent=None if percent is None else findable_percent(design, percent),
-            ),
-        )
-
-
-def _spread(table: _Table, metric: str) -> float | None:
-    """Return a metric's standard deviation between runs on a log scale, pooled over all levels and targets.
-
-    Return None if no level has enough runs for a test.
-    """
-    spreads = [
-        proven.ratio.spread.variance
-        for (name, _), levels in table.proven.items()
-        if name == metric
-        for proven in levels.values()
-        if proven.ratio.spread is not None
-    ]
-    return math.sqrt(sum(spreads) / len(spreads)) if spreads else None
 
 
 def _floor(levels: _Levels, metric: str, pair: tuple[str, str] | None) -> float:

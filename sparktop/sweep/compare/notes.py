@@ -146,7 +146,7 @@ def _in_doubt(series: Sequence[Series]) -> Iterator[str]:
             for word, where in places.items()
         )
         if places:
-            yield f"{one.name}: in doubt: {'; '.join(doubts)}"
+            yield f"{one.name}: warnings: {'; '.join(doubts)}"
 
 
 def _where(level: SeriesLevel, series: Series) -> str:

@@ -24,12 +24,11 @@ from typing import TypeVar
 
 from sparktop.sweep.compare.ratio import Ratio, Spread
 from sparktop.sweep.compare.series import Load
+from sparktop.sweep.terms.definitions import MAIN_RATES
 from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, variance
 from sparktop.values import dataclass
 
 ERROR_RATE = 1 - CONFIDENCE
-_RATES = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
-"""The first of these that was measured is the main token rate."""
 _DUE = ("ttft_due_ms", "e2e_due_ms")
 
 
@@ -95,16 +94,8 @@ def main_metrics(metrics: Collection[str]) -> list[str]:
     due = [name for name in _DUE if name in metrics]
     if due:
         return due
-    rate = next((name for name in _RATES if name in metrics), None)
+    rate = next((name for name in MAIN_RATES if name in metrics), None)
     return [name for name in (rate, "ttft_ms", "prefill_tps") if name is not None and name in metrics]
-
-
-def first_rate(metrics: Collection[str], pairs: int) -> float:
-    """Return the error rate (0 to 1) of the test of a main metric over all levels, for one pair of targets.
-
-    It is the metric's share of the table's error rate, divided by `pairs`, the number of pairs of targets.
-    """
-    return ERROR_RATE * max(_shares(metrics).values(), default=1.0) / max(1, pairs)
 
 
 def _shares(metrics: Collection[str]) -> dict[str, float]:

@@ -14,13 +14,11 @@ from sparktop.report.document.section import to_markdown as in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.findable import could_show_words
 from sparktop.sweep.compare.independent import beyond_sentences, by_engines, engines_sentence
 from sparktop.sweep.compare.notes import NO_TEST
 from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
 from sparktop.sweep.compare.unlike import unlike_notes, without_winners
-from sparktop.sweep.formats.answer import targets_words
 from sparktop.sweep.formats.tables.figure_cells import load_of
 from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
 from sparktop.sweep.formats.tables.refused_rows import rates_and_refused, winners_and_refused
@@ -28,6 +26,7 @@ from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
 from sparktop.sweep.view.topologies import topologies
 from sparktop.sweep.view.words.capacity import compared_words
+from sparktop.sweep.view.words.targets import main_sentences
 
 TITLE = "sparktop compare"
 MEANINGS = "What the figures mean"
@@ -92,7 +91,7 @@ def sections(
     found += fact_sections(facts or {})
     shown = [name for name in METRICS if name in metrics or any(name in names for names in lone.values())]
     found += _definitions(comparison, shown, series)
-    if not unlike and (answers := targets_words(topologies(comparison, series))):
+    if not unlike and (answers := main_sentences(topologies(comparison, series).metrics, code)):
         found.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
     return found
 
@@ -160,7 +159,7 @@ def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
 
 
 def rules(comparison: ComparisonResult) -> Iterator[str]:
-    """Yield a sentence on when a target counts as winner, then which differences the runs could detect."""
+    """Yield a sentence on when a target counts as winner, if there was a test."""
     floor = max(comparison.noise_floor_percent.values(), default=None)
     rate = comparison.error_rate_percent
     if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
@@ -169,10 +168,6 @@ def rules(comparison: ComparisonResult) -> Iterator[str]:
             f"difference is significant: of tables whose targets are all alike, at most {rate:.0f} % would "
             "name any winner"
         )
-    words = {METRICS[name].title: could_show_words(one) for name, one in comparison.could_show.items()}
-    for text in dict.fromkeys(words.values()):
-        titles = [title for title, one in words.items() if one == text]
-        yield f"{', '.join(titles)}: {text}"
 
 
 def _versus(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[Section]:

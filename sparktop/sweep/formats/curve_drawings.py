@@ -31,7 +31,7 @@ AXES = {
 _WITH_UPRIGHT = frozenset({CONCURRENCY, AXES[LoadKind.AGENTS]})
 """Axes with limits that are upright lines."""
 DEPTH = "tokens of context and prompt"
-_HOLLOW = ("", "hollow: a mark casts doubt on the level")
+_HOLLOW = ("", "hollow: the level has a warning")
 _AROUND = 24
 """Length in SVG units, on each side of a concurrency, of a limit that holds only for it."""
 _CAP = 3.5

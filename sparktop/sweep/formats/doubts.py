@@ -36,7 +36,7 @@ def summary(result: SweepResult) -> str | None:
         if mark.code != REFUSED
     ]
     sentences = []
-    for title, doubt in (("Reasons to doubt levels", True), ("Why levels are slow", False)):
+    for title, doubt in (("Warnings", True), ("Why levels are slow", False)):
         chosen = [one for one in marks if one[2].doubt is doubt]
         words = dict.fromkeys(_kind(mark) for _, _, mark in chosen)
         parts = [_part(word, chosen, len(levels)) for word in words]

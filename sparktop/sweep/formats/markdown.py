@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparktop.model.load import LoadKind, LoadMode
-from sparktop.model.sweep_comparison import AdviceRow
 from sparktop.model.text import names_in_words
 from sparktop.report.document.grid import Grid
 from sparktop.report.document.prose import plain
@@ -28,8 +27,7 @@ from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import lines, term_lines
 from sparktop.sweep.terms.doubts import CLIENT_LAG
-from sparktop.sweep.view.result import Findings, findings
-from sparktop.sweep.view.words.verdict import advised
+from sparktop.sweep.view.result import findings
 
 TITLE = "sparktop sweep"
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
@@ -74,7 +72,7 @@ def sections(
     found = findings(result)
     first, *others = answer(result, found) or ("",)
     parts = [Section(paragraphs=(f"**{first}**",) if first else (), items=tuple(others))]
-    parts += [Section(paragraphs=tuple(_about(result))), Section(plots=tuple(plots)), *_uses(_advice(found))]
+    parts += [Section(paragraphs=tuple(_about(result))), Section(plots=tuple(plots))]
     grids = _several(result, series) if len(series) > 1 else _single(result, series)
     tables = [*(Section(table=grid) for grid in grids), *_tables(result)]
     tables = [one for one in tables if one.table is None or one.table.rows]
@@ -84,7 +82,7 @@ def sections(
         parts += [*engine_sections(comparison), *note_sections(comparison)]
     parts += beside_sections(series, beside)
     marks = tuple(doubts.details(result))
-    parts += [Section("Marks", items=marks)] if marks else []
+    parts += [Section("Warnings, and why levels are slow", items=marks)] if marks else []
     parts += evidence_sections(result)
     return [*parts, *more, _meanings(result, series, [one.table for one in tables if one.table is not None])]
 
@@ -109,22 +107,6 @@ def _terms(grids: Sequence[Grid]) -> set[str]:
     found = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
     return found | {sign for cell in cells if isinstance(cell, str) for sign in cell.split()}
-
-
-def _advice(found: Findings) -> tuple[AdviceRow, ...]:
-    return found.topologies.advice if found.topologies is not None else ()
-
-
-def _uses(advice: Sequence[AdviceRow]) -> Iterator[Section]:
-    """Yield the section that states which target to use at which loads; nothing without advice."""
-    if advice:
-        sentences = [
-            sentence if row.target is not None else f"{row.loads}: {plain(row.why)}"
-            for row, sentence in zip(advice, advised(advice, plain), strict=True)
-        ]
-        wishes = (row.wish for row in advice)
-        items = (f"{wish}, {sentence}" for wish, sentence in zip(wishes, sentences, strict=True))
-        yield Section("When to use which", items=tuple(items))
 
 
 def _about(result: SweepResult) -> Iterator[str]:

@@ -12,17 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.judgement import signed
 from sparktop.model.text import names_in_words
 from sparktop.report.document.grid import Cell, Grid, Outside, rows_in_markdown
 from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.advice import by_chance, signed
 from sparktop.sweep.compare.alignment import has_like_lengths
 from sparktop.sweep.compare.best_level import main_rate
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.references import PREFIX, load_reference
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats.answer import answer, won_words
+from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import rules
 from sparktop.sweep.formats.markdown import caveats, effort_words, lengths_words, mode_words
 from sparktop.sweep.formats.plots import plain_plot
@@ -64,7 +64,7 @@ def render(
     series = series_of(result)
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     rate = main_rate([level for target in result.targets for level in target.levels if level.error is None])
-    before = [f"## {_title(result)}", *_sentences(result, series, comparison, beside, rate)]
+    before = [f"## {_title(result)}", *_sentences(result, series, comparison, beside)]
     after = [*_plot(series, rate), *_repeat(commands), _data(files)]
     if rate is None:
         return "\n\n".join([*before, "Nothing was measured.", *after]) + "\n"
@@ -89,25 +89,18 @@ def _sentences(
     series: Sequence[Series],
     comparison: ComparisonResult | None,
     beside: Sequence[Series],
-    rate: str | None,
 ) -> Iterator[str]:
-    """Yield the paragraphs before the table: answer, what was compared, levels, routers, doubts."""
+    """Yield the paragraphs before the table: answer, what was compared, levels, routers, warnings."""
     found = findings(result)
     first, *others = answer(result, found) or ["Nothing was measured"]
     yield f"**{first}.**"
     doubtful = _doubtful(result)
     yield from filter(None, [doubtful])
     yield _compared(result)
-    more = others if found.topologies is None or result.slo or result.capacity else []
-    for one in () if found.topologies is None else found.topologies.metrics:
-        if one.metric in {rate, "ttft_due_ms", "ttft_ms"}:
-            more.append(f"{one.title}: {won_words(one)}")
-            chance = by_chance(one, [level for level in one.levels if level.winner is None], code)
-            more += [chance] if chance and one.metric == rate else []
     costs = router_costs(result, comparison)
-    yield from filter(None, map(_sentence_each, ([*more, *_published(series, beside)], costs)))
+    yield from filter(None, map(_sentence_each, ([*others, *_published(series, beside)], costs)))
     if not doubtful:
-        yield _sentence_each(caveats(result)) or "No level has a mark that says to doubt it."
+        yield _sentence_each(caveats(result)) or "No level has a warning."
 
 
 def _doubtful(result: SweepResult) -> str:
@@ -116,7 +109,7 @@ def _doubtful(result: SweepResult) -> str:
     count = sum(any(mark.doubt for mark in marks_of(level)) for level in levels)
     if not levels or count < _MUCH_DOUBT * len(levels):
         return ""
-    words = f"**Read with care: {count} of {len(levels)} levels are in doubt.**"
+    words = f"**Read with care: {count} of {len(levels)} levels have a warning.**"
     return f"{words} {_sentence_each(caveats(result))}"
 
 
@@ -257,7 +250,7 @@ def _notes(metric: Metric, comparison: ComparisonResult | None) -> str:
         f"{metric.title}: {metric.definition}; ± standard deviation over runs",
         "per request: median",
         f"TTFT: first token - start, mean and 95th percentile ({UNKNOWN}: fewer than {P95_FROM} requests)",
-        "?: in doubt, see above",
+        "?: has a warning, see above",
     ]
     if comparison is not None:
         parts += [f"**bold**: {next(rules(comparison), 'better than every other target')}"]

@@ -117,7 +117,7 @@ def _causes(level: LevelResult) -> Iterator[str]:
     if isinstance(cause := kept.get("cause"), str):
         yield plain(cause)
     if CLIENT_LAG in marks:
-        yield "in doubt, because the load generator was slowed down"
+        yield "warning: the load generator was too slow"
 
 
 def _latency(levels: Sequence[LevelResult]) -> str:

@@ -10,6 +10,8 @@ from sparktop.sweep.plan.plan import Api
 from sparktop.values import dataclass
 
 CACHE_SALT = "cache_salt"
+MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
+"""Names of the field for the length of an answer: the older one, which most servers take, and the newer."""
 TOKEN_IDS, STREAM_OPTIONS, CHUNK_USAGE = "return_token_ids", "stream_options", "continuous_usage_stats"
 OPTIONAL_FIELDS = (TOKEN_IDS, CACHE_SALT, "min_tokens", "ignore_eos", STREAM_OPTIONS, CHUNK_USAGE)
 """Fields that an OpenAI-compatible server need not support; a server that refuses one gets requests without
@@ -25,12 +27,19 @@ class BodyForm:
     model: str
     api: Api
     dropped: frozenset[str] = frozenset()
-    """Optional fields that the server refuses and that bodies therefore leave out."""
+    """Fields that the server refuses: bodies leave out optional ones, and name the length by its newer name
+    where it is `MAX_TOKENS`."""
 
     @property
     def path(self) -> str:
         """URL path of the completion API, beginning with /v1."""
         return _PATHS[self.api]
+
+    @property
+    def droppable(self) -> frozenset[str]:
+        """Fields of a body, as a refusal may name them, without which a request can be tried again."""
+        length = frozenset() if MAX_TOKENS in self.dropped else frozenset({MAX_TOKENS, MAX_COMPLETION_TOKENS})
+        return frozenset(OPTIONAL_FIELDS) - self.dropped | length
 
     def without(self, fields: Collection[str]) -> BodyForm:
         """Return a copy whose bodies also leave out the optional `fields`."""
@@ -64,7 +73,8 @@ class BodyForm:
 
     def _rest(self, output_tokens: int, cache_salt: str | None) -> dict[str, object]:
         """Return all fields of a body except the prompt."""
-        found: dict[str, object] = {"model": self.model, "max_tokens": output_tokens, "stream": True}
+        length = MAX_COMPLETION_TOKENS if MAX_TOKENS in self.dropped else MAX_TOKENS
+        found: dict[str, object] = {"model": self.model, length: output_tokens, "stream": True}
         optional: dict[str, object] = {
             STREAM_OPTIONS: {"include_usage": True}
             | ({} if CHUNK_USAGE in self.dropped else {CHUNK_USAGE: True}),

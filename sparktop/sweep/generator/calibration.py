@@ -14,27 +14,53 @@ from time import perf_counter
 from sparktop.model.load import RequestEnded, TokenSource
 from sparktop.model.text import clean
 from sparktop.sources.server_words import server_words
-from sparktop.sweep.generator.body import CHUNK_USAGE, OPTIONAL_FIELDS, STREAM_OPTIONS, BodyForm
+from sparktop.sweep.generator.body import (
+    CHUNK_USAGE,
+    MAX_COMPLETION_TOKENS,
+    MAX_TOKENS,
+    OPTIONAL_FIELDS,
+    STREAM_OPTIONS,
+    BodyForm,
+)
 from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.sweep.generator.exchange import Exchange, Request, Terms
 from sparktop.sweep.generator.prompts.length import ServerTokenizer, measured_tokens
-from sparktop.sweep.generator.prompts.passage import PassageSearch
+from sparktop.sweep.generator.prompts.passage import PassageSearch, PromptRefusedError
 from sparktop.sweep.generator.prompts.prompts import Book, NewPrompt, PromptMaker, PromptTokens, book_of
+from sparktop.sweep.generator.refusals import faulty_fields, is_refusal, is_too_long
 from sparktop.sweep.generator.run_log import RunLog
-from sparktop.sweep.generator.short_call import ask_json
+from sparktop.sweep.generator.short_call import NoAnswerError, ask
 from sparktop.sweep.generator.wire.messages import TRIED_TOKENS, Calibrate, Calibrated, PromptLength
 from sparktop.sweep.terms.request_errors import (
+    DISCONNECTED,
+    ERROR_EVENT,
+    HTTP,
+    MALFORMED,
+    NO_EVENT_STREAM,
+    REDIRECTS,
+    WORDS_LIMIT,
     WRONG_MODEL,
     RequestFailure,
+    body_failure,
     connect_failure,
     request_failure,
+    status_failure,
 )
 from sparktop.values import dataclass
 
 _TRIED_AT_ONCE = 2
 """Maximum attempts of a trial request for a single token: on a busy machine the end of one may be delayed."""
 _SHORT_CALL_S = 30.0
-_BAD_REQUEST = frozenset({400, 422})
+_OK = 200
+_NOT_OF_A_FIELD = frozenset({401, 403, 404, 407, 429, 503})
+"""Statuses of refusals that no field of the request is the reason of."""
+_NO_LIST = frozenset({404, 405})
+_BUSY = frozenset({429, 503})
+_FIRST_RETRY_S = 0.5
+"""Seconds until a server that is busy and does not say for how long is tried again; doubled each time."""
+_MOST_RETRIES = 5
+_LONGEST_WAIT_S = 90.0
+"""Maximum seconds that a calibration waits for a server that is busy."""
 _CHECK_S = 0.05
 _LEAST_TRIED_PIECES = 32
 _BOOK_PER_PROMPT = 2
@@ -78,6 +104,13 @@ class Calibration:
         self._dropped: dict[str, str] = {}
         self._tried_pieces = command.prompt_tokens
         """Length of the trial prompt in pieces (words and punctuation marks)."""
+        target = command.target
+        self._terms = Terms(pool.endpoint.where, command.timeouts, target.api_key, target.router)
+        self._unlisted: RequestFailure | None = None
+        """Why the server's models are not known; None if it lists them."""
+        self._retries = 0
+        self._waited_s = 0.0
+        """Seconds that were waited because the server was busy."""
         self._requests = 0
         self._prompt_tokens_used = 0
         self._generated_tokens_used = 0
@@ -102,7 +135,10 @@ class Calibration:
                 ServerTokenizer(self._pool, form, _SHORT_CALL_S), self._book, command.prompt_tokens
             )
             form = await self._accepted(form, tokens)
-            prompt, length, tokens = await self._measure_length(form, tokens, is_exact=is_exact)
+            try:
+                prompt, length, tokens = await self._measure_length(form, tokens, is_exact=is_exact)
+            except PromptRefusedError as error:
+                raise CalibrationError(error.failure) from None
             first = await self._first_event_is_token(form, prompt)
             recipe = Recipe(self._lean(form), prompt, self._book, tokens, first)
         except CalibrationError as error:
@@ -112,21 +148,58 @@ class Calibration:
         return self._result(model, models, length, failure), recipe
 
     async def _models(self) -> tuple[str, ...]:
-        found = await ask_json(self._pool, "/v1/models", None, _SHORT_CALL_S)
+        """Return the names of the models that the server lists; if it lists none, set `_unlisted`."""
+        server = self._terms
+        while True:
+            try:
+                answer = await ask(self._pool, "/v1/models", None, _SHORT_CALL_S)
+            except NoAnswerError as error:
+                self._unlisted = request_failure(MALFORMED, str(error), perf_counter())
+                return ()
+            words = server_words(answer.body, server.secret, WORDS_LIMIT)
+            if answer.status == _OK:
+                break
+            self._unlisted = status_failure(
+                answer.status, words, perf_counter(), server, headers=answer.headers
+            )
+            if not await self._waited_for(self._unlisted):
+                return ()
+        found = answer.json()
         data = found.get("data") if isinstance(found, dict) else None
         entries = data if isinstance(data, list) else []
         names = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+        if not isinstance(data, list):
+            self._unlisted = body_failure(words, answer.body, perf_counter(), server)
         return tuple(name for name in names if isinstance(name, str))
 
     def _choose(self, models: tuple[str, ...]) -> str:
         model = self._command.target.model
         if model is not None:
             return model
-        if not models:
-            where = self._pool.endpoint.where
+        if models:
+            return models[0]
+        failure, where = self._unlisted, self._pool.endpoint.where
+        if failure is None or failure.status in _NO_LIST or failure.message.endswith(NO_EVENT_STREAM):
             message = f"{where} does not list the models it serves: name one (--model)"
-            raise CalibrationError(request_failure(WRONG_MODEL, message, perf_counter()))
-        return models[0]
+            failure = request_failure(WRONG_MODEL, message, perf_counter())
+        raise CalibrationError(failure)
+
+    async def _waited_for(self, failure: RequestFailure) -> bool:
+        """Wait as long as a server that refused a request asks for; return False to give up instead.
+
+        It is given up if the server refuses for another reason than that it is busy, or for too long.
+        """
+        if failure.status not in _BUSY:
+            return False
+        delay_s = failure.retry_s
+        if delay_s is None:
+            delay_s = _FIRST_RETRY_S * 2**self._retries
+        if self._retries >= _MOST_RETRIES or self._waited_s + delay_s > _LONGEST_WAIT_S:
+            return False
+        self._retries += 1
+        self._waited_s += delay_s
+        await asyncio.sleep(delay_s)
+        return True
 
     async def _accepted(self, form: BodyForm, tokens: PromptTokens | None) -> BodyForm:
         """Return `form` without the optional fields that the server refuses, found by trial requests.
@@ -147,19 +220,39 @@ class Calibration:
             end = exchange.end
             if end is None or end.error is None:
                 self._tried = exchange
-                return form
-            if exchange.answer.status not in _BAD_REQUEST:
+                return await self._with_refused(form, prompt)
+            if not _may_be_of_a_field(end):
                 raise _unusable(end)
-            said = bytes(exchange.words).decode("utf-8", "replace")
-            named = {name for name in OPTIONAL_FIELDS if name not in form.dropped and name in said}
+            body = bytes(exchange.words)
+            named = faulty_fields(body, form.droppable)
+            words = server_words(body.strip().removeprefix(b"data:"), self._terms.secret)
+            if not named:
+                return await self._without_any(form, prompt, end, words)
             if STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:
                 # `stream_options` is older and more widely supported than `continuous_usage_stats` within it.
                 named = named - {STREAM_OPTIONS} | {CHUNK_USAGE}
-            words = server_words(bytes(exchange.words), self._command.target.api_key)
-            if not named:
-                return await self._without_any(form, prompt, end, words)
-            self._dropped |= dict.fromkeys(named, words)
+            if MAX_COMPLETION_TOKENS in named:
+                named = named - {MAX_COMPLETION_TOKENS} | {MAX_TOKENS}
+            self._dropped |= dict.fromkeys(sorted(named), words)
             form = form.without(named)
+
+    async def _with_refused(self, form: BodyForm, prompt: NewPrompt) -> BodyForm:
+        """Return `form` with each field that was refused and that the server takes after all, tried alone.
+
+        A refusal may name a field that it only lists, or that it refused together with another.
+        """
+        whole = form
+        for name in [name for name in OPTIONAL_FIELDS if name in self._dropped]:
+            if name == CHUNK_USAGE and STREAM_OPTIONS in whole.dropped:
+                continue
+            more = replace(whole, dropped=whole.dropped - {name})
+            tried = await self._try(more, prompt, 1)
+            if tried.end is not None and tried.end.error is None:
+                whole = more
+                del self._dropped[name]
+        if whole != form:
+            self._tried = await self._try(whole, prompt, TRIED_TOKENS)
+        return whole
 
     def _lean(self, form: BodyForm) -> BodyForm:
         """Return `form` without the field that requests running token totals, if token ids give exact counts.
@@ -245,16 +338,25 @@ class Calibration:
             (self._tried_pieces, got or asked),
         )
         passage, got, exact = await search.find()
+        if search.refusal is not None and not exact:
+            raise CalibrationError(search.refusal)
         if passage is None:
             return rough
-        estimate = tokens or PromptTokens(otherwise=passage.tokens_per_piece)
+        estimate = tokens or PromptTokens(otherwise=search.tokens_per_piece)
         return passage.prompt, PromptLength(asked, got, exact, "usage"), estimate
 
     def _prompts_of(self, tokens: PromptTokens, length: int) -> NewPrompt:
         return partial(PromptMaker(self._book, tokens).prompt, length)
 
     async def _length(self, form: BodyForm, prompt: NewPrompt) -> int | None:
-        await self._try(form, prompt, 1)
+        """Return the prompt tokens that the server reports for a prompt; None if it reports none.
+
+        Raises:
+            PromptRefusedError: the server refuses the prompt as too long.
+        """
+        end = (await self._try(form, prompt, 1)).end
+        if end is not None and isinstance(end.error, RequestFailure) and is_refusal(end.error):
+            raise PromptRefusedError(end.error)
         return self._reported_length()
 
     def _reported_length(self) -> int | None:
@@ -263,19 +365,31 @@ class Calibration:
         return None if end is None else end.prompt_tokens
 
     async def _try(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
-        """Send a trial request with a new prompt, wait for its end, and return it, successful or not."""
+        """Send a trial request with a new prompt, wait for its end, and return it, successful or not.
+
+        Send it again if the server is busy and says when it may be tried, or is for a moment.
+        """
+        while True:
+            exchange = await self._send(form, new, output_tokens)
+            failure = None if exchange.end is None else exchange.end.error
+            if not isinstance(failure, RequestFailure):
+                return exchange
+            # The server may close an idle connection just when a request is sent on it.
+            is_stale = failure.word == DISCONNECTED and exchange.was_used
+            if not is_stale and not await self._waited_for(failure):
+                return exchange
+
+    async def _send(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:
         command = self._command
         prompt, _ = new(self._requests, f"{command.seed}/{command.id}")
         output_tokens = max(1, min(output_tokens, command.output_tokens))
         salt = f"{command.id}-{self._requests}"
         content = form.request(self._pool.endpoint, prompt, output_tokens, salt)
         request = Request(f"{command.id}-{self._requests}", content, None, output_tokens)
-        target = command.target
-        terms = Terms(self._pool.endpoint.where, command.timeouts, target.api_key, target.router)
         connection = self._pool.take() or await self._pool.open()
         self._requests += 1
         freed = asyncio.Event()
-        exchange = Exchange(request, connection, self._log, terms, lambda _: freed.set())
+        exchange = Exchange(request, connection, self._log, self._terms, lambda _: freed.set())
         try:
             while not freed.is_set():
                 exchange.check(perf_counter())
@@ -324,6 +438,16 @@ class Calibration:
             connect_ms=connect_ms[0] if connect_ms else None,
             failure=failure,
         )
+
+
+def _may_be_of_a_field(end: RequestEnded) -> bool:
+    """Return whether the request may have failed because of one of its fields."""
+    failure = end.error
+    if not isinstance(failure, RequestFailure) or end.generated_tokens or is_too_long(failure.message):
+        return False
+    if failure.word == ERROR_EVENT:
+        return True
+    return failure.word.startswith(f"{HTTP}:") and failure.status not in _NOT_OF_A_FIELD | REDIRECTS
 
 
 def _unusable(end: RequestEnded) -> CalibrationError:

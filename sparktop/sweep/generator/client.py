@@ -3,7 +3,7 @@
 Connections are opened and bodies are serialised before the run begins. A burst starts all its requests in one
 iteration of the event loop and waits for them. A steady run is a closed loop: it has `concurrency` slots,
 each of which sends its next request when the previous one has ended. There are never more than `concurrency`
-requests in flight, and no request is sent twice.
+requests in flight. A request is sent twice only if the server had closed its idle connection before.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class LoadClient:
         self.cancelled = False
         self._load = load
         self._pool = pool
+        pool.paced = load.mode is not LoadMode.BURST
         self._form = form
         self._prompt = prompt
         self._log = log
@@ -199,10 +200,31 @@ class LoadClient:
         return exchange.end is not None and exchange.end.reason is EndReason.ERROR
 
     def _begin(self, request: Request, connection: Connection) -> asyncio.Future[Exchange]:
-        exchange = Exchange(request, connection, self._log, self._terms, self._freed)
+        exchange = Exchange(request, connection, self._log, self._terms, self._freed, stale=self._stale)
         freed = self._loop.create_future()
         self._active[exchange] = freed
         return freed
+
+    def _stale(self, exchange: Exchange) -> None:
+        """Send the request of `exchange` again: the server had closed the idle connection it was sent on."""
+        self._add_task(self._send_again(exchange, self._active.pop(exchange)))
+
+    async def _send_again(self, before: Exchange, freed: asyncio.Future[Exchange]) -> None:
+        """Send the request of the exchange `before` on a new connection; `freed` is done when it ends."""
+        connection = None
+        try:
+            connection = await self._pool.open()
+        except OSError as error:
+            before.fail(connect_failure(error, perf_counter(), where=self._terms.where))
+        finally:
+            if connection is not None and not self.cancelled:
+                again = Exchange(before.request, connection, self._log, self._terms, self._freed, resent=True)
+                self._active[again] = freed
+            else:
+                if connection is not None:
+                    connection.abort()
+                before.cancel(perf_counter())
+                freed.set_result(before)
 
     def _freed(self, exchange: Exchange) -> None:
         freed = self._active.pop(exchange)

@@ -21,6 +21,8 @@ from sparktop.sweep.generator.endpoint import Endpoint
 _AT_ONCE = 64
 """Maximum connections that are being opened at the same time: a listening socket's backlog is often 128."""
 
+LONGEST_IDLE_S = 2.0
+"""Seconds after which an idle connection is not used again: some servers close it after 5 s, some after 2."""
 _PARSED_AT_ONCE = 16
 """Reads that are parsed before the sockets are read again: at 5 µs each, they delay a timestamp little."""
 _BEHIND_S = 0.005
@@ -82,12 +84,16 @@ class Inbox:
 class Connection(asyncio.Protocol):
     """An HTTP connection; its `reader` receives the data that arrives."""
 
-    __slots__ = ("_descriptor", "_inbox", "_transport", "open", "reader")
+    __slots__ = ("_descriptor", "_inbox", "_transport", "idle_since", "open", "reader", "used")
 
     def __init__(self, inbox: Inbox) -> None:
         """Create a connection that puts everything it receives into the queue `inbox`."""
         self.reader: Reader | None = None
         self.open = False
+        self.used = False
+        """True if an answer came over it: the server may close it whenever it is idle."""
+        self.idle_since = perf_counter()
+        """When it was opened or its newest answer was complete, in monotonic seconds."""
         self._inbox = inbox
         self._transport: asyncio.Transport | None = None
         self._descriptor: int | None = None
@@ -147,6 +153,9 @@ class ConnectionPool:
         self.endpoint = endpoint
         self.connect_ms: list[float] = []
         """Milliseconds that it took to open each connection, in order."""
+        self.paced = False
+        """True if requests are sent at intervals, so that connections opened in advance may be idle for long:
+        they are not used after `LONGEST_IDLE_S` either."""
         self._connect_s = connect_s
         self._inbox = Inbox()
         self._idle: deque[Connection] = deque()
@@ -183,30 +192,50 @@ class ConnectionPool:
         """Replace all idle connections by `count` new ones; return the errors of those that did not open."""
         self.close()
         turn = asyncio.Semaphore(_AT_ONCE)
-        errors: list[OSError] = []
 
-        async def add() -> None:
+        async def add() -> OSError | None:
             async with turn:
-                try:
-                    self._idle.append(await self.open())
-                except OSError as error:
-                    errors.append(error)
+                return await self.add()
 
-        await asyncio.gather(*(add() for _ in range(count)))
-        return errors
+        errors = await asyncio.gather(*(add() for _ in range(count)))
+        return [error for error in errors if error is not None]
+
+    async def add(self) -> OSError | None:
+        """Open an idle connection; return the error if it does not open."""
+        try:
+            self._idle.append(await self.open())
+        except OSError as error:
+            return error
+        return None
+
+    def has_fresh(self) -> bool:
+        """Return whether `take` would return a connection; close those that are too old for it."""
+        connection = self.take()
+        if connection is not None:
+            self._idle.append(connection)
+        return connection is not None
 
     def take(self) -> Connection | None:
-        """Remove an open idle connection from the pool and return it; None if there is none."""
+        """Remove an open idle connection from the pool and return it; None if there is none.
+
+        The one that has been idle for the shortest time is taken. Close those that have been idle too long.
+        """
         while self._idle:
-            connection = self._idle.popleft()
-            if connection.open:
-                return connection
+            connection = self._idle.pop()
+            if not connection.open:
+                continue
+            if (self.paced or connection.used) and perf_counter() - connection.idle_since > LONGEST_IDLE_S:
+                connection.abort()
+                continue
+            return connection
         return None
 
     def give_back(self, connection: Connection) -> None:
         """Return a connection to the pool for reuse after its answer is complete; ignore a closed one."""
         connection.reader = None
         if connection.open:
+            connection.used = True
+            connection.idle_since = perf_counter()
             self._idle.append(connection)
 
     def close(self) -> None:

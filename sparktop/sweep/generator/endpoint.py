@@ -9,6 +9,7 @@ from dataclasses import field
 from urllib.parse import quote, urlsplit
 
 from sparktop import __version__
+from sparktop.model.targets import server_path
 from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sweep.terms.request_errors import UNREACHABLE, RequestFailure, connect_failure, request_failure
 from sparktop.values import dataclass
@@ -84,7 +85,7 @@ async def resolve(url: str, api_key: str | None, at: float) -> Endpoint:
         found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise EndpointError(connect_failure(error, at, where=where)) from None
-    path = quote(parts.path.rstrip("/").removesuffix("/v1"), safe=_PATH_CHARACTERS)
+    path = quote(server_path(parts.path), safe=_PATH_CHARACTERS)
     return Endpoint(
         where=where,
         host=name,

@@ -9,6 +9,7 @@ from dataclasses import field
 from sparktop.model.conversation import ConversationCall
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.model.text import clean
+from sparktop.sources.http.failure import not_http
 from sparktop.sources.http.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sources.server_words import server_words
 from sparktop.sweep.generator.connection import Connection
@@ -19,6 +20,7 @@ from sparktop.sweep.terms import request_errors as errors
 from sparktop.sweep.terms.request_errors import (
     WORDS_LIMIT,
     RequestFailure,
+    body_failure,
     event_failure,
     request_failure,
     status_failure,
@@ -86,8 +88,16 @@ class Exchange:
         log: RunLog,
         terms: Terms,
         freed: Callable[[Exchange], None],
+        *,
+        stale: Callable[[Exchange], None] | None = None,
+        resent: bool = False,
     ) -> None:
-        """Send the request at once, and record its events in `log`."""
+        """Send the request at once, and record its events in `log`.
+
+        `stale` is called instead of `freed` if the server closed the connection, which was used before,
+        without a byte of an answer: the request must be sent again on a new connection, as `resent`. Without
+        it, that is a failure.
+        """
         self.request = request
         self.connection = connection
         self.answer = HttpAnswer()
@@ -99,6 +109,10 @@ class Exchange:
         self._log = log
         self._terms = terms
         self._freed: Callable[[Exchange], None] | None = freed
+        self.was_used = connection.used
+        """True if the connection carried an answer before: the server may have closed it meanwhile."""
+        self._stale = stale if connection.used else None
+        self._has_heard = False
         self._served_by: str | None = None
         self._router_ms: float | None = None
         self._head_at: float | None = None
@@ -106,11 +120,17 @@ class Exchange:
         connection.reader = self
         self.started_at = connection.send(request.content)
         log.request_started(
-            request.request_id, self.started_at, request.prompt_tokens, request.due, request.call
+            request.request_id,
+            self.started_at,
+            request.prompt_tokens,
+            request.due,
+            request.call,
+            resent=resent,
         )
 
     def take(self, at: float, data: bytes) -> None:
         """Parse data that was read at the time `at`; record tokens, and end the request if it is over."""
+        self._has_heard = True
         try:
             body = self.answer.feed(data)
             if self._head_at is None and self.answer.status is not None:
@@ -118,7 +138,10 @@ class Exchange:
             if body and self.end is None:
                 self._read_body(at, body)
         except BrokenAnswerError as error:
-            self._fail(at, errors.MALFORMED, f"{self._terms.where}: {error}")
+            words = f"{self._terms.where}: {error}"
+            self._fail(
+                at, errors.MALFORMED, words if self._head_at else not_http(self._terms.where, data).message
+            )
         if self.answer.done:
             self._body_ended(at)
             self._free(reusable=self.answer.reusable)
@@ -130,6 +153,11 @@ class Exchange:
         when the connection is closed.
         """
         where = self._terms.where
+        stale, self._stale = self._stale, None
+        if stale is not None and self.end is None and not self._has_heard:
+            self._freed = None
+            stale(self)
+            return
         if self.answer.close():
             self._body_ended(at)
         elif self._head_at is None:
@@ -141,6 +169,10 @@ class Exchange:
             tokens = self.stream.tokens
             self._fail(at, errors.TRUNCATED, f"the stream of {where} broke off after {tokens} tokens")
         self._free(reusable=False)
+
+    def fail(self, failure: RequestFailure) -> None:
+        """End the request, which could not be sent again, with `failure`."""
+        self._over(failure.at, EndReason.ERROR, failure)
 
     def cancel(self, at: float) -> None:
         """Cancel the request at the time `at` unless it is over.
@@ -227,15 +259,17 @@ class Exchange:
         stream, where = self.stream, self._terms.where
         if self.end is not None:
             return
+        stream.close()
         if self.answer.status != _OK:
             self._fail_status(at)
         elif not stream.has_begun:
-            message = f"{where} answered without an event stream"
-            self._fail(at, errors.NO_STREAM, message)
+            body = bytes(self.words)
+            words = server_words(body, self._terms.secret, WORDS_LIMIT)
+            self._over(at, EndReason.ERROR, body_failure(words, body, at, self._terms))
         elif stream.finish_reason in _FAILED_FINISHES:
             message = f"{where} ended a request with finish_reason {stream.finish_reason}"
             self._fail(at, errors.ERROR_EVENT, message)
-        elif not (stream.done or stream.finish_reason):
+        elif not (stream.done or stream.finish_reason or stream.tokens >= self.request.output_tokens):
             message = f"the stream of {where} ended early, after {stream.tokens} tokens"
             self._fail(at, errors.TRUNCATED, message)
         elif not (stream.times or stream.counted().generated):
@@ -247,7 +281,9 @@ class Exchange:
     def _fail_status(self, at: float) -> None:
         status = self.answer.status or 0
         words = server_words(bytes(self.words), self._terms.secret, WORDS_LIMIT)
-        self._over(at, EndReason.ERROR, status_failure(status, words, at, self._terms, self._served_by))
+        headers = self.answer.headers
+        failure = status_failure(status, words, at, self._terms, self._served_by, headers)
+        self._over(at, EndReason.ERROR, failure)
 
     def _fail(self, at: float, word: str, message: str) -> None:
         self._over(at, EndReason.ERROR, request_failure(word, message, at))

@@ -86,6 +86,8 @@ class OpenLoopClient(LoadClient):
                 await self._measured_ended(min(due, tail_end))
                 if not self._measured or due >= tail_end:
                     break
+            await self._pause(due - LEAD_S - perf_counter())
+            self._ready_connection()
             await self._pause(due - perf_counter())
             if self._stopping.is_set():
                 break
@@ -93,6 +95,13 @@ class OpenLoopClient(LoadClient):
         self._end_all()
         if self._fault is not None:
             raise self._fault
+
+    def _ready_connection(self) -> None:
+        """Begin to open a connection for the request that is due next, unless one is ready."""
+        if not self._stopping.is_set() and not self._pool.has_fresh():
+            task = self._loop.create_task(self._pool.add())
+            self._tasks.add(task)
+            task.add_done_callback(self._forget)
 
     async def _measured_ended(self, until: float) -> None:
         """Wait until all measured requests have ended, the run is to stop, or the monotonic time `until`."""

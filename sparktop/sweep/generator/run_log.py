@@ -51,12 +51,15 @@ class RunLog:
         prompt_tokens: int | None,
         due: float | None = None,
         call: ConversationCall | None = None,
+        *,
+        resent: bool = False,
     ) -> None:
         """Record that a request was written to its connection at the time `at`; see `RequestStarted`."""
-        self.started += 1
-        self.in_flight += 1
+        if not resent:
+            self.started += 1
+            self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due, call))
+        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due, call, resent))
 
     def request_unsent(
         self,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
+from sparktop.sources.http.failure import no_answer, not_http
 from sparktop.sources.http.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.connection import ConnectionPool
+from sparktop.values import dataclass
 
 _MOST_BYTES = 16 << 20
 _OK = 200
@@ -17,26 +20,44 @@ class NoAnswerError(Exception):
     """No complete HTTP response arrived; the message states why."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShortAnswer:
+    """A complete HTTP response."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    body: bytes
+
+    def json(self) -> Any | None:  # noqa: ANN401 - JSON of any shape
+        """Return the body's JSON; None if the status is not 200, or the body is not JSON."""
+        try:
+            return json.loads(self.body) if self.status == _OK else None
+        except (ValueError, RecursionError):
+            return None
+
+
 class _Collector:
     """Collects an HTTP response; the future `complete` is done when it is complete or has failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str) -> None:
         self.answer = HttpAnswer()
         self.body = bytearray()
+        self._where = where
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def take(self, at: float, data: bytes) -> None:  # noqa: ARG002 - nothing is timed here
         try:
             self.body += self.answer.feed(data)
-        except BrokenAnswerError as error:
-            self._end(NoAnswerError(str(error)))
+        except BrokenAnswerError:
+            self._end(NoAnswerError(not_http(self._where, data).message))
         if len(self.body) > _MOST_BYTES:
-            self._end(NoAnswerError("the answer is too large"))
+            self._end(NoAnswerError(f"the answer of {self._where} is too large"))
         elif self.answer.done:
             self._end(None)
 
     def lost(self, at: float, error: Exception | None) -> None:  # noqa: ARG002 - as above
-        self._end(None if self.answer.close() else NoAnswerError("the connection was closed"))
+        self._end(None if self.answer.close() else NoAnswerError(no_answer(self._where).message))
 
     def _end(self, error: NoAnswerError | None) -> None:
         if self.complete.done():
@@ -47,19 +68,19 @@ class _Collector:
             self.complete.set_exception(error)
 
 
-async def ask_json(pool: ConnectionPool, path: str, question: object, deadline_s: float) -> Any | None:  # noqa: ANN401 - JSON of any shape
-    """Send `question` as JSON by POST, or send a GET request if it is None; return the response's JSON.
+async def ask(pool: ConnectionPool, path: str, question: object, deadline_s: float) -> ShortAnswer:
+    """Send `question` as JSON by POST, or send a GET request if it is None; return the response.
 
-    `path` is the path of the URL. Return None if the response is incomplete, not HTTP, not JSON, or has a
-    status other than 200.
+    `path` is the path of the URL.
 
     Raises:
+        NoAnswerError: the response is incomplete or not HTTP.
         OSError: no connection could be opened.
         TimeoutError: the response took longer than `deadline_s` seconds.
     """
     connection = pool.take() or await pool.open()
     body = b"" if question is None else json.dumps(question).encode()
-    collector = _Collector()
+    collector = _Collector(pool.endpoint.where)
     connection.reader = collector
     is_complete = False
     try:
@@ -67,16 +88,22 @@ async def ask_json(pool: ConnectionPool, path: str, question: object, deadline_s
         async with asyncio.timeout(deadline_s):
             await collector.complete
         is_complete = True
-    except NoAnswerError:
-        return None
     finally:
         if is_complete and collector.answer.reusable:
             pool.give_back(connection)
         else:
             connection.abort()
-    if collector.answer.status != _OK:
-        return None
+    return ShortAnswer(collector.answer.status or 0, collector.answer.headers, bytes(collector.body))
+
+
+async def ask_json(pool: ConnectionPool, path: str, question: object, deadline_s: float) -> Any | None:  # noqa: ANN401 - JSON of any shape
+    """Return the JSON of the response to `question`, see `ask`; None if there is none.
+
+    Raises:
+        OSError: no connection could be opened.
+        TimeoutError: the response took longer than `deadline_s` seconds.
+    """
     try:
-        return json.loads(bytes(collector.body))
-    except (ValueError, RecursionError):
+        return (await ask(pool, path, question, deadline_s)).json()
+    except NoAnswerError:
         return None

@@ -24,7 +24,7 @@ from sparktop.sweep.generator.descriptors import limit_message, raise_limit
 from sparktop.sweep.generator.endpoint import EndpointError, resolve
 from sparktop.sweep.generator.loop_health import LoopHealth, loop_factory, loop_name
 from sparktop.sweep.generator.run_log import RunLog
-from sparktop.sweep.generator.wire.lines import decode_command, encode_message
+from sparktop.sweep.generator.wire.lines import ALIVE, ALIVE_S, decode_command, encode_message
 from sparktop.sweep.generator.wire.messages import (
     BATCHES_PER_S,
     Calibrate,
@@ -68,6 +68,12 @@ class Worker:
     def say(self, message: WorkerMessage) -> None:
         """Write a message to the parent."""
         self._out.write(encode_message(message))
+
+    def say_alive(self) -> None:
+        """Write to the parent once a second that this process runs, unless the parent does not read."""
+        if self.unread_bytes() < _MOST_UNREAD_BYTES:
+            self._out.write(ALIVE)
+        asyncio.get_running_loop().call_later(ALIVE_S, self.say_alive)
 
     def take(self, command: Calibrate | RunLoad | Cancel) -> None:
         """Queue a command for `work`.
@@ -262,6 +268,7 @@ async def _serve() -> None:
     most = raise_limit()
     worker = Worker(out, most)
     worker.say(Ready(os.getpid(), loop_name(), most))
+    worker.say_alive()
     parts = [
         asyncio.create_task(_listen(worker)),
         asyncio.create_task(worker.work()),

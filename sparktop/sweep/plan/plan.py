@@ -181,6 +181,11 @@ class Plan:
         return frozenset(name for one in self.targets for name in (one.name, *one.backends))
 
     @property
+    def loaded_urls(self) -> frozenset[str]:
+        """Addresses of all targets, and of the backends behind those that are routers."""
+        return frozenset(url for one in self.targets for url in (one.url, *one.backends.values()))
+
+    @property
     def axis(self) -> tuple[LoadPoint, ...]:
         """The points of all levels, in the order in which they are measured."""
         if self.points or self.find_knee or self.capacity is not None:

@@ -45,10 +45,10 @@ class ComparisonRow(AxisPart):
     beats: tuple[Text, ...] = ()
     """Targets that are significantly worse than the best one."""
     leaders: tuple[Text, ...] = ()
-    """If there is no winner: targets that are each significantly better than all targets outside this group,
-    but do not differ significantly from the best one. Empty if there is no such group."""
+    """Empty since 1.4: older files have here the best targets of a row without a winner."""
     against: Text | None = None
-    """The target that `percent` refers to."""
+    """The target that `percent` refers to; in a row with tests but without a winner the best of those that
+    `ahead` is not significantly better than."""
     percent: Number = None
     """Difference of the best target from `against`, in percent; negative if lower values are better."""
     ratio_ci95: tuple[Value, Value] | None = None
@@ -161,7 +161,19 @@ class ComparisonResult(Part):
 
     None in files of older versions, in which each row was tested separately."""
     could_show: dict[Text, CouldShow] = Field(default_factory=dict)
-    """The smallest difference that the runs can detect, by metric."""
+    """Empty since 1.4: older files have here the smallest difference that the runs can detect, by metric."""
     independent_engines: tuple[IndependentEngines, ...] = ()
+
+    def row(self, metric: str, point: LoadPoint, pp: int | None, depth: int = 0) -> ComparisonRow | None:
+        """Return the row of a metric under a load with `pp` prompt tokens; None if there is no such row."""
+        return next(
+            (
+                one
+                for one in self.rows
+                if (one.metric, one.point, one.depth) == (metric, point, depth) and one.pp in {None, pp}
+            ),
+            None,
+        )
+
     capacity: CapacityComparison | None = None
     """The answers of capacity searches; None unless at least two of the series have one."""

@@ -15,6 +15,9 @@ class ContextPart(Part):
     runs that sent them first, and what the second ones found. The columns `each_…` have an entry per request.
     """
 
+    counted_tokens: Number = None
+    """Mean length of the context as the server counted it with the prompts; None if it sent no counts, and in
+    older files."""
     ok: Count = 0
     failed: Count = 0
     prefill_tps: Rate | None = None

@@ -12,6 +12,23 @@ MOST_BYTES = 256 << 20
 """Maximum file size; a detailed result of a hundred thousand requests is smaller."""
 
 
+def read_text(path: Path) -> str | None:
+    """Return the text of a file that is not JSON by its first character; None for JSON and empty files.
+
+    Raises:
+        UsageError: the file cannot be read, or is too large; the message is one line.
+    """
+    data = _bytes(path)
+    text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    if text.lstrip()[:1] in {"", "{", "["} or b"\0" in data:
+        return None
+    try:
+        json.loads(text)
+    except ValueError:
+        return text
+    return None
+
+
 def read_json(path: Path) -> object:
     """Return the value of a JSON file, or a list with the values of a JSON Lines file.
 
@@ -20,17 +37,7 @@ def read_json(path: Path) -> object:
     Raises:
         UsageError: the file cannot be read, is too large, or is not JSON; the message is one line.
     """
-    name = clean(path)
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = clean(getattr(error, "strerror", None) or error)
-        raise UsageError(f"{name}: cannot be read: {reason}; give the result file of a sweep") from None
-    if len(data) > MOST_BYTES:
-        raise UsageError(
-            f"{name}: is over {MOST_BYTES >> 20} MiB; give the summary instead of the raw records"
-        )
+    name, data = clean(path), _bytes(path)
     if not data.strip():
         raise UsageError(f"{name}: is empty: the sweep that made it had not finished its first level")
     try:
@@ -46,6 +53,21 @@ def read_json(path: Path) -> object:
         ) from None
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{name}: is not readable as JSON: {clean(error, 80)}") from None
+
+
+def _bytes(path: Path) -> bytes:
+    name = clean(path)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = clean(getattr(error, "strerror", None) or error)
+        raise UsageError(f"{name}: cannot be read: {reason}; give the result file of a sweep") from None
+    if len(data) > MOST_BYTES:
+        raise UsageError(
+            f"{name}: is over {MOST_BYTES >> 20} MiB; give the summary instead of the raw records"
+        )
+    return data
 
 
 def _parsed(data: bytes) -> object:

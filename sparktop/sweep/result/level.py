@@ -123,11 +123,14 @@ def _closed_result(
     ends = [trace.ended for trace in counted if trace.ended is not None]
     added = sorted(ms for trace in finished if (ms := trace.router_ms) is not None)
     starts = run_starts(traces)
+    asked_prompt, counted_prompt = _prompt_lengths(level, finished)
     result = LevelResult(
         **axis_fields(level.concurrency, level.point),
         depth=level.depth,
         pp=level.prompt_tokens,
         tg=level.output_tokens,
+        asked_prompt_tokens=asked_prompt,
+        counted_prompt_tokens=counted_prompt,
         runs=len(runs),
         duration_s=sum(run_duration_s(run) for run in runs),
         requests=Requests(
@@ -135,6 +138,7 @@ def _closed_result(
             failed=sum(end.reason is EndReason.ERROR for end in ends),
             cancelled=sum(end.reason is EndReason.ABORT for end in ends),
             errors=dict(count_errors(ends)),
+            resent=sum(trace.resent for trace in counted),
         ),
         tokens=_tokens(counted, finished),
         tokens_from=_worst_source(finished or counted),
@@ -148,6 +152,27 @@ def _closed_result(
     )
     latencies = {name: _latency(name, finished) for name in LATENCIES if name not in DUE_LATENCIES}
     return result.model_copy(update={**_rates(level, runs), **latencies})
+
+
+def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[float | None, float | None]:
+    """Return the mean prompt length (asked for, counted by the server) of the requests that it counted.
+
+    Of conversations and recorded traffic, whose prompts differ, the former is the client's estimate.
+    """
+    counted = [one for one in finished if one.counted_prompt_tokens is not None]
+    if not counted:
+        return None, None
+    each = [
+        one.expected_prompt_tokens if _varies(level) else level.depth + level.prompt_tokens for one in counted
+    ]
+    known = [length for length in each if length is not None]
+    asked = fmean(known) if len(known) == len(counted) else None
+    return asked, fmean(one.counted_prompt_tokens or 0 for one in counted)
+
+
+def _varies(level: Level) -> bool:
+    """Return whether the prompts of a level have different lengths."""
+    return level.point.trace is not None or level.point.kind is LoadKind.AGENTS
 
 
 def _others(traces: Sequence[RequestTrace], counted: Sequence[RequestTrace]) -> list[RequestTrace]:

@@ -19,6 +19,10 @@ from sparktop.sweep.result.trace import CERTAIN_SHARE, RequestTrace
 
 FULL_SHARE = 0.95
 """Share (0 to 1) of the concurrency that must be in flight in the window of `sustained_tps`."""
+SUSTAINED_LEAST_S = 1.0
+"""Seconds of the shortest window that counts for `sustained_tps`: a rate over less is that of a few steps."""
+SUSTAINED_SHARE = 0.2
+"""Least share (0 to 1) of a run that the windows of `sustained_tps` must cover to stand for it."""
 PEAK_WINDOW_S = 1.0
 REPLACED_WITHIN_S = 0.1
 """Gaps up to this many seconds between the end of a request and the start of its replacement do not
@@ -62,11 +66,12 @@ def timed(finished: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
 def gaps_s(finished: Sequence[RequestTrace]) -> Iterator[float]:
     """Yield the gaps between consecutive tokens (ITL) in seconds, for requests whose token times are known.
 
-    Requests whose server sends no token counts yield the gaps between chunks instead.
+    None is known where the server sends no token counts: a read may bring several chunks, and a chunk
+    several tokens.
     """
-    for trace in timed(finished):
-        if trace.is_placed:
-            yield from trace.gaps_s(chunks=not trace.is_counted)
+    for trace in finished:
+        if trace.is_placed and trace.is_counted:
+            yield from trace.gaps_s()
 
 
 def run_duration_s(run: Sequence[RequestTrace]) -> float:
@@ -74,14 +79,22 @@ def run_duration_s(run: Sequence[RequestTrace]) -> float:
     return max(trace.end for trace in run) - min(trace.start for trace in run)
 
 
-def prompt_tokens(run: Sequence[RequestTrace], depth: int = 0) -> int | None:
-    """Return the sum of prompt tokens of the requests that delivered a token, less `depth` for each of them.
+def prompt_tokens(run: Sequence[RequestTrace], most: int | None = None) -> int | None:
+    """Return the sum of prompt tokens of the requests that delivered a token, of each `most` at most.
 
     Return None if the prompt length of one of these requests is unknown.
     """
     counts = [trace.prompt_tokens for trace in run if trace.arrivals]
-    known = [max(0, count - depth) for count in counts if count is not None]
+    known = [count if most is None else min(count, most) for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
+
+
+def new_tokens(level: Level) -> int | None:
+    """Return how many tokens of each prompt of a level with context are new; None without context.
+
+    What the server counts beyond them is the context, however long that came out.
+    """
+    return level.prompt_tokens if level.depth else None
 
 
 def rate_rules(level: Level) -> dict[str, Callable[[Sequence[RequestTrace]], float | None]]:
@@ -94,23 +107,26 @@ def rate_rules(level: Level) -> dict[str, Callable[[Sequence[RequestTrace]], flo
         "pure_decode_tps": lambda run: pure_decode_tps(run, level.concurrency),
         "peak_tps": peak_tps,
         "output_tps": output_tps,
-        "total_tps": lambda run: total_tps(run, level.depth),
+        "total_tps": lambda run: total_tps(run, new_tokens(level)),
         "requests_per_s": requests_per_s,
     }
     if level.mode is LoadMode.BURST:
-        return rules | {"prefill_tps": lambda run: prefill_tps(run, level.depth), "decode_tps": decode_tps}
+        return rules | {
+            "prefill_tps": lambda run: prefill_tps(run, new_tokens(level)),
+            "decode_tps": decode_tps,
+        }
     return rules | {"sustained_tps": lambda run: sustained_tps(run, level.concurrency)}
 
 
-def prefill_tps(run: Sequence[RequestTrace], depth: int = 0) -> float | None:
+def prefill_tps(run: Sequence[RequestTrace], new: int | None = None) -> float | None:
     """Return a run's prompt tokens/s: prompt tokens / (latest first token - earliest request start).
 
-    The first `depth` tokens of each prompt do not count: the server has them in its prefix cache.
+    Of each prompt the last `new` tokens count (None: all): the server has the others in its prefix cache.
 
     Return None if a prompt length or the time of the latest first token is unknown.
     """
     firsts = [(trace.first_token, trace) for trace in run if trace.first_token is not None]
-    tokens = prompt_tokens(run, depth)
+    tokens = prompt_tokens(run, new)
     if not firsts or tokens is None:
         return None
     latest, trace = max(firsts, key=itemgetter(0))
@@ -174,13 +190,16 @@ def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | No
 def sustained_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
     """Return the tokens/s while at least 95 % of `concurrency` requests are in flight.
 
-    This excludes the beginning and the end of the run. Return None if that share is never reached, or if
-    too many token times are unknown.
+    This excludes the beginning and the end of the run, and windows of less than `SUSTAINED_LEAST_S`. Return
+    None if the others are less than `SUSTAINED_SHARE` of the run, or if too many token times are unknown.
     """
     if not _are_placed(run, and_first=True):
         return None
-    spans = spans_with([(trace.start, trace.end) for trace in run], FULL_SHARE * concurrency)
-    return _rate_within(run, _joined(spans))
+    spans = _joined(spans_with([(trace.start, trace.end) for trace in run], FULL_SHARE * concurrency))
+    whole = [(begin, end) for begin, end in spans if end - begin >= SUSTAINED_LEAST_S]
+    if sum(end - begin for begin, end in whole) < SUSTAINED_SHARE * run_duration_s(run):
+        return None
+    return _rate_within(run, whole)
 
 
 def peak_tps(run: Sequence[RequestTrace]) -> float | None:
@@ -204,14 +223,14 @@ def output_tps(run: Sequence[RequestTrace]) -> float | None:
     return _per_second(sum(trace.tokens for trace in run), run_duration_s(run))
 
 
-def total_tps(run: Sequence[RequestTrace], depth: int = 0) -> float | None:
+def total_tps(run: Sequence[RequestTrace], new: int | None = None) -> float | None:
     """Return tokens/s: (prompt + generated tokens) / duration of the run.
 
-    The first `depth` tokens of each prompt do not count, as in `prefill_tps`.
+    Of each prompt the last `new` tokens count, as in `prefill_tps`.
 
     Return None if a prompt length is unknown, or if the duration is 0.
     """
-    prompts = prompt_tokens(run, depth)
+    prompts = prompt_tokens(run, new)
     if prompts is None:
         return None
     return _per_second(prompts + sum(trace.tokens for trace in run), run_duration_s(run))

@@ -37,6 +37,9 @@ class Requests(Part):
     cancelled: Count = 0
     errors: dict[Text, Count] = Field(default_factory=dict)
     """Failed requests by error code, see `sparktop.sweep.terms.request_errors`."""
+    resent: Count = 0
+    """Requests that were sent a second time, because the server had closed the idle connection that they were
+    sent on first; not failures. 0 in older files."""
 
 
 class TokenCounts(Part):
@@ -154,6 +157,10 @@ class LevelResult(AxisPart):
     """Requested prompt tokens; None means the plan's value."""
     tg: Count | None = None
     """Requested output tokens; None means the plan's value."""
+    asked_prompt_tokens: Number = None
+    """Mean prompt tokens of the requests as they were asked for, context included; None in older files."""
+    counted_prompt_tokens: Number = None
+    """The same as the server counted them; None if it sent no counts, and in older files."""
     error: Text | None = None
     """The error message of a server that refuses prompts of this length: there are no metrics. Else None."""
     runs: Count = 0
@@ -217,6 +224,12 @@ class LevelResult(AxisPart):
     """The completed requests one by one; None if there were too many to store."""
     uncounted: UncountedRequests | None = None
     """The other requests one by one; None if there were none, or too many to store."""
+
+    @property
+    def prompt_share(self) -> float | None:
+        """Prompt tokens that the server counted / those that were asked for; None if it sent no counts."""
+        asked, counted = self.asked_prompt_tokens, self.counted_prompt_tokens
+        return counted / asked if asked and counted is not None else None
 
     @property
     def same_load(self) -> LevelLoad:

@@ -41,6 +41,12 @@ class RequestTrace:
     """Open loop: when the request was due; None in other modes."""
     call: ConversationCall | None = None
     """Users and agents: the place of the request in its conversation; None in other modes."""
+    resent: bool = False
+    """True if it was sent a second time, see `RequestStarted`."""
+    counted_prompt_tokens: int | None = None
+    """The server's count alone; None if it sent none, or before the end."""
+    expected_prompt_tokens: int | None = None
+    """The number that the client expects; None if it has no estimate."""
     first_event: float | None = None
     """Time of the first event of the answer, whatever its content."""
     first_answer: float | None = None
@@ -200,15 +206,14 @@ class RequestTrace:
         later = self.placed - self.arrivals[0][1] if self.arrivals else 0
         return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
 
-    def gaps_s(self, *, chunks: bool = False) -> Iterator[float]:
+    def gaps_s(self) -> Iterator[float]:
         """Yield the gaps between consecutive tokens (ITL) in seconds, from the second read on.
 
-        A read with n tokens, t seconds after the previous read, yields n times t / n. With `chunks` it yields
-        t once, for requests whose number of tokens per chunk is unknown.
+        A read with n tokens, t seconds after the previous read, yields n times t / n.
         """
         for (before, _), (at, count) in zip(self.arrivals, self.arrivals[1:], strict=False):
-            for _ in range(1 if chunks else count):
-                yield (at - before) / (1 if chunks else count)
+            for _ in range(count):
+                yield (at - before) / count
 
 
 def collect(events: Iterable[LoadEvent]) -> list[RequestTrace]:
@@ -220,7 +225,14 @@ def collect(events: Iterable[LoadEvent]) -> list[RequestTrace]:
     for event in events:
         if isinstance(event, RequestStarted):
             traces[event.request_id] = RequestTrace(
-                event.request_id, event.at, event.run, event.prompt_tokens, event.due, event.call
+                event.request_id,
+                event.at,
+                event.run,
+                event.prompt_tokens,
+                event.due,
+                event.call,
+                event.resent,
+                expected_prompt_tokens=event.prompt_tokens,
             )
         elif isinstance(event, ResponseStarted | FirstToken | Tokens | RequestEnded):
             trace = traces.get(event.request_id)
@@ -233,7 +245,7 @@ def _add(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens | Req
     if isinstance(event, RequestEnded):
         trace.ended = event
         if event.prompt_tokens is not None:
-            trace.prompt_tokens = event.prompt_tokens
+            trace.prompt_tokens = trace.counted_prompt_tokens = event.prompt_tokens
         return
     if trace.first_event is None:
         trace.first_event = event.at

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sparktop.sweep.compare.best_level import best_of, main_rate, rate_ratio
+from sparktop.sweep.compare.best_level import main_rate, rate_ratio
 from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.preparation import PreparedTarget
@@ -115,9 +115,20 @@ def _end_words(known: Sequence[LevelResult], leader: LevelResult, metric: str, m
     return f"c = {top.concurrency} gives no more tok/s than c = {leader.concurrency} ({found})"
 
 
+def saturation(levels: Sequence[LevelResult], metric: str) -> LevelResult:
+    """Return the level with the lowest load whose rate is within the noise floor of the highest rate.
+
+    Each of `levels`, at least one, has the rate `metric`.
+    """
+    highest = max(rate.mean for one in levels if (rate := one.rate(metric)) is not None)
+    least = highest / (1 + NOISE_FLOOR_PERCENT / 100)
+    reaching = [one for one in levels if (rate := one.rate(metric)) is not None and rate.mean >= least]
+    return min(reaching, key=lambda one: one.point)
+
+
 def _between(known: Sequence[LevelResult], metric: str) -> int | None:
     """Return a concurrency between the best level and the next lower one; None if the gap is small enough."""
-    best = best_of(known, metric)
+    best = saturation(known, metric)
     below = [one.concurrency for one in known if one.concurrency < best.concurrency]
     if not below or best.concurrency <= _GAP * below[-1]:
         return None

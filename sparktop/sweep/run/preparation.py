@@ -10,6 +10,7 @@ from sparktop.model.load import LoadKind, TokenSource
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.text import clean
 from sparktop.sweep.generator.body import CACHE_SALT
+from sparktop.sweep.generator.refusals import is_refusal
 from sparktop.sweep.generator.wire.messages import (
     TRIED_TOKENS,
     Calibrate,
@@ -22,7 +23,6 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.run.context.length import (
     LongestPrompt,
     beyond_context,
-    is_refusal,
     longest_prompt,
     reported_context,
 )

@@ -27,16 +27,17 @@ def assignments(events: Iterable[LoadEvent]) -> list[str]:
 
     Requests whose answer named no backend, or that have not ended, are left out.
     """
-    starts: list[tuple[float, str]] = []
+    starts: dict[str, float] = {}
     served: dict[str, str] = {}
     for event in events:
         if isinstance(event, RequestStarted):
-            starts.append((event.at, event.request_id))
+            starts[event.request_id] = event.at  # of a request that was sent twice, the later time
         elif isinstance(event, RequestEnded) and event.served_by is not None:
             served[event.request_id] = event.served_by
     # A stable sort keeps the order of requests that started at the same time.
-    starts.sort(key=lambda start: start[0])
-    return [served[request_id] for _, request_id in starts if request_id in served]
+    return [
+        served[request_id] for request_id in sorted(starts, key=starts.__getitem__) if request_id in served
+    ]
 
 
 def router_side(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import LoadKind, LoadMode, TokenSource
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.axis import LevelLoad
@@ -29,8 +29,10 @@ from sparktop.sweep.terms.doubts import (
     QUEUE_LIMITED,
     RESTARTED,
     SHORT_OUTPUT,
+    SHORT_PROMPT,
     THROTTLED,
     TOO_SHORT,
+    UNCOUNTED_TOKENS,
 )
 from sparktop.values import dataclass
 
@@ -41,6 +43,10 @@ MOST_LAG_SHARE = 0.05
 MOST_CPU_PERCENT = 80.0
 MOST_HIT_SHARE = 0.01
 MOST_MISMATCH = 0.01
+MOST_PROMPT_OFF = 0.02
+MOST_ESTIMATE_OFF = 0.1
+"""Shares by which a prompt length may differ that the server counted, where the client's count is exact and
+where it is an estimate."""
 LEAST_OUTPUT_SHARE = 0.95
 LEAST_LIFETIMES = 3
 LEAST_RUNS = 3
@@ -112,6 +118,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
         *_client(level, facts),
         *_queue(facts, level),
         *_cache_doubts(level, facts),
+        *_prompts(level),
         *_counts(facts),
         *_hidden(plan, level),
         *(() if level.agents is not None else _output(plan, level)),
@@ -233,6 +240,22 @@ def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     which = f"{requests} of {level.requests.ok} requests"
     message = f"no chunk shows {hidden}{of_tokens} tokens ({which}): {cost}"
     yield Validity(code=HIDDEN_TOKENS, message=message)
+
+
+def _prompts(level: LevelResult) -> Iterator[Validity]:
+    """Yield a reason to doubt the level if the server counted other prompts, or no tokens at all."""
+    share, asked, counted = level.prompt_share, level.asked_prompt_tokens, level.counted_prompt_tokens
+    if share is not None and asked is not None and counted is not None:
+        # Of conversations and recorded traffic the length is an estimate.
+        most = MOST_ESTIMATE_OFF if level.agents is not None or level.replay is not None else MOST_PROMPT_OFF
+        if abs(share - 1) > most:
+            cut = ": were they cut?" if share < 1 else ""
+            lengths = f"{counted:,.0f} prompt tokens a request, {asked:,.0f} were asked for"
+            yield Validity(code=SHORT_PROMPT, message=f"the server counted {lengths}{cut}")
+    if level.tokens_from is TokenSource.CHUNKS:
+        unknown = ", and the time between tokens is unknown" if level.itl_ms is None else ""
+        message = f"the server sends no token counts: rates count chunks{unknown}"
+        yield Validity(code=UNCOUNTED_TOKENS, message=message)
 
 
 def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:

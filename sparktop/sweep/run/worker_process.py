@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -16,7 +17,13 @@ from sparktop.errors import SparktopError
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 from sparktop.python310.timeouts import timeout
-from sparktop.sweep.generator.wire.lines import WorkerProtocolError, decode_message, encode_command
+from sparktop.sweep.generator.wire.lines import (
+    ALIVE,
+    ALIVE_S,
+    WorkerProtocolError,
+    decode_message,
+    encode_command,
+)
 from sparktop.sweep.generator.wire.messages import (
     Calibrated,
     Cancel,
@@ -41,6 +48,12 @@ _LEAVING_S = 1.0
 _LONGEST_LINE = 64 << 20
 """Maximum bytes of a line of output: the token times of a request with a million tokens are 11 MB."""
 _LAST_WORDS_BYTES = 4096
+_SILENT_CHECKS = 15
+"""Checks, one every `ALIVE_S`, without a line from the process after which it is killed: a busy machine can
+delay a process for seconds. Checks are counted, not seconds, so that a parent that was suspended itself does
+not take that for the silence of the process."""
+_STOPPED_CHECKS = 3
+"""The same for a process that the kernel reports as stopped by a signal."""
 
 
 class SweepWorker:
@@ -57,7 +70,12 @@ class SweepWorker:
         self._idle = asyncio.Event()
         self._idle.set()
         self._last_words = b""
+        self._silent_checks = 0
+        """Checks since the newest line of the process."""
+        self._silence: str | None = None
+        """Why the process was killed for its silence; None if it was not."""
         loop = asyncio.get_running_loop()
+        self._watching = loop.create_task(self._watch())
         self._listening = loop.create_task(self._listen())
         self._reading_words = loop.create_task(self._read_words())
         self.ready: Ready | None = None
@@ -167,6 +185,7 @@ class SweepWorker:
     async def close(self) -> None:
         """Close the process's input and wait for its exit; kill the process if it does not exit."""
         self._closing = True
+        self._watching.cancel()
         stdin = self._process.stdin
         if stdin is not None:
             stdin.close()
@@ -177,6 +196,7 @@ class SweepWorker:
             self._signal(signal.SIGKILL)
             await self._process.wait()
         await asyncio.gather(self._listening, self._reading_words)
+        await asyncio.wait([self._watching])
         # The loop closes the transports of the pipes one iteration after it sees the process end.
         await asyncio.sleep(0)
 
@@ -189,6 +209,9 @@ class SweepWorker:
                 line = await stdout.readline()
                 if not line:
                     break
+                self._silent_checks = 0
+                if line == ALIVE:
+                    continue
                 message = decode_message(line)
             except (WorkerProtocolError, ValueError) as error:
                 broken = clean(error)
@@ -202,8 +225,22 @@ class SweepWorker:
         self._ended = True
         self._working.clear()
         self._idle.set()
+        self._watching.cancel()
         failure = None if self._closing else self._ending(returncode, broken)
         self._messages.put_nowait(WorkerEnded(returncode, failure))
+
+    async def _watch(self) -> None:
+        """Kill the process if it does not run any more: nothing else would end a run that waits for it."""
+        while True:
+            await asyncio.sleep(ALIVE_S)
+            self._silent_checks += 1
+            is_stopped = _is_stopped(self.pid)
+            if self._silent_checks >= (_STOPPED_CHECKS if is_stopped else _SILENT_CHECKS):
+                silent_s = self._silent_checks * ALIVE_S
+                how = "it was stopped by a signal (SIGSTOP)" if is_stopped else "it does not run"
+                self._silence = f"{how}: no word for {silent_s:.0f} s, and it was ended"
+                self._signal(signal.SIGKILL)
+                return
 
     def _done_with(self, command_id: str) -> None:
         self._working.discard(command_id)
@@ -211,7 +248,9 @@ class SweepWorker:
             self._idle.set()
 
     def _ending(self, returncode: int, broken: str | None) -> RequestFailure:
-        if broken is not None:
+        if self._silence is not None:
+            why = self._silence
+        elif broken is not None:
             why = f"it sent something that is not a message: {broken}"
         elif returncode < 0:
             why = f"it was ended by {_signal_name(-returncode)}"
@@ -231,6 +270,15 @@ class SweepWorker:
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self._process.pid, signum)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether the process `pid` is stopped by a signal, as the kernel reports; False if unknown."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[:1] == [b"T"]
 
 
 def _signal_name(number: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from sparktop.values import dataclass
 
@@ -17,6 +17,8 @@ RATES = (
     "requests_per_s",
 )
 """Names of the metrics of a level that have one value per load run."""
+MAIN_RATES = ("sustained_tps", "decode_tps", "output_tps", "total_tps")
+"""The main token rate is that of these which most levels have, the first of equals."""
 DUE_LATENCIES = ("ttft_due_ms", "e2e_due_ms", "client_wait_ms")
 """Latencies of an open loop, from the time at which a request was due; these judge it."""
 GROWTH = "ttft_growth"
@@ -104,6 +106,14 @@ METRICS = {metric.name: metric for metric in _ALL}
 """Every metric by name, in the order of table columns."""
 
 
+def main_rate_of(levels: Iterable[Collection[str]]) -> str | None:
+    """Return the main token rate of levels, of which `levels` has the names of the metrics; None for none."""
+    known = list(levels)
+    counts = {name: sum(name in one for one in known) for name in MAIN_RATES}
+    most = max(counts.values())
+    return next(name for name, count in counts.items() if count == most) if most else None
+
+
 def in_sentence(title: str) -> str:
     """Return the title of a metric as within a sentence: "decode", "TTFT due"."""
     return " ".join(word if word.isupper() else word.lower() for word in title.split())
@@ -134,7 +144,7 @@ TERMS = {
     "Interactivity": "1 / 90th percentile of (E2E / output tokens) in tok/s; not 1 / TPOT",
     "Users wait": "share of the time in which a user waits for an answer or reads it as it comes",
     "At most (/s)": "users / (response + think time of the lowest level): what they ask for without waiting",
-    "Marks": "reasons to doubt a level or why it is slow; the list of marks has a sentence for each",
+    "Warnings": "why a level may not be what it seems, or why it is slow; a list has a sentence for each",
 }
 """Meaning of other terms and signs in a report's tables."""
 

@@ -1,4 +1,4 @@
-"""The codes of reasons to doubt the result of a level: a short name, the meaning and the remedy of each."""
+"""The codes of warnings on the result of a level: a short name, the meaning and the remedy of each."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ CLIENT_LAG, QUEUE_LIMITED, CACHE_HITS = "client_lag", "queue_limited", "cache_hi
 FOREIGN_TRAFFIC, COUNT_MISMATCH, SHORT_OUTPUT = "foreign_traffic", "count_mismatch", "short_output"
 TOO_SHORT, THROTTLED, CLOCK_SHIFT, FEW_RUNS = "too_short", "throttled", "clock_shift", "few_runs"
 ERRORS, MDNS_TARGET, RESTARTED, CUT_SHORT = "errors", "mdns_target", "restarted", "cut_short"
-HIDDEN_TOKENS = "hidden_tokens"
+HIDDEN_TOKENS, UNCOUNTED_TOKENS = "hidden_tokens", "uncounted_tokens"
+SHORT_PROMPT, CONTEXT_LENGTH = "short_prompt", "context_length"
 UNSTABLE, OVERLOADED, LATE_SENDS = "unstable", "overloaded", "late_sends"
 UNANSWERED, FEW_CALLS = "unanswered", "few_calls"
 CONTEXT_LOST, CONTEXT_UNKNOWN = "context_lost", "context_unknown"
 NO_PREFIX_CACHE = "no_prefix_cache"
 
 WORDS = {
-    CLIENT_LAG: "client-limited",
-    QUEUE_LIMITED: "queue-limited",
+    CLIENT_LAG: "generator too slow",
+    QUEUE_LIMITED: "requests waited",
     CACHE_HITS: "cache hits",
     CONTEXT_LOST: "context evicted",
     CONTEXT_UNKNOWN: "hits unknown",
@@ -24,6 +25,9 @@ WORDS = {
     FOREIGN_TRAFFIC: "foreign load",
     COUNT_MISMATCH: "count mismatch",
     HIDDEN_TOKENS: "hidden tokens",
+    SHORT_PROMPT: "short prompt",
+    CONTEXT_LENGTH: "context length",
+    UNCOUNTED_TOKENS: "tokens not counted",
     SHORT_OUTPUT: "short output",
     TOO_SHORT: "too short",
     THROTTLED: "throttled",
@@ -76,6 +80,18 @@ MEANINGS = {
     HIDDEN_TOKENS: Explained(
         "tokens were generated that the stream does not show, such as reasoning that is filtered",
         "compare by the server's usage; a TTFT is that of the first token shown",
+    ),
+    SHORT_PROMPT: Explained(
+        "the server counted another prompt length than was asked for: it may have cut the prompts",
+        "raise the server's context (Ollama: num_ctx), or ask for the length that it takes (--pp)",
+    ),
+    CONTEXT_LENGTH: Explained(
+        "the server counted another context length than the depth that was asked for",
+        "compare by the counted length; exact depths need a server with /tokenize",
+    ),
+    UNCOUNTED_TOKENS: Explained(
+        "the server sends no token counts: rates count chunks, and the time between tokens is unknown",
+        "compare only with the same server, or have it send usage",
     ),
     SHORT_OUTPUT: Explained(
         "answers ended before the length asked for", "check that the server honours ignore_eos and min_tokens"

@@ -9,14 +9,18 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Protocol
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadEvent, RequestEnded
 from sparktop.model.text import clean
-from sparktop.values import dataclass
+from sparktop.sources.http.failure import status_error, transport_error
+from sparktop.values import dataclass, replace
 
 REFUSED = "refused"
 """Nothing listens at the address."""
@@ -54,7 +58,7 @@ CANCELLED = "cancelled"
 HTTP = "http"
 """Prefix of the code for an HTTP status other than 200, such as `http:429`."""
 
-WORDS_LIMIT = 150
+WORDS_LIMIT = 240
 """Maximum characters kept of a server's error message. Refusals mention the context length only after the
 first hundred characters."""
 
@@ -80,7 +84,13 @@ _STATUS_KINDS = {
 }
 _TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 _TOO_MANY_REQUESTS = 429
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_UNAUTHORIZED = frozenset({401, 403})
 _IS_MISSING = ("not exist", "not found", "not be found", "unknown", "invalid model")
+_WANTS_TLS = "https"
+"""In the words with which a server that speaks TLS refuses plain HTTP."""
+NO_EVENT_STREAM = "answered without an event stream"
+_PAGE_BYTES = 200
 _NO_BACKEND = ("no deployments available", "no healthy deployment", "no available backend")
 
 
@@ -91,6 +101,8 @@ class RequestFailure(Failure):
     word: str = HTTP
     status: int | None = None
     """HTTP status of the response, if it was not 200."""
+    retry_s: float | None = None
+    """Seconds after which the server says that it may be tried again; None if it does not say."""
 
 
 def request_failure(word: str, message: str, at: float, status: int | None = None) -> RequestFailure:
@@ -129,25 +141,62 @@ class Server(Protocol):
     def router(self) -> bool:
         """True if the server is a router."""
 
+    @property
+    def secret(self) -> str | None:
+        """API key that is sent to the server; None without one."""
+
 
 def status_failure(
-    status: int, words: str, at: float, server: Server, served_by: str | None
+    status: int,
+    words: str,
+    at: float,
+    server: Server,
+    served_by: str | None = None,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> RequestFailure:
     """Return the failure of a request that was answered with an HTTP status other than 200.
 
     `words` is the server's error message, cleaned, or "". `served_by` is the backend that answered through a
-    router, None if unknown. Rejections by the router itself and unknown models have codes of their own.
+    router, None if unknown. `headers` are those of the response, by lower-case name: the goal of a redirect
+    and the time to retry are in them. Rejections by the router itself and unknown models have codes of their
+    own.
     """
     lower = words.lower()
     quoted = f": {words}" if words else ""
+    word = f"{HTTP}:{status}"
     if server.router and (_names_no_backend(words) or (status == _TOO_MANY_REQUESTS and served_by is None)):
-        message = f"{server.where} gave the request to no backend (HTTP {status}){quoted}"
-        return request_failure(ROUTER_REJECTION, message, at, status)
-    if status in {400, 404} and "model" in lower and any(phrase in lower for phrase in _IS_MISSING):
-        message = f"{server.where} does not have that model (HTTP {status}){quoted}"
-        return request_failure(WRONG_MODEL, message, at, status)
-    message = f"{server.where} answered with HTTP {status}{quoted}"
-    return request_failure(f"{HTTP}:{status}", message, at, status)
+        word, message = (
+            ROUTER_REJECTION,
+            f"{server.where} gave the request to no backend (HTTP {status}){quoted}",
+        )
+    elif status in {400, 404} and "model" in lower and any(phrase in lower for phrase in _IS_MISSING):
+        word, message = WRONG_MODEL, f"{server.where} does not have that model (HTTP {status}){quoted}"
+    elif status in _UNAUTHORIZED | REDIRECTS:
+        goal, has_key = headers.get("location", ""), server.secret is not None
+        error = status_error(status, server.where, location=goal, words=words, has_key=has_key)
+        message = error.message
+    elif _WANTS_TLS in lower and "http" in lower:
+        message = f"{server.where} speaks TLS: write https:// in its URL (HTTP {status})"
+    else:
+        message = f"{server.where} answered with HTTP {status}{quoted}"
+    return replace(request_failure(word, message, at, status), retry_s=retry_after_s(headers))
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds after which a response says that the request may be tried again.
+
+    They stand in `retry-after-ms` as OpenAI sends it, or in `retry-after` (RFC 9110, 10.2.3) as seconds or as
+    a date. Return None without a usable value.
+    """
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers[name]) * unit_s)
+        except (KeyError, ValueError):
+            continue
+    try:
+        return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
+    except (KeyError, ValueError):
+        return None
 
 
 def event_failure(words: str, at: float, server: Server) -> RequestFailure:
@@ -157,6 +206,22 @@ def event_failure(words: str, at: float, server: Server) -> RequestFailure:
         return request_failure(ROUTER_REJECTION, message, at)
     quoted = f": {words}" if words else " (no words)"
     return request_failure(ERROR_EVENT, f"{server.where} reported an error in mid-stream{quoted}", at)
+
+
+def body_failure(words: str, body: bytes, at: float, server: Server) -> RequestFailure:
+    """Return the failure of a request that was answered with status 200, but not with a stream.
+
+    `words` is the error message in the `body`, or "".
+    """
+    lower = body[:_PAGE_BYTES].lstrip().lower()
+    if lower.startswith((b"<!doctype html", b"<html")):
+        message = f"{server.where} answered with a web page: is the URL that of the API, and the port right?"
+        return request_failure(NO_STREAM, message, at)
+    if words and b'"error"' in lower:
+        return request_failure(
+            ERROR_EVENT, f"{server.where} answered with an error and HTTP 200: {words}", at
+        )
+    return request_failure(NO_STREAM, f"{server.where} {NO_EVENT_STREAM}", at)
 
 
 def _names_no_backend(words: str) -> bool:
@@ -173,10 +238,7 @@ def connect_failure(error: BaseException, at: float, *, where: str) -> RequestFa
     if isinstance(error, socket.gaierror | UnicodeError):
         return request_failure(DNS, f"the host name of {where} does not resolve: is it right?", at)
     if isinstance(error, ssl.SSLError):
-        # Errors that do not come from OpenSSL have neither attribute.
-        said = getattr(error, "verify_message", None) or getattr(error, "reason", None)
-        reason = clean(said or "no TLS", 90)
-        return request_failure(TLS, f"TLS with {where} failed: {reason}", at)
+        return request_failure(TLS, transport_error(error, where).message, at)
     if isinstance(error, TimeoutError) or number == errno.ETIMEDOUT:
         return request_failure(TIMEOUT_CONNECT, f"no connection to {where} in time: is the host up?", at)
     if number in _TOO_MANY_FILES:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from sparktop.model.judgement import NO_DIFFERENCE, signed
 from sparktop.model.sweep_comparison import (
-    NO_DIFFERENCE,
     NOT_CERTAIN,
     WITHIN_NOISE,
     Difference,
@@ -15,13 +15,11 @@ from sparktop.model.sweep_comparison import (
     level_name,
     several_lengths,
 )
-from sparktop.sweep.compare.advice import signed
 from sparktop.sweep.compare.alignment import aligned, has_like_lengths
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.findable import could_show_words
 from sparktop.sweep.compare.notes import UNLIKE_LENGTHS
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, load_at
-from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, CouldShow
+from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.curves import measured
 from sparktop.sweep.view.words.capacity import compared_words
@@ -96,7 +94,7 @@ def difference(before: Series, after: Series, *, labels: tuple[str, str] | None 
         rows=tuple(rows),
         verdict=compared_words(compared.capacity)
         if compared.capacity is not None
-        else _unlike(rows, compared.notes) or _verdict(rows, compared.could_show),
+        else _unlike(rows, compared.notes) or _verdict(rows),
         why=_why(rows, compared),
         notes=compared.notes,
     )
@@ -162,11 +160,8 @@ def _row(name: str, load: Load, before: Figure | None, after: Figure | None, cha
     )
 
 
-def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow]) -> str:
-    """Return a sentence about the change of the token rate at the levels that both results have.
-
-    Without a significant change, the sentence states the smallest difference that the runs could detect.
-    """
+def _verdict(rows: Sequence[DifferenceRow]) -> str:
+    """Return a sentence about the change of the token rate at the levels that both results have."""
     both = [row for row in rows if row.percent is not None]
     if not both:
         return "the two have no level in common"
@@ -189,11 +184,7 @@ def _verdict(rows: Sequence[DifferenceRow], could_show: Mapping[str, CouldShow])
         also = (
             f"; but {elsewhere[0].title} changed at {_where(elsewhere, lengths=lengths)}" if elsewhere else ""
         )
-        limit = next(
-            (one for name, one in could_show.items() if METRICS[name].title == chosen[0].title), None
-        )
-        found = "" if limit is None or limit.spread_percent is None else f" ({could_show_words(limit)})"
-        return f"{in_sentence(chosen[0].title)}: {_rest_words(rest, 'level')}{found}{also}"
+        return f"{in_sentence(chosen[0].title)}: {_rest_words(rest, 'level')}{also}"
     words = [*parts, *([_rest_words(rest, "more")] if rest else [])]
     also = _of_first_token(both, lengths=lengths) if chosen[0].more_is_better else ""
     return f"{in_sentence(chosen[0].title)}: {', '.join(words)}{also}"

@@ -13,27 +13,26 @@ from sparktop.model.sweep_view import (
     LevelState,
     Mark,
     PlannedLevel,
-    Rank,
     ResultRow,
     SweepStatus,
     SweepView,
     SweptTarget,
 )
-from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT, compare
-from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.compare.series import Figure, Series, SeriesLevel
+from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.definitions import METRICS, main_rate_of
 from sparktop.sweep.view.curves import curve_plots, measured
-from sparktop.sweep.view.rows import RANKED
+from sparktop.sweep.view.rows import ranks_of
 from sparktop.sweep.view.topologies import topologies
 from sparktop.values import dataclass
 
 _PAIR = 2
 _MOST_LISTED = 4
 """Maximum number of levels whose metrics without a table column are listed as text."""
-_IN_TABLE = frozenset(RANKED)
+_IN_TABLE = frozenset(("sustained_tps", "decode_tps", "prefill_tps", "peak_tps", "ttft_ms"))
 _FAILED = Mark("errors", "errors", "requests of this level failed, as its tool reported")
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
@@ -46,6 +45,7 @@ class ForeignView:
     title: str = ""
     started_at: datetime | None = None
     _levels: dict[LevelKey, tuple[Series, SeriesLevel]] = field(init=False)
+    _compared: ComparisonResult | None = field(init=False)
     _view: SweepView = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,6 +57,7 @@ class ForeignView:
                 load = level.load
                 key = LevelKey(one.name, load.concurrency, load.pp, load.position, load.depth)
                 self._levels.setdefault(key, (one, level))
+        self._compared = compare(self.series) if len(self.series) >= _PAIR else None
         self._view = self._made()
 
     @property
@@ -105,46 +106,24 @@ class ForeignView:
         return "" if self.started_at is None else f", of {self.started_at.astimezone():%Y-%m-%d %H:%M}"
 
     def _topologies(self) -> Topologies | None:
-        if len(self.series) < _PAIR:
-            return None
-        return topologies(compare(self.series), self.series)
+        return None if self._compared is None else topologies(self._compared, self.series)
 
     def _rows(self) -> tuple[ResultRow, ...]:
+        figures = {key: level.figures for key, (_, level) in self._levels.items()}
+        ranks = ranks_of(figures, self._compared)
+        rate = main_rate_of(figures.values())
         rows = [
             ResultRow(
                 key=key,
                 figures={name: measured(figure) for name, figure in level.figures.items()},
                 runs=level.runs or 0,
                 marks=(_FAILED,) if "errors" in level.validity else (),
-                ranks=self._ranks(key, level),
+                ranks=ranks[key],
+                rate=rate,
             )
             for key, (_, level) in self._levels.items()
         ]
         return tuple(rows)
-
-    def _ranks(self, key: LevelKey, level: SeriesLevel) -> dict[str, Rank]:
-        """Return {metric: rank} of a level among all levels with the same prompt length.
-
-        Only metrics are included in which the level is the best, or not significantly different from the
-        best.
-        """
-        lengths = (key.prompt_tokens, key.depth)
-        alike = [
-            one for other, (_, one) in self._levels.items() if (other.prompt_tokens, other.depth) == lengths
-        ]
-        ranks: dict[str, Rank] = {}
-        for metric in RANKED:
-            figures = [one.figures[metric] for one in alike if metric in one.figures]
-            own = level.figures.get(metric)
-            if own is None or len(figures) < _PAIR:
-                continue
-            choose = max if METRICS[metric].more_is_better else min
-            best = choose(figures, key=lambda figure: figure.mean)
-            if own is best:
-                ranks[metric] = Rank.BEST
-            elif (ratio := ratio_of(own, best)) and ratio.significant(NOISE_FLOOR_PERCENT) is False:
-                ranks[metric] = Rank.LEVEL
-        return ranks
 
     def _verdict(self) -> Iterator[str]:
         """Yield one line per level with metrics that have no column in the table, then the source's notes."""

@@ -67,11 +67,9 @@ def findings(
     `references` are published tables to draw; levels in `unfinished` are marked as incomplete.
     """
     series = series_of(result)
-    rows = result_rows(result, unfinished)
-    compared = None
-    if len(series) >= _PAIR:
-        comparison = comparison_of(result.comparison, series)
-        compared = topologies(comparison, series, result=result)
+    comparison = comparison_of(result.comparison, series) if len(series) >= _PAIR else None
+    rows = result_rows(result, unfinished, comparison)
+    compared = None if comparison is None else topologies(comparison, series, result=result)
     return Findings(
         rows=rows,
         plots=sweep_plots(result, references),

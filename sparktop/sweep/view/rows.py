@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sparktop.model.sweep_comparison import Measured
 from sparktop.model.sweep_view import LevelKey, Rank, ResultRow
+from sparktop.sweep.compare.best_level import main_rate
 from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure
+from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, MAIN_RATES, METRICS, RATES
 from sparktop.sweep.view.interval import over_runs
 from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.words.conversations import conversation_figures
 
-RANKED = ("prefill_tps", "decode_tps", "sustained_tps", "peak_tps", "ttft_ms")
+RANKED = (*MAIN_RATES, "prefill_tps", "peak_tps", "ttft_ms")
 """Metrics whose best value is marked in the table."""
 
 
@@ -45,25 +47,28 @@ def measured_latency(level: LevelResult, metric: str) -> Measured | None:
     return Measured(latency.mean) if over is None else replace(over, mean=latency.mean)
 
 
-def result_rows(result: SweepResult, unfinished: Iterable[LevelKey] = ()) -> tuple[ResultRow, ...]:
+def result_rows(
+    result: SweepResult, unfinished: Iterable[LevelKey] = (), comparison: ComparisonResult | None = None
+) -> tuple[ResultRow, ...]:
     """Return a row per level, target by target; levels in `unfinished` are marked as incomplete.
 
-    Values are ranked among rows of the same prompt length and depth.
+    `comparison` is the comparison of the sweep's targets, if it has several.
     """
     more = set(unfinished)
-    pairs = [
-        (_row(result_key(target.name, level, result.plan.pp), level, more), level)
+    levels = {
+        result_key(target.name, level, result.plan.pp): level
         for target in result.targets
         for level in target.in_order()
-    ]
-    by_length: dict[tuple[int | None, int], list[int]] = {}
-    for index, (row, _) in enumerate(pairs):
-        by_length.setdefault((row.key.prompt_tokens, row.key.depth), []).append(index)
-    rows = [row for row, _ in pairs]
-    for indices in by_length.values():
-        for metric in RANKED:
-            _rank(rows, [level for _, level in pairs], indices, metric)
-    return tuple(rows)
+    }
+    figures = {
+        key: {name: found for name in RANKED if (found := figure_of(level, name)) is not None}
+        for key, level in levels.items()
+    }
+    ranks = ranks_of(figures, comparison)
+    rate = main_rate([level for level in levels.values() if level.error is None])
+    return tuple(
+        replace(_row(key, level, more), ranks=ranks[key], rate=rate) for key, level in levels.items()
+    )
 
 
 def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
@@ -89,32 +94,47 @@ def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> Result
     )
 
 
-def _rank(rows: list[ResultRow], levels: Sequence[LevelResult], indices: Sequence[int], metric: str) -> None:
-    """Mark the best of the rows `indices` in a metric, and the rows that do not differ significantly from it.
+def ranks_of(
+    figures: Mapping[LevelKey, Mapping[str, Figure]], comparison: ComparisonResult | None = None
+) -> dict[LevelKey, dict[str, Rank]]:
+    """Return the ranks of levels by key, then by metric: the best value, and those not clearly worse.
 
-    Changes `rows` in place; `levels` has the result of each row.
+    Values are ranked among levels of the same prompt length and depth. Whether two targets differ clearly
+    under the same load is taken from `comparison`, so that no table says another thing than the comparison.
     """
-    known = [index for index in indices if metric in rows[index].figures]
-    if len(known) < 2:  # noqa: PLR2004 - the best of one says nothing
-        return
-    choose = max if METRICS[metric].more_is_better else min
-    # A token rate that is in doubt is not the best one, as in the headline.
-    sure = [index for index in known if not any(mark.doubt for mark in rows[index].marks)]
-    among = sure if sure and metric in RATES else known
-    best = choose(among, key=lambda index: rows[index].figures[metric].mean)
-    for index in known:
-        rank = Rank.BEST if index == best else None
-        if index != best and _same(levels[index], levels[best], metric):
-            rank = Rank.LEVEL
-        if rank is not None:
-            rows[index] = replace(rows[index], ranks={**rows[index].ranks, metric: rank})
+    ranks: dict[LevelKey, dict[str, Rank]] = {key: {} for key in figures}
+    groups: dict[tuple[int | None, int], list[LevelKey]] = {}
+    for key in figures:
+        groups.setdefault((key.prompt_tokens, key.depth), []).append(key)
+    for keys in groups.values():
+        for metric in RANKED:
+            known = [key for key in keys if metric in figures[key]]
+            if len(known) < 2:  # noqa: PLR2004 - the best of one says nothing
+                continue
+            choose = max if METRICS[metric].more_is_better else min
+            best = choose(known, key=lambda key: figures[key][metric].mean)
+            for key in known:
+                if key == best:
+                    ranks[key][metric] = Rank.BEST
+                elif _is_clear(key, best, metric, figures, comparison) is False:
+                    ranks[key][metric] = Rank.LEVEL
+    return ranks
 
 
-def _same(one: LevelResult, best: LevelResult, metric: str) -> bool:
-    """Return whether the levels `one` and `best` do not differ significantly; False if not testable."""
-    figure, other = figure_of(one, metric), figure_of(best, metric)
-    ratio = None if figure is None or other is None else ratio_of(figure, other)
-    return ratio is not None and ratio.significant(NOISE_FLOOR_PERCENT) is False
+def _is_clear(
+    key: LevelKey,
+    best: LevelKey,
+    metric: str,
+    figures: Mapping[LevelKey, Mapping[str, Figure]],
+    comparison: ComparisonResult | None,
+) -> bool | None:
+    """Return whether the level `key` is clearly worse than the level `best`; None if not testable."""
+    if comparison is not None and key.point == best.point and key.target != best.target:
+        row = comparison.row(metric, key.point, key.prompt_tokens, key.depth)
+        if row is not None and row.ahead == best.target and row.significant is not None:
+            return key.target in row.beats
+    ratio = ratio_of(figures[key][metric], figures[best][metric])
+    return None if ratio is None else ratio.significant(NOISE_FLOOR_PERCENT)
 
 
 def figure_of(level: LevelResult, metric: str) -> Figure | None:

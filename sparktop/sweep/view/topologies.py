@@ -10,16 +10,14 @@ from sparktop.model.sweep_comparison import (
     ComparedLevel,
     ComparedMetric,
     DeviationRow,
-    FoundDifference,
     Measured,
     SplitRow,
     Topologies,
 )
-from sparktop.sweep.compare.advice import advice
 from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.independent import engines_sentences
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at
-from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow, CouldShow
+from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.run_split import split_words
 from sparktop.sweep.terms.definitions import METRICS, Metric
@@ -27,6 +25,7 @@ from sparktop.sweep.view.curves import measured
 from sparktop.sweep.view.evidence import overhead_words
 from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import balance_word
+from sparktop.sweep.view.words.targets import main_sentences
 
 LEAST_RUNS = 5
 """Minimum runs for a ratio of standard deviations: with three runs, 5 % of ratios exceed 6 by chance."""
@@ -63,7 +62,7 @@ def topologies(
         splits=tuple(_splits(result)),
         deviations=tuple(_deviations(metrics, series)),
         engines=tuple(engines_sentences(compared.independent_engines)),
-        advice=advice(metrics),
+        sentences=tuple(main_sentences(metrics)),
         notes=compared.notes,
         definitions=tuple(_definitions(compared)),
         baseline=compared.baseline,
@@ -91,24 +90,16 @@ def _metric(
         title=metric.title,
         unit=metric.unit,
         more_is_better=metric.more_is_better,
-        levels=tuple(_level(row, metric, placed) for row in rows),
+        levels=tuple(
+            _level(row, metric, placed, words) for row, words in zip(rows, _names(rows), strict=True)
+        ),
         winner_vs=next((vs for vs in _GIVEN if any(row.winner_vs == vs for row in rows)), "runner-up"),
         decimals=metric.decimals,
-        could_show=_found(compared.could_show.get(name)),
         noise_floor_percent=compared.noise_floor_percent.get(name, 0.0),
     )
 
 
-def _found(found: CouldShow | None) -> FoundDifference | None:
-    if found is None:
-        return None
-    return FoundDifference(
-        found.runs, found.levels, found.spread_percent, found.percent, found.error_rate_percent / 100
-    )
-
-
-def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLevel:
-    rival, lead = _lead(row, metric)
+def _level(row: ComparisonRow, metric: Metric, levels: _Aligned, where: str) -> ComparedLevel:
     load = load_at(row.point, row.pp, row.tg, row.depth)
     return ComparedLevel(
         concurrency=row.concurrency,
@@ -117,33 +108,25 @@ def _level(row: ComparisonRow, metric: Metric, levels: _Aligned) -> ComparedLeve
         winner=row.winner,
         ahead=row.ahead,
         beats=row.beats,
-        leaders=row.leaders,
-        rival=rival,
-        lead_percent=lead,
         against=row.against,
         percent=row.percent,
         significant=row.significant,
         prompt_tokens=row.pp,
         depth=load.depth,
+        where=where,
     )
 
 
-def _lead(row: ComparisonRow, metric: Metric) -> tuple[str | None, float | None]:
-    """Return (rival, lead in percent) of the target that is ahead in a row.
-
-    The rival is the best of the other targets that are not significantly worse. Return (None, None) if
-    there is no rival, or if a value of the row is a range.
-    """
-    left = {
-        name: value
-        for name, value in row.values.items()
-        if name != row.ahead and name not in row.beats and value is not None
-    }
-    own = row.values.get(row.ahead or "")
-    if not left or not own or row.ranges:
-        return None, None
-    rival = (max if metric.more_is_better else min)(left, key=lambda name: left[name])
-    return rival, 100 * (own / left[rival] - 1) if left[rival] > 0 else None
+def _names(rows: Sequence[ComparisonRow]) -> list[str]:
+    """Return the levels' names within a sentence: "c16", "5,000 in" where only lengths differ, or both."""
+    lengths = {row.pp for row in rows}
+    names = [row.point.short + (f" @ {row.depth:,}" if row.depth else "") for row in rows]
+    if len(lengths) == 1:
+        return names
+    inputs = [f"{row.pp or 0:,} in" for row in rows]
+    if len({row.point for row in rows}) == 1:
+        return inputs
+    return [f"{name} {length}" for name, length in zip(names, inputs, strict=True)]
 
 
 def _value(level: SeriesLevel | None, metric: str) -> Measured | None:

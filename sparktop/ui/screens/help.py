@@ -72,7 +72,7 @@ _SWEEP_SIGNS = (
     ("A B", "the targets of the sweep, by letter and colour; servers are shown by name"),
     ("TTFT", "of a result: the mean over requests, as in comparisons, unless p50 or p95 is beside it"),
     ("◆", "the best of its column; ◇ no difference to the best is shown"),
-    ("!", "a reason to doubt a level; ▾ a reason found why it is slow"),
+    ("!", "a warning on a level; ▾ a reason found why it is slow"),
     ("✓", "done; ● running, ○ warming up or coming to rest, · ahead"),
     ("◐", "some of its runs are made; ◔ cut short, – not made, ✗ left out"),
     ("+1", "one more reason beside the one named: enter shows all"),

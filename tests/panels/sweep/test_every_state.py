@@ -26,8 +26,8 @@ MOST_EMPTY = 0.25
 """Largest empty rectangle, as a share of the screen."""
 LONG = (
     "c4: simple-shuffle is best: +26 % decode and −23 % TTFT, both against proxy, +28 % prefill over spark-a",
-    "most decode at simple-shuffle c48: 524.7 tok/s (95 % interval 469.4 to 580.1); c1: no difference shown",
-    "3 of 12 levels have a mark: see why before you trust them",
+    "Decode: simple-shuffle best at c48 (+5 % against solo)",
+    "3 of 12 levels have a warning: see why before you trust them",
 )
 HEADLINE = "best: c = 32, 333 tok/s, still rising: try c = 64; TTFT p90 stays under 2 s up to c = 16"
 

@@ -147,14 +147,16 @@ def test_topologies_mark_the_winner_with_its_percentage() -> None:
     (row,) = [one for one in rows if "471.7" in one]
     assert "◆471.7" in row
     assert "+48 %* cluster-tp2" in row
-    assert any("c64" in one and "simple-shuffle" in one and "many at once" in one for one in rows)
+    narrow = texts(topology_screen(published(), 80, 60))
+    joined = " ".join(" ".join(one.strip("│ ") for one in narrow).split())
+    assert "simple-shuffle best at c64 (+20 % against cluster-tp2)" in joined
 
 
 def test_topologies_begin_with_the_headline() -> None:
     """The answer of the sweep is the first line, and the tables follow."""
     rows = texts(topology_screen(published(), 80, 24, headline="cluster-tp2 wins from c = 4 up"))
     assert "▸ cluster-tp2 wins from c = 4 up" in rows[1]
-    assert "when to use which" in rows[2]
+    assert "which is the best" in rows[2]
 
 
 def test_huge_percentages_are_cut_not_spread_out() -> None:
@@ -251,7 +253,7 @@ def test_a_change_has_a_word_and_its_interval() -> None:
     decode, ttft, itl, e2e = (row for row in shown if " c4 " in row)
     assert "▲ better" in decode
     assert "▼ worse" in ttft
-    assert "no difference shown" in itl
+    assert "no clear difference" in itl
     assert "┿" in itl
     assert "–" in e2e
     assert "━" not in e2e
@@ -282,30 +284,27 @@ def undecided(width: int) -> list[str]:
     return texts(topology_screen(topologies(compare(series), series), width, 24))
 
 
-def test_a_row_without_a_winner_has_no_percentage_but_its_leaders() -> None:
-    """A percentage stands beside a winner only; the words shrink before they are cut."""
-    for width, words in ((80, "no winner among ◇"), (120, "simple-shuffle, least-busy lead")):
+def test_a_row_without_a_winner_names_the_lead_that_is_not_clear() -> None:
+    """The words shrink before they are cut; both targets that are not clearly worse have the sign."""
+    for width, words in ((80, "no clear winner"), (120, "no clear winner: least-busy ±0 % against simple")):
         rows = [row for row in undecided(width) if "◇" in row]
         assert len(rows) == 2
-        assert all(words in row and "%" not in row for row in rows)
-    both = "simple-shuffle and least-busy lead, no difference between them shown"
-    assert both in " ".join(" ".join(row.strip("│ ") for row in undecided(80)).split())
+        assert all(words in row and row.count("◇") == 2 for row in rows)
 
 
-def test_a_lead_that_may_be_chance_is_shown_as_not_certain() -> None:
-    """+20 % is not hidden behind "no difference"; a lead within the noise floor is."""
-    level = ComparedLevel(4, (), ahead="b", lead_percent=20.0, significant=False)
-    assert row_text(_winner(level, 29, "a", 3.0)).strip() == "b +20 % (not certain)"
-    small = ComparedLevel(4, (), ahead="b", lead_percent=2.0, significant=False)
-    assert "not certain" not in row_text(_winner(small, 29, "a", 3.0))
+def test_a_lead_that_may_be_chance_is_shown_as_not_clear() -> None:
+    """The lead stands with whom it refers to, and that it is not clear."""
+    level = ComparedLevel(4, (), ahead="b", against="a", percent=20.0, significant=False)
+    assert row_text(_winner(level, 40, "a")).strip() == "no clear difference: b +20 % against a"
+    assert row_text(_winner(level, 29, "a")).strip() == "no clear difference"
 
 
 def test_a_percentage_against_another_than_the_title_says_whom() -> None:
-    """Where the baseline itself wins, its percentage is over the runner-up."""
+    """Where the baseline itself wins, its percentage is against the next best."""
     fast, slow = (100.0, 101.0, 102.0), (50.0, 50.5, 51.0)
     series = [made_series("base", {1: fast, 2: slow}), made_series("x", {1: slow, 2: fast})]
     compared = topologies(compare(series, baseline="base"), series)
     rows = texts(topology_screen(compared, 80, 24))
     assert any("winner, against base" in row for row in rows)
-    assert any("c1" in row and "base over x" in row for row in rows)
+    assert any("c1" in row and "base against x" in row for row in rows)
     assert any("c2" in row and row.rstrip("│ ").endswith("%  x") for row in rows)

@@ -282,7 +282,7 @@ def test_the_board_shows_all_levels_of_a_finished_sweep(size: tuple[int, int], m
     assert len(shown) >= 4 or most < 4
     assert "◆" in "\n".join(rows[2:])
     assert not any("…" in row for row in rows[1:-1])
-    assert "! doubt" in rows[-1]
+    assert "! warning" in rows[-1]
 
 
 def test_failed_requests_stand_in_the_frame_of_the_sweep() -> None:

@@ -67,9 +67,12 @@ def test_every_figure_of_the_page_reaches_the_view_with_its_unit(world: World) -
     assert view.spec_accept_by_position == (80.0, 50.0, 20.0)
     assert (view.spec_accepted_per_draft, view.spec_verdict) == (1.5, None)
     words = also_reported_words(view)
-    assert "refused and failed: refused 14, corrupted 2, HTTP 4xx 24, HTTP 5xx 6, error rate <1 %" in words
+    assert (
+        "refused and failed: refused 14 since start, corrupted 2 since start, HTTP 4xx 24 since start, "
+        "HTTP 5xx 6 since start, error rate <1 %"
+    ) in words
     assert "LoRA adapters: running 2, waiting 0, at most 4" in words
-    assert "transfer 750 MB/s, each takes 50.0 ms, KV failed 6, KV expired 8" in words
+    assert "transfer 750 MB/s, each takes 50.0 ms, KV failed 6 since start, KV expired 8 since start" in words
     assert len(also_reported([view]).rows) == len(EXPECTED)
 
 

@@ -39,10 +39,10 @@ def test_the_one_whose_interval_lies_above_the_others_takes_more() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (MANY.model_copy(update={"interval": (10, 16)}), "B 14 (95 %: 10 to 15): no difference shown"),
+        (MANY.model_copy(update={"interval": (10, 16)}), "B 14 (95 %: 10 to 15): no clear difference"),
         (MANY.model_copy(update={"interval": (14, 15)}), "B 14 (95 %: 14): B takes more"),
         (MANY.model_copy(update={"interval": (12, None)}), "B 14 (95 %: 12 or more): B takes more"),
-        (CapacityAnswer(), "B unknown (95 %: 0 or more): no difference shown"),
+        (CapacityAnswer(), "B unknown (95 %: 0 or more): no clear difference"),
     ],
 )
 def test_intervals_that_overlap_show_no_difference(other: CapacityAnswer, words: str) -> None:

@@ -17,14 +17,13 @@ from sparktop.sweep.formats.tables import layouts
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.topologies import topologies
-from sparktop.sweep.view.words.verdict import advised
 from tests.sweep.made_results import made_series
 
 pytestmark = pytest.mark.long
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
 METRICS = ("decode_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
-CLOSE = (100.0, 104.0, 99.0), (103.0, 98.0, 102.0)
+CLOSE = (100.0, 104.0, 99.0), (103.0, 98.0, 103.5)
 SLOW = (60.0, 61.0, 62.0)
 
 
@@ -125,20 +124,18 @@ def test_a_crossover_of_tested_levels_is_significant() -> None:
     assert {one.significant for one in published} == {None}
 
 
-def test_leaders_are_each_better_than_all_others() -> None:
-    """Two share a lead over a third; beside a fourth that scatters widely, no leader is shown."""
+def test_a_lead_that_two_share_is_no_win() -> None:
+    """Both are clearly better than a third, and what is between them is named with its percentage."""
     first, second = CLOSE
     two = {"slow": SLOW, "x": first, "y": second}
     found = compare([made_series(name, dict.fromkeys(LEVELS, runs)) for name, runs in two.items()])
-    assert {row.leaders for row in found.rows} == {("x", "y")}
-    (advised_row, *_) = topologies(found, []).advice
-    assert advised_row.why == "decode: x and y lead, no difference between them shown"
-    assert next(advised([advised_row])) == f"c1–c4: {advised_row.why}"
+    assert {(row.winner, row.ahead, row.against) for row in found.rows} == {(None, "y", "x")}
+    (sentence, *_) = topologies(found, []).sentences
+    assert sentence == "Decode: no clear winner at c1–c64"
     wild = two | {"wild": (20.0, 60.0, 180.0)}
     found = compare([made_series(name, {1: runs}) for name, runs in wild.items()])
-    assert {row.leaders for row in found.rows} == {()}
     (table,) = [layouts.winners(found, "decode_tps", list(wild))]
-    assert table.rows[0][-1] in {"no winner shown", "no difference shown"}
+    assert "no clear" in str(table.rows[0][-1])
 
 
 def published(name: str, source: str, by_concurrency: dict[int, float]) -> Series:
@@ -196,17 +193,6 @@ def test_the_floor_of_a_pair_is_the_larger_over_the_smaller() -> None:
         compare(order, same=("s", "t")).noise_floor_percent["decode_tps"] for order in (pair, pair[::-1])
     ]
     assert floors == [pytest.approx(50), pytest.approx(50)]
-
-
-def test_what_runs_could_show_is_told() -> None:
-    """Three runs with 6.5 % of spread show differences of about a fifth; single runs show none."""
-    luck = random.Random(3)  # noqa: S311 - made values
-    told = compare([drawn("a", luck, 3), drawn("b", luck, 3)]).could_show["decode_tps"]
-    assert (told.runs, told.levels) == (3, 7)
-    assert told.spread_percent == pytest.approx(6.5, abs=2)
-    assert told.percent == pytest.approx(21, abs=8)
-    single = compare([drawn("a", luck, 1), drawn("b", luck, 1)]).could_show["decode_tps"]
-    assert (single.runs, single.spread_percent, single.percent) == (1, None, None)
 
 
 def test_an_older_stored_comparison_is_made_anew() -> None:
@@ -293,6 +279,3 @@ def test_before_and_after_has_one_error_rate_too() -> None:
     after = difference(drawn("a", luck, 3), drawn("a", luck, 3, 1.4))
     assert sum(row.better is True for row in after.rows if row.title == "Decode") >= 6
     assert all((row.low_percent or 0) > 0 for row in after.rows if row.significant)
-    quiet = difference(drawn("a", luck, 3), drawn("a", luck, 3)).verdict
-    assert "3 or more runs with a spread of" in quiet
-    assert "can show differences of +" in quiet

@@ -227,11 +227,11 @@ def test_every_figure_in_markdown_is_defined_in_a_line() -> None:
 
 
 def test_markdown_of_two_targets_has_winners() -> None:
-    """Of like runs: no difference shown."""
+    """Of like runs: no clear difference."""
     fast, slow = made_level(2), made_level(2, step=0.5)
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
     assert re.search(r"\| `fast` \(\+\d+ %\) +\|", text)
-    assert "no difference shown" in text
+    assert "no clear difference" in text
     assert "### Decode (tok/s): spread over runs" in text
 
 
@@ -250,7 +250,7 @@ def test_markdown_says_what_is_wrong() -> None:
     assert "## sparktop sweep (simulated)" in text
     assert "**Not complete** (stopped_by_guard): `GPU at 95 C`" in text
     assert "`b`: `refused`" in text
-    assert "Reasons to doubt levels: few runs (the only level)." in text
+    assert "Warnings: few runs (the only level)." in text
     assert "- `a` c2: few runs: 2 of 3" in text
     plain = result.model_copy(update={"targets": (TargetResult(name="a", url="u", levels=(made_level(),)),)})
     assert "**The load generator was too slow**: `loop lag 30 ms`" in markdown.render(plain)
@@ -293,7 +293,7 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
     ]
     text = markdown.render(made_sweep(("a", [*levels, made_level(2)])))
     assert (
-        "client-limited (3 of 4 levels, worst p99 31 ms at c4); too short (3 of 4 levels)."
+        "generator too slow (3 of 4 levels, worst p99 31 ms at c4); too short (3 of 4 levels)."
         in text.replace("\n", " ")
     )
     assert "- c1, c4, c16: too short: all runs together lasted 3 s" in text

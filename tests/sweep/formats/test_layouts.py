@@ -134,7 +134,7 @@ def test_a_run_of_any_preset_has_every_layout(name: str, simulated: Callable[[st
     assert heads(layouts.by_concurrency(first, layouts.SERVING, "Serving")) == heads(service_table())
     table = layouts.winners(found, "decode_tps", [first.name, second.name])
     assert heads(table)[:3] == ["Concurrency", "`solo`", "`other`"]
-    assert heads(table)[3] in {"Winner", "Winner, against the runner-up", "Winner, against `solo`"}
+    assert heads(table)[3] in {"Winner", "Winner, against the next best", "Winner, against `solo`"}
     assert len(table.rows) == levels
     assert len(layouts.versus(found, "decode_tps", first.name, [second.name]).rows) == levels
     assert len(layouts.batch_scaling(first).rows) == levels
@@ -154,7 +154,7 @@ def test_long_contexts_are_laid_out_by_prompt(simulated: Callable[[str], list[Se
 @pytest.mark.parametrize(
     ("name", "head"),
     [
-        ("topology", "### When to use which"),
+        ("topology", "### Decode (tok/s, higher is better)"),
         ("long-context", "### Long contexts, one user"),
         ("interactive", "### Interactive, one user"),
         ("batch-scaling", "### Batch scaling"),
@@ -179,6 +179,6 @@ def test_an_untested_row_beside_tested_ones_is_marked() -> None:
     table = layouts.winners(found, "decode_tps", ["a", "b"])
     assert [cells(table, number)[-1] for number in range(3)] == [
         "`a` (+49 %)",
-        "no difference shown",
+        "`a` (+1 % against `b`: no clear difference)",
         "`a` ahead (+49 %)*",
     ]

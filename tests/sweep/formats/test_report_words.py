@@ -24,21 +24,19 @@ from tests.sweep.made_results import made_level, made_sweep
 
 
 def test_markdown_of_several_targets_says_when_to_use_which() -> None:
-    """The answer names the best target, a list what for."""
+    """The answer names the best target, a list says where."""
     fast, slow = made_level(2), made_level(2, step=0.5)
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert text.splitlines()[2] == "**`fast` wins at every level: +100 % decode**"
-    assert "### When to use which\n\n- few users, low latency, c2: fast is best: +" in text
+    assert text.splitlines()[2] == "**`fast` wins at every level: +100 % decode against `slow`**"
+    assert "\n- Decode: `fast` best at c2 (+100 % against `slow`)\n" in text
 
 
-def test_markdown_says_what_the_runs_could_have_shown() -> None:
-    """Of targets that do not differ, the figure that decides; never a winner."""
+def test_markdown_of_equal_targets_names_no_winner() -> None:
+    """Of targets that do not differ, one sentence, and none of them twice."""
     text = markdown.render(made_sweep(("first", [made_level(2)]), ("second", [made_level(2)])))
-    assert text.splitlines()[2] == "**No difference between the targets is shown in decode, TTFT or prefill**"
-    assert (
-        "### When to use which\n\n- few users, low latency, c2: decode, TTFT and prefill: no difference"
-        in text
-    )
+    words = "No clear difference between the targets in decode, TTFT or prefill"
+    assert text.splitlines()[2] == f"**{words}**"
+    assert text.count("lear difference between the targets") == 1
 
 
 def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() -> None:
@@ -47,19 +45,21 @@ def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() ->
     prompts = Rate(mean=900.0, std=5.0, values=(895.0, 900.0, 905.0))
     fast = slow.model_copy(update={"prefill_tps": prompts})
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert text.splitlines()[2] == "**No difference between the targets is shown in decode or TTFT**"
-    assert "\n- Prefill: `fast` best at c2\n" in text
+    assert text.splitlines()[2] == "**No clear difference between the targets in decode or TTFT**"
+    assert "\n- Prefill: `fast` best at c2 (+350 % against `slow`)\n" in text
     assert re.search(r"\| `fast` \(\+\d+ %\) +\|", text)
     behind = made_level(2, step=0.5)
     three = markdown.render(made_sweep(("one", [slow]), ("two", [slow]), ("behind", [behind])))
-    assert "**`one` and `two` lead at every level: no difference between them shown**" in three.splitlines()
+    assert "**No clear winner in decode" in three
 
 
 def test_the_headline_of_single_runs_names_no_best() -> None:
     """The target that is ahead in the table is ahead in the headline, marked as not certain."""
     fast, slow = made_level(2, runs=1), made_level(2, step=0.5, runs=1)
     text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert text.splitlines()[2] == "**`fast` +100 % decode at c = 2 (single runs: not certain)**"
+    assert (
+        text.splitlines()[2] == "**`fast` +100 % decode against `slow` at c = 2 (single runs, not tested)**"
+    )
 
 
 def at_length(pp: int, step: float = 0.25) -> LevelResult:
@@ -80,7 +80,7 @@ def test_the_headline_of_several_prompt_lengths_names_them() -> None:
     fast = [at_length(5000), at_length(20000), at_length(39000)]
     slow = [at_length(5000), at_length(20000, 0.5), refused]
     both = markdown.render(made_sweep(("a", fast), ("b", slow)))
-    assert both.splitlines()[2] == "**`a` wins at 20,000 tokens in: +100 % decode**"
+    assert both.splitlines()[2] == "**`a` wins at 20,000 tokens in: +100 % decode against `b`**"
     assert "\n- `b` refused 39,000 tokens in\n" in both
     assert "5,000, 20,000 and 39,000 tokens in, 4 out" in " ".join(both.split())
 
@@ -124,7 +124,7 @@ def test_notes_name_levels_by_their_prompt_lengths() -> None:
     doubted = at_length(20000).model_copy(update={"validity": (Validity(code="few_runs", message="2"),)})
     result = made_sweep(("a", [at_length(5000), doubted]), ("b", [at_length(5000), at_length(20000)]))
     text = markdown.render(result)
-    assert "a: in doubt: few runs at c1 20,000 in" in text
+    assert "a: warnings: few runs at c1 20,000 in" in text
     assert [row[0] for row in cells_of(text.split("spread over runs")[1])[4:6]] == [
         "c1, 5,000 in, 4 out",
         "c1, 20,000 in, 4 out",
@@ -140,9 +140,9 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     (mark,) = marks_of(marked)
     assert re.search(rf"^\| c2 .* {mark.word} +\|$", text, flags=re.MULTILINE)
     own = "" if mark.word.replace("-", " ") == code.replace("_", " ") else f" (`{code}`)"
-    assert f"### Marks\n\n- c2: {mark.word}{own}: what was seen" in text
+    assert f"### Warnings, and why levels are slow\n\n- c2: {mark.word}{own}: what was seen" in text
     assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["validity"] == code
-    assert f"doubts: {mark.word}" in level_line("a", marked)
+    assert f"warnings: {mark.word}" in level_line("a", marked)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, me
     assert f"Why levels are slow: padding (the only level); {word} (the only level)." in text.replace(
         "\n", " "
     )
-    items = " ".join(text.split("### Marks")[1].split())
+    items = " ".join(text.split("### Warnings, and why levels are slow")[1].split())
     assert message in items
     assert "- c5: padding 38 %: a batch of 5 runs in a CUDA graph of 8" in items
     assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["why_slow"] == f"padding {word}"
@@ -180,7 +180,7 @@ def test_the_report_defines_the_words_of_its_tables() -> None:
         update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": doubt}
     )
     text = markdown.render(made_sweep(("a", [told]), ("b", [made_level()])))
-    for term in ("±", "Ratio", "Padding", "Roofline", "Marks"):
+    for term in ("±", "Ratio", "Padding", "Roofline", "Warnings"):
         assert f"\n- {term}: " in text
     bare = markdown.render(made_sweep(("a", [made_level(runs=1)])))
     assert not [term for term in TERMS if f"\n- {term}: " in bare]

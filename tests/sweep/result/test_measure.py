@@ -287,9 +287,43 @@ def test_a_request_without_counts_does_not_turn_token_gaps_into_chunk_gaps() -> 
     assert (rough.itl_ms.mean, rough.itl_ms.count) == (1000.0, 2)
     uncounted = RequestEnded("a", 3.0, EndReason.STOP, token_source=TokenSource.CHUNKS)
     chunks = level_result(level, collect([*events[:3], uncounted]))
-    assert chunks.itl_ms is not None
-    assert (chunks.itl_ms.mean, chunks.itl_ms.count) == (2000.0, 1)
+    assert chunks.itl_ms is None  # how many tokens a chunk held is not known
     assert rough.served_by == {"left": 2}
+
+
+@pytest.mark.parametrize(
+    ("others", "rate"),
+    [
+        ([(float(at), at + 0.5) for at in range(10)], None),
+        ([(0.0, 3.0)], 7 / 3.0),
+        ([(0.0, 1.5)], None),
+    ],
+)
+def test_a_sustained_rate_needs_windows_of_a_second_and_a_fifth_of_the_run(
+    others: list[tuple[float, float]], rate: float | None
+) -> None:
+    """Beside one stream of ten seconds: windows of half a second, one of three, one of one and a half."""
+    steady = request("a", 0.0, [float(at) for at in range(1, 11)])
+    beside = [
+        request(f"b{begin}", begin, [begin + 0.2, (begin + end) / 2, end - 0.1, end]) for begin, end in others
+    ]
+    found = sustained_tps(traces(steady, *beside), 2)
+    assert found == (None if rate is None else pytest.approx(rate))
+
+
+@pytest.mark.parametrize("depth", [100, 400])
+def test_of_a_context_what_was_counted_is_subtracted(depth: int) -> None:
+    """A context of 300 tokens where another depth was asked for leaves the 40 of the prompt."""
+    events: list[LoadEvent] = [
+        RequestStarted("a", 0.0),
+        FirstToken("a", 2.0),
+        Tokens("a", 3.0),
+        RequestEnded("a", 3.0, EndReason.STOP, prompt_tokens=340, generated_tokens=2),
+    ]
+    level = level_result(Level("x", 1, 40, 2, depth=depth), collect(events))
+    assert level.prefill_tps is not None
+    assert level.prefill_tps.mean == pytest.approx(40 / 2.0)
+    assert (level.asked_prompt_tokens, level.counted_prompt_tokens) == (depth + 40, 340)
 
 
 def test_levels_are_told_apart() -> None:
@@ -351,7 +385,6 @@ def test_rates_scale_with_time_and_ignore_when_it_began(
             prefill_tps(found),
             decode_tps(found),
             pure_decode_tps(found, count),
-            sustained_tps(found, count),
             output_tps(found),
             total_tps(found),
         ]

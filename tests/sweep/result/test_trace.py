@@ -46,10 +46,9 @@ def test_without_a_role_event_the_first_token_is_the_first_event() -> None:
 
 
 def test_tokens_of_one_read_share_its_gap() -> None:
-    """Three tokens 0.6 s after the one before are three gaps of 0.2 s, or one chunk gap of 0.6 s."""
+    """Three tokens 0.6 s after the one before are three gaps of 0.2 s."""
     trace = one(FirstToken("a", 11.0), Tokens("a", 11.6, 3), Tokens("a", 11.7))
     assert list(trace.gaps_s()) == pytest.approx([0.2, 0.2, 0.2, 0.1])
-    assert list(trace.gaps_s(chunks=True)) == pytest.approx([0.6, 0.1])
     assert trace.tpot_s == pytest.approx(0.7 / 4)
     assert trace.stream_tps == pytest.approx(4 / 0.7)
 

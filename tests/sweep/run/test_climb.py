@@ -9,12 +9,12 @@ import pytest
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSettings
-from sparktop.sweep.compare.best_level import best_of, main_rate
+from sparktop.sweep.compare.best_level import main_rate
 from sparktop.sweep.plan.plan import Order, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.results import LevelResult, Requests
-from sparktop.sweep.run.climb import next_step
+from sparktop.sweep.run.climb import next_step, saturation
 from stage.sweep import RehearsedSweep
 
 MOST = 256
@@ -91,7 +91,7 @@ def test_the_best_level_is_the_lowest_that_reaches_the_most() -> None:
     """Within the noise floor of 3 % fewer requests at once are better."""
     levels = [level(4, 50, 51), level(16, 98.5, 98.5), level(32, 100, 100)]
     assert main_rate(levels) == "decode_tps"
-    assert best_of(levels, "decode_tps").concurrency == 16
+    assert saturation(levels, "decode_tps").concurrency == 16
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_quick_finds_where_a_server_is_full(
     assert result is not None
     assert result.status == "done"
     (target,) = result.targets
-    assert best_of(target.levels, "decode_tps").concurrency == slots
+    assert saturation(target.levels, "decode_tps").concurrency == slots
     highest = max(one.concurrency for one in target.levels)
     assert highest <= (max(slots, 16) if known == "reported" else 2 * max(slots, 16))
     assert "too_short" not in {mark.code for one in target.levels for mark in one.validity}

@@ -24,6 +24,7 @@ class Place:
 
     where: str = "spark-a:8000"
     router: bool = False
+    secret: str | None = None
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ def test_what_holds_what_fails_how_certain_and_what_ran_out() -> None:
         holds=9, fails=10, complete=True, interval=(8, 11), ran_out=RAN_OUT, probes=(FAILING,)
     )
     assert _words(answer) == (
-        "9 agents hold; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure it lies between 8 and "
-        "10; KV cache ran out first: 98 % used, 3 preemptions (at 10)"
+        "9 agents hold; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure that 8 hold and 11 do "
+        "not; KV cache ran out first: 98 % used, 3 preemptions (at 10)"
     )
 
 
@@ -71,11 +71,9 @@ def test_none_all_and_unfinished() -> None:
     none = CapacityAnswer(holds=0, fails=1, complete=True, interval=(None, 1), probes=(first,))
     assert _words(none) == "none hold: 1 agent fails: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure"
     most = CapacityAnswer(holds=64, at_least=True, complete=True, interval=(64, None))
-    assert _words(most) == "at least 64 agents hold; 95 % sure that it is 64 or more"
+    assert _words(most) == "at least 64 agents hold; 95 % sure that 64 hold"
     stopped = CapacityAnswer(holds=4, interval=(2, None))
-    assert _words(stopped) == (
-        "so far 4 agents hold; 95 % sure that it is 2 or more; the search was not completed"
-    )
+    assert _words(stopped) == ("so far 4 agents hold; 95 % sure that 2 hold; the search was not completed")
 
 
 def test_what_ran_out_may_be_unknown() -> None:
@@ -97,7 +95,7 @@ def test_a_rate_has_its_share_and_the_bound_that_decides() -> None:
     )
     assert _words(answer, AGENTS.model_copy(update={"load": LoadKind.RATE})) == (
         "2.83 requests/s hold; 3.1 /s fail: 93.0 % of 100 requests met the conditions, for certain 86.0 %, "
-        "95 % must; p95 TTFT 3.6 s (limit 2 s); 95 % sure it lies between 2.5 /s and 3.4 /s"
+        "95 % must; p95 TTFT 3.6 s (limit 2 s); 95 % sure that 2.5 /s hold and 3.4 /s do not"
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.sweep_view import Rank
+from sparktop.panels.parts.rows import row_text
+from sparktop.panels.sweep.table import table_rows
 from sparktop.sweep.formats import json_file, markdown
 from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.result.figures import Latency, Rate
@@ -21,7 +24,7 @@ from sparktop.sweep.result.results import (
     SweepResult,
     Validity,
 )
-from sparktop.sweep.view.result import findings
+from sparktop.sweep.view.result import findings, result_view
 from tests.sweep.made_results import made_level, made_sweep
 
 
@@ -46,94 +49,95 @@ def answered(levels: Sequence[LevelResult], **changes: object) -> str:
     return findings(made_sweep(("a", levels)).model_copy(update={"plan": plan})).headline or ""
 
 
-def test_the_best_level_and_where_first_tokens_are_in_time() -> None:
-    """32 is the fewest requests with the most tokens; up to 16 the first of them come within 2 s."""
+def test_the_best_level_with_its_wait() -> None:
+    """The level with the most tokens, what its requests wait, and which level is not clearly below it."""
     levels = [
         level(1, 45, 46, 47),
         level(16, 300, 301, 302, ttft_ms=1500),
         level(32, 409, 410, 411, ttft_ms=3000),
-        level(64, 408, 410, 412, ttft_ms=9000),
+        level(64, 408, 411, 414, ttft_ms=9000),
     ]
-    best = "best: c = 32, 410 tok/s with 32 requests at once, c = 64 gives no more; "
-    assert answered(levels) == f"{best}TTFT p90 stays under 2 s up to c = 16"
+    best = "best: c = 64, 411.0 tok/s; mean TTFT 9,000 ms"
+    assert answered(levels) == f"{best}; no clear difference from c = 32"
+
+
+def test_no_limit_is_quoted_that_nobody_set() -> None:
+    """Whatever the requests wait, the sentence has the mean of the row and no limit of its own."""
+    for wait in (100.0, 1900.0, 2070.0, 9000.0):
+        words = answered([level(8, 99, 100, 101, ttft_ms=wait), level(96, 199, 200, 201, ttft_ms=wait)])
+        assert f"mean TTFT {wait:,.0f} ms" in words
+        assert "2 s" not in words
 
 
 def test_what_rises_is_said_to_rise() -> None:
     """The best is the last: the limit of a sweep that goes on is named, else the next level is suggested."""
     levels = [level(1, 45, 46, 47), level(4, 150, 151, 152)]
-    best = "best: c = 4, 151 tok/s with 4 requests at once, still rising: try c = 8; "
-    assert answered(levels).startswith(best)
-    assert ", still rising at the limit of 4; " in answered(levels, climb_to=4)
+    best = "best: c = 4, 151.0 tok/s; mean TTFT 100 ms; still rising: try c = 8"
+    assert answered(levels) == best
+    assert answered(levels, climb_to=4).endswith("; still rising at the limit of 4")
     result = made_sweep(("a", levels))
     full = result.with_target(result.targets[0].model_copy(update={"slots": 4}))
-    assert ", all 4 slots in use; " in (findings(full).headline or "")
+    assert (findings(full).headline or "").endswith("; all 4 slots in use")
 
 
 def test_chance_is_named() -> None:
     """A lower level that may be as good makes the best one uncertain; single runs always are."""
     unsure = [level(4, 80, 100, 120), level(8, 90, 110, 130)]
-    assert answered(unsure).startswith("best: c = 4 or 8, up to 110 tok/s (no difference shown)")
+    assert answered(unsure).startswith("best: c = 8, 110.0 tok/s")
+    assert answered(unsure).endswith("; no clear difference from c = 4")
     single = [level(4, 100), level(8, 110)]
-    assert "c = 8, 110 tok/s with 8 requests at once (not certain: single runs)" in answered(single)
+    assert "; single runs, not tested; still rising" in answered(single)
 
 
 def throttled(made: LevelResult) -> LevelResult:
-    """Return the level with a reason to doubt it."""
+    """Return the level with a warning."""
     return made.model_copy(update={"validity": (Validity(code="throttled", message="a was throttled"),)})
 
 
-def test_what_is_certain_comes_before_a_doubtful_maximum() -> None:
-    """A mark that makes the most tokens unreliable does not make the level before it worse."""
-    levels = [level(4, 80, 81, 82), throttled(level(8, 110, 111, 112))]
-    best = "best without doubts: c = 4, 81.0 tok/s; "
-    assert answered(levels).startswith(
-        f"{best}c = 8 measured 111 tok/s, but is in doubt: throttled; TTFT p90 "
+@pytest.mark.parametrize("warned", [(), (4,), (8,), (16,), (4, 8, 16)])
+def test_the_best_is_the_best_whatever_warnings_it_has(warned: Sequence[int]) -> None:
+    """263, 344 and 309 tok/s: 344 is the best in sentence and table, and a warning stands beside it."""
+    rates = {4: (262, 263, 264), 8: (343, 344, 345), 16: (308, 309, 310)}
+    levels = [throttled(level(at, *runs)) if at in warned else level(at, *runs) for at, runs in rates.items()]
+    found = findings(made_sweep(("a", levels)))
+    assert [row.ranks.get("decode_tps") for row in found.rows] == [None, Rank.BEST, None]
+    words = found.headline or ""
+    assert words.startswith("best: c = 8, 344.0 tok/s")
+    assert ("tok/s (warning: throttled); mean TTFT 100 ms" in words) is (8 in warned)
+    assert "c = 16 gives −10 %" in words
+
+
+def test_a_level_with_failures_has_its_warning() -> None:
+    """It is not hidden that most tokens came from a level that lost requests."""
+    failing = level(8, 200, 201, 202).model_copy(
+        update={
+            "requests": Requests(ok=108, failed=12),
+            "validity": (Validity(code="errors", message="12 of 120 requests failed"),),
+        }
     )
-    more = [level(4, 80, 81, 82), throttled(level(8, 80, 81, 82))]
-    assert ", c = 8 gives no more (doubt: throttled); " in answered(more)
+    assert "best: c = 8, 201.0 tok/s" in answered([level(4, 80, 81, 82), failing])
+    assert "(warning: errors)" in answered([level(4, 80, 81, 82), failing])
 
 
-def test_of_doubtful_levels_what_holds_comes_first() -> None:
-    """All throttled: the limit that holds comes first, then the maximum with its doubt, not as the best."""
-    levels = [throttled(level(4, 80, 81, 82)), throttled(level(8, 110, 111, 112))]
-    assert answered(levels).startswith("TTFT p90 stays under 2 s up to c = 8")
-    assert "; most at c = 8: 111 tok/s (perhaps more: throttled), still rising" in answered(levels)
-    late = [throttled(level(4, 80, 81, 82, ttft_ms=2500)), throttled(level(8, 110, 111, 112, ttft_ms=3000))]
-    assert answered(late).startswith("most at c = 8: 111 tok/s (perhaps more: throttled)")
-    assert answered(late).endswith("; TTFT p90 is over 2 s from c = 4 on")
-
-
-def test_the_table_marks_the_level_of_the_headline() -> None:
-    """◆ stands at the best token rate without a doubt."""
-    found = findings(made_sweep(("a", [level(4, 80, 81, 82), throttled(level(8, 110, 111, 112))])))
-    assert [row.ranks.get("decode_tps") for row in found.rows] == [Rank.BEST, None]
-
-
-def test_few_requests_are_held_against_the_limit_by_their_longest_wait() -> None:
-    """Seven requests have no 90th percentile: if all were in time, the next level decides."""
-    few = level(1, 45, 46, 47, requests=7)
-    assert answered([few]) == "c = 1, 46.0 tok/s; every TTFT under 2 s"
-    late = level(1, 45, 46, 47, requests=7, ttft_ms=2500)
-    assert answered([late]) == "c = 1, 46.0 tok/s"
-    slow = level(4, 150, 151, 152, ttft_ms=2500)
-    assert answered([slow]).endswith("; TTFT p90 is over 2 s from c = 4 on")
-    waits = tuple(1400.0 + 200 * (index // 40) + index % 40 for index in range(120))
-    each = EachRequest(run=tuple(index // 40 for index in range(120)), ttft_ms=waits)
-    close = level(4, 150, 151, 152).model_copy(update={"ttft_ms": Latency.of_values(waits), "each": each})
-    assert answered([few, close]).endswith("TTFT p90 stays under 2 s up to c = 4 (not certain)")
-
-
-def test_a_level_with_failures_is_not_recommended() -> None:
-    """A level that lost one request in ten is not the best, even with more tokens."""
-    failing = level(8, 200, 201, 202).model_copy(update={"requests": Requests(ok=108, failed=12)})
-    assert answered([level(4, 80, 81, 82), failing]).startswith("best: c = 4, 81.0 tok/s")
+def test_levels_are_judged_by_one_rate() -> None:
+    """Where one level lacks the sustained rate, none is judged by it, so that one column has one best."""
+    levels = [level(at, 100 + at, 101 + at, 102 + at) for at in (1, 2, 4)]
+    sustained = [
+        one.model_copy(update={"sustained_tps": Rate.of_runs((300.0, 301.0))}) if index < 2 else one
+        for index, one in enumerate(levels)
+    ]
+    view = result_view(made_sweep(("a", sustained)))
+    assert (view.headline or "").startswith("best: c = 4, 105.0 tok/s")
+    table = "\n".join(row_text(row) for row in table_rows(view, 120, 12))
+    (best,) = [line for line in table.splitlines() if "◆105" in line]
+    assert " c4 " in best
 
 
 def test_an_early_end_is_named() -> None:
     """What was measured until then has a best level, but not "the best"."""
     result = made_sweep(("a", [level(1, 45, 46, 47), level(4, 150, 151, 152)]))
     cancelled = result.model_copy(update={"status": "cancelled"})
-    assert (findings(cancelled).headline or "").startswith("best of what was measured: c = 4")
+    assert (findings(cancelled).headline or "").startswith("best of what was measured: c = 4, 151.0")
 
 
 def test_nothing_measured_has_no_headline() -> None:
@@ -149,7 +153,7 @@ def test_several_lengths_have_an_answer_each() -> None:
         answered(both) == "decode at c = 1: 46.0 tok/s with 5,000 tokens in, 21.0 tok/s with 39,000 tokens in"
     )
     more = [*both, level(4, 150, 151, 152).model_copy(update={"pp": 5000})]
-    assert answered(more).startswith("5,000 tokens in: best: c = 4, 151 tok/s")
+    assert answered(more).startswith("5,000 tokens in: best: c = 4, 151.0 tok/s")
     assert "; 39,000 tokens in: c = 1, 21.0 tok/s" in answered(more)
 
 
@@ -163,9 +167,9 @@ def targets(*rates: tuple[float, float, float], at: Sequence[int] = (1, 4, 16)) 
 def test_the_winner_of_several_targets() -> None:
     """From where up it wins and by how much, of the main token rate first."""
     result = targets((100, 101, 102), (124, 125, 126), (128, 129, 130))
-    assert findings(result).headline == "b wins from c = 4 up: +24 to +28 % decode"
+    assert findings(result).headline == "b wins from c = 4 up: +24 to +28 % decode against a"
     assert findings(targets((124, 125, 126), (124, 125, 126), (124, 125, 126))).headline == (
-        "b wins at every level: +24 % decode"
+        "b wins at every level: +24 % decode against a"
     )
 
 
@@ -176,29 +180,26 @@ def test_a_win_that_may_only_seem_to_be_one_says_so() -> None:
         fast = [level(at, 124, 125, 126).model_copy(update={"validity": doubt}) for at in (4, 8)]
         slow = [level(at, 100, 101, 102) for at in (4, 8)]
         found = findings(made_sweep(("a", slow), ("b", fast))).headline
-        assert found == f"b wins at every level: +24 % decode (in doubt: {word})"
+        assert found == f"b wins at every level: +24 % decode against a (warning: {word})"
         half = [fast[0], level(8, 124, 125, 126)]
         found = findings(made_sweep(("a", slow), ("b", half))).headline
-        assert found == f"b wins at every level: +24 % decode (in doubt at c = 4: {word})"
+        assert found == f"b wins at every level: +24 % decode against a (warning at c = 4: {word})"
 
 
-def test_no_winner_names_the_largest_lead_as_chance() -> None:
-    """A lead that no test shows is there with its doubt."""
+def test_no_winner_names_the_largest_lead() -> None:
+    """A lead that no test shows is there, with whom it refers to, and as not clear."""
     result = targets((80, 101, 140), (100, 101, 102), (100, 101, 102))
-    found = findings(result).headline or ""
-    assert found == (
-        "b +6 % decode at c = 1 may be chance: the runs differ too much to decide; "
-        "no difference between the targets is shown in TTFT or prefill"
+    assert findings(result).headline == (
+        "no clear difference between the targets in decode, TTFT or prefill (at most b +6 % against a at c1)"
     )
 
 
 def test_a_target_that_beats_some_but_not_all_is_no_winner() -> None:
-    """A target that beats one of two others only is not a winner; its lead over the other may be chance."""
+    """A target that beats one of two others only is not a winner; its lead is against the other one."""
     made = [level(4, 99, 100, 101), level(4, 60, 88, 130), level(4, 79, 80, 81)]
     result = made_sweep(*((name, [decoding_only(one)]) for name, one in zip("abc", made, strict=True)))
-    lead = "a +8 % decode at c = 4 may be chance: the runs differ too much to decide"
-    assert findings(result).headline == lead
-    assert f"**`a`{lead[1:]}.**" in sweep_report(result, "post")
+    assert findings(result).headline == "no clear winner in decode (a +8 % against b)"
+    assert "**No clear winner in decode (`a` +8 % against `b`).**" in sweep_report(result, "post")
 
 
 def decoding_only(made: LevelResult) -> LevelResult:
@@ -214,15 +215,13 @@ _TARGET = st.lists(_LEVEL, min_size=1, max_size=2, unique_by=lambda one: one[0])
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_TARGET, min_size=2, max_size=4))
 def test_any_targets_have_a_headline(found: Sequence[Sequence[tuple[int, list[float]]]]) -> None:
-    """Whatever was measured, each format has an answer, and the headline is not contradictory."""
+    """Whatever was measured, each format has an answer."""
     made = [
         (f"t{number}", [decoding_only(level(at, *rates)) for at, rates in levels])
         for number, levels in enumerate(found)
     ]
     result = made_sweep(*made)
-    words = findings(result).headline or ""
-    assert words
-    assert "no difference between the targets is shown in decode" not in words or "decode at" not in words
+    assert findings(result).headline
     assert sweep_report(result, "post").startswith("## ")
     assert sweep_report(result, "md")
 

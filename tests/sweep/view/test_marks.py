@@ -24,8 +24,8 @@ def queued(limit: LimitSide | None) -> LevelResult:
         ("slots", "waits for slots"),
         ("KV cache", "waits for KV cache"),
         ("prefill compute", "waits for prefill"),
-        ("memory bandwidth", "queue-limited"),
-        ("unknown", "queue-limited"),
+        ("memory bandwidth", "requests waited"),
+        ("unknown", "requests waited"),
     ],
 )
 def test_the_first_label_says_what_requests_waited_for(kind: str, word: str) -> None:
@@ -36,4 +36,4 @@ def test_the_first_label_says_what_requests_waited_for(kind: str, word: str) -> 
 
 def test_without_a_verdict_requests_just_waited() -> None:
     """An old result has no limits."""
-    assert [mark.word for mark in marks_of(queued(None))] == ["queue-limited", "few runs"]
+    assert [mark.word for mark in marks_of(queued(None))] == ["requests waited", "few runs"]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.sweep_comparison import (
-    NO_DIFFERENCE,
     NOT_CERTAIN,
     WITHIN_NOISE,
     Difference,
@@ -71,8 +71,8 @@ def test_the_reason_stands_below_the_headline() -> None:
 def test_the_headline_counts_each_kind() -> None:
     """What is not certain comes first."""
     counts = {NO_DIFFERENCE: 2, NOT_CERTAIN: 1}
-    assert _rest_words(counts, "more") == "not certain at 1 more, no difference shown at 2 more"
-    assert _rest_words({NO_DIFFERENCE: 2}, "level") == "no difference shown at 2 levels"
+    assert _rest_words(counts, "more") == "not certain at 1 more, no clear difference at 2 more"
+    assert _rest_words({NO_DIFFERENCE: 2}, "level") == "no clear difference at 2 levels"
 
 
 def test_the_headline_names_where_the_time_to_the_first_token_changed() -> None:
@@ -102,5 +102,5 @@ def test_a_comparison_ends_with_its_answer() -> None:
     """A terminal shows the last lines of a long report."""
     pair = [made_series("a", {1: (10.0, 10.1, 10.2)}), made_series("b", {1: (30.0, 30.1, 30.2)})]
     report = to_markdown(compare(pair), pair)
-    assert report.strip().splitlines()[-1] == "**Decode: `b` best at c1.**"
+    assert report.strip().splitlines()[-1] == "**Decode: `b` best at c1 (+198 % against `a`).**"
     assert "### Answer" not in to_markdown(compare(pair[:1]), pair[:1])

@@ -10,7 +10,9 @@ from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.sweep.compare.imports.axes import by_axis
 from sparktop.sweep.compare.imports.reading import (
     ImportFormatError,
+    Json,
     concurrency_at,
+    finite,
     known,
     listed,
     number,
@@ -21,7 +23,7 @@ from sparktop.sweep.compare.imports.reading import (
     whole,
     words,
 )
-from sparktop.sweep.compare.series import LoadShape, Series, SeriesLevel, load_at
+from sparktop.sweep.compare.series import Figure, LoadShape, Series, SeriesLevel, load_at
 
 _FIGURES = {
     "output_token_throughput": "output_tps",
@@ -46,6 +48,78 @@ _DEFINITIONS = {
 def is_it(data: object) -> bool:
     """Return whether the JSON value of a file is a result of aiperf."""
     return part(data, "aiperf_version") is not None
+
+
+def is_sweep(data: object) -> bool:
+    """Return whether the JSON value of a file is the aggregate of a sweep of aiperf."""
+    return part(data, "aggregation_type") == "sweep" and bool(_combinations(data))
+
+
+def read_sweep(data: object, name: str, source: str) -> list[Series]:
+    """Convert the aggregate of a sweep to series, one for each axis.
+
+    `name` is the name of the series, `source` that of the file.
+
+    Raises:
+        ImportFormatError: no value that was swept is a concurrency or a rate.
+    """
+    levels = []
+    for parameters, metrics in _combinations(data):
+        point = next((one for key, value in parameters.items() if (one := _swept(key, value))), None)
+        figures = {ours: _aggregate(metrics, theirs) for theirs, ours in _FIGURES.items()}
+        figures["requests_per_s"] = _aggregate(metrics, "request_throughput")
+        if point is not None:
+            levels.append(SeriesLevel(load_at(point), known(figures)))
+    if not levels:
+        raise ImportFormatError("what it varies is neither the concurrency nor the request rate")
+    return by_axis(
+        Series(
+            name=name,
+            levels=tuple(sorted(levels, key=lambda one: one.load.order)),
+            source=source,
+            tool="aiperf",
+            shape=LoadShape.CLOSED_LOOP,
+            definitions=_DEFINITIONS,
+        )
+    )
+
+
+def _combinations(data: object) -> list[tuple[Json, Json]]:
+    """Return (values that were varied, metrics) of each combination; older files have one value each."""
+    found = [
+        (table(one, "parameters"), table(one, "metrics")) for one in listed(data, "per_combination_metrics")
+    ]
+    swept = words(data, "metadata", "parameter_name") or words(data, "parameter_name") or "concurrency"
+    by_value = table(data, "per_value_metrics")
+    return found + [({swept: _plain(value)}, table(by_value, value)) for value in by_value]
+
+
+def _plain(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _swept(key: str, value: object) -> LoadPoint | None:
+    leaf = key.rpartition(".")[2]
+    if leaf == "concurrency":
+        concurrency = concurrency_at({"value": value}, "value")
+        return None if concurrency is None else concurrency_point(concurrency)
+    return rate_at({"value": value}, "value") if leaf in {"request_rate", "rate"} else None
+
+
+def _aggregate(metrics: Json, name: str) -> Figure | None:
+    """Return the mean of a metric over runs with its deviation, latencies in milliseconds."""
+    found = next(
+        (one for key in (f"{name}_avg", name, f"{name}:avg") if (one := part(metrics, key)) is not None), None
+    )
+    mean = finite(found) if not isinstance(found, dict) else number(found, "mean")
+    if mean is None:
+        mean = number(found, "avg")
+    scale = {"s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}.get(words(found, "unit") or "", 1.0)
+    std = number(found, "std")
+    return None if mean is None else Figure(scale * mean, std=None if std is None else scale * std)
 
 
 def read(data: object, name: str, source: str) -> list[Series]:

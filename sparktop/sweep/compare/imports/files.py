@@ -10,21 +10,67 @@ from pydantic import JsonValue
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.compare.imports import aiperf, guidellm, llama_benchy, vllm_bench
+from sparktop.sweep.compare.imports import (
+    aiperf,
+    guidellm,
+    inference_perf,
+    llama_benchy,
+    sglang,
+    tables,
+    vllm_bench,
+)
 from sparktop.sweep.compare.imports.reading import ImportFormatError, part
 from sparktop.sweep.compare.references import PREFIX, load_reference
 from sparktop.sweep.compare.series import Series, TableRule, merged, series_of
-from sparktop.sweep.result.file import read_json
+from sparktop.sweep.result.file import read_json, read_text
 from sparktop.sweep.result.store import parse
 from sparktop.values import dataclass
 
 _TOOLS: tuple[tuple[str, Callable[[object], bool], Callable[[object, str, str], list[Series]]], ...] = (
     ("llama-benchy", llama_benchy.is_it, llama_benchy.read),
     ("aiperf", aiperf.is_it, aiperf.read),
+    ("aiperf", aiperf.is_sweep, aiperf.read_sweep),
     ("guidellm", guidellm.is_it, guidellm.read),
+    ("inference-perf", inference_perf.is_it, inference_perf.read),
+    ("SGLang's benchmark", sglang.is_it, sglang.read),
     ("vllm bench serve", vllm_bench.is_it, vllm_bench.read),
 )
-_KNOWN = "a sparktop sweep, or a result of llama-benchy, vllm bench serve, aiperf or guidellm"
+_KNOWN = (
+    "a sparktop sweep, or a result of llama-benchy, vllm bench serve, SGLang's benchmark, aiperf, guidellm "
+    "or inference-perf"
+)
+_OTHER_FILES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
+    (
+        "aiperf",
+        lambda data: (
+            part(data, 0, "metadata", "benchmark_phase") is not None or part(data, 0, "metrics") is not None
+        ),
+        "single requests; give profile_export_aiperf.json, of a sweep profile_export_aiperf_sweep.json",
+    ),
+    (
+        "aiperf",
+        lambda data: (
+            part(data, "aggregation_type") is not None or part(data, "data", 0, "payloads") is not None
+        ),
+        "no result of a level; give profile_export_aiperf.json, of a sweep profile_export_aiperf_sweep.json",
+    ),
+    (
+        "inference-perf",
+        lambda data: part(data, 0, "request") is not None and part(data, 0, "start_time") is not None,
+        "single requests; give NAME=stage_0_lifecycle_metrics.json of each stage",
+    ),
+    (
+        "vllm bench throughput or latency",
+        lambda data: part(data, "tokens_per_second") is not None or part(data, "avg_latency") is not None,
+        "of an engine without a server; give the file of vllm bench serve --save-result",
+    ),
+    (
+        "sparktop",
+        lambda data: str(part(data, "schema") or "").startswith("sparktop.snapshot"),
+        "a report of the monitor; give the result of sparktop sweep",
+    ),
+)
+"""(Tool, whether a JSON value is such a file of it, what that is and which file of the tool to give)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +91,11 @@ def read_file(path: Path) -> list[Series]:
     Raises:
         UsageError: the file cannot be read, has an unknown format, or has no level; the message is one line.
     """
-    name, data = clean(path), read_json(path)
+    name = clean(path)
+    text = read_text(path)
+    if text is not None:
+        return _of_text(text, path, name)
+    data = read_json(path)
     if _is_progress(data):
         raise UsageError(f"{name}: is the progress of a run, not its result; give the result file")
     if isinstance(part(data, "schema"), str):
@@ -59,7 +109,29 @@ def read_file(path: Path) -> list[Series]:
                 return read(data, clean(path.stem, 60), clean(path.name))
             except ImportFormatError as problem:
                 raise UsageError(f"{name}: {tool}: {problem}") from None
+    for tool, is_it, words in _OTHER_FILES:
+        if is_it(data):
+            raise UsageError(f"{name}: is a file of {tool}: {words}")
     raise UsageError(f"{name}: is JSON, but not {_KNOWN}")
+
+
+def _of_text(text: str, path: Path, name: str) -> list[Series]:
+    """Return the series of a text with tables.
+
+    Raises:
+        UsageError: it has no table that can be read, or is another file of a known tool.
+    """
+    first = text.lstrip()[:200].lower()
+    if first.startswith("metric,avg") or "\nmetric,avg" in text[:4000].lower():
+        raise UsageError(f"{name}: is a file of aiperf; give profile_export_aiperf.json beside it")
+    if first.startswith(("<!doctype html", "<html")):
+        raise UsageError(
+            f"{name}: is a web page; give the JSON file of the same tool (guidellm: benchmarks.json)"
+        )
+    try:
+        return tables.read(text, clean(path.stem, 60), clean(path.name))
+    except ImportFormatError as problem:
+        raise UsageError(f"{name}: is neither JSON nor a table: {problem}; or give {_KNOWN}") from None
 
 
 def is_sweep(path: Path) -> bool:
@@ -70,6 +142,8 @@ def is_sweep(path: Path) -> bool:
     Raises:
         UsageError: the file cannot be read.
     """
+    if read_text(path) is not None:
+        return False
     data = read_json(path)
     return isinstance(part(data, "schema"), str) and not _is_progress(data)
 

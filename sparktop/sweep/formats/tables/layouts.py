@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from sparktop.graphics.numbers import MINUS, UNKNOWN
-from sparktop.model.sweep_comparison import NO_DIFFERENCE, NO_WINNER, NONE_OF_LEADERS
+from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.independent import made_of
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
@@ -91,7 +90,7 @@ def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
     """
     if vs == "baseline":
         return f"Winner, against {code(comparison.baseline or '')}"
-    against = {"runner-up": ", against the runner-up", "table": ", as the table says"}
+    against = {"runner-up": ", against the next best", "table": ", as the table says"}
     return f"Winner{against.get(vs or '', '')}"
 
 
@@ -238,37 +237,24 @@ def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
 def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
     """Return the table cell with the best series of a row and its lead in percent.
 
-    If no series is significantly the best, the cell says so. `vs` is the reference of percentages that the
-    column's heading names; if this row's percentage has another reference, the cell names that one. A "*"
-    marks a lead that could not be tested. If `mark_untested` is False, winners that a published table names
-    get no "*".
+    If no series is clearly the best, the cell says so. `vs` is the reference of percentages that the column's
+    heading names; if this row's percentage has another reference, the cell names that one. A "*" marks a
+    lead that could not be tested. If `mark_untested` is False, winners that a published table names get no
+    "*".
     """
-    if row.significant is False:
-        if row.leaders:
-            return Outside(", ".join(row.leaders), f" lead, {NONE_OF_LEADERS}")
-        return NO_WINNER if row.beats else _unsure_lead(row)
-    best = row.winner or row.ahead
-    if best is None or row.percent is None:
-        return UNKNOWN
-    mark = "*" if row.winner is None or (mark_untested and row.significant is None) else ""
-    ahead = " ahead" if row.winner is None else ""
-    over = f" over {code(row.against)}" if row.against and row.winner_vs != vs else ""
-    return Outside(best, f"{ahead} ({_signed(row.percent, 0)}{over}){mark}")
+    found = outcome(row)
+    if row.ahead is None or row.percent is None:
+        return UNKNOWN if row.significant is None else NO_DIFFERENCE
+    if found is Outcome.OPEN:
+        return Outside(row.ahead, f" ({signed(row.percent)}{_over(row)}: {open_words([row])})")
+    mark = "*" if found is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
+    ahead = " ahead" if found is Outcome.AHEAD else ""
+    over = _over(row) if row.winner_vs != vs else ""
+    return Outside(row.ahead, f"{ahead} ({signed(row.percent)}{over}){mark}")
 
 
-def _unsure_lead(row: ComparisonRow) -> Cell:
-    """Return the table cell for a row without a winner: the best series, and its lead in percent.
-
-    Return `NO_DIFFERENCE` if the lead is within the noise floor, or if it cannot be computed.
-    """
-    own = row.values.get(row.ahead or "")
-    others = [value for name, value in row.values.items() if name != row.ahead and value]
-    if row.ahead is None or not own or not others or row.ranges:
-        return NO_DIFFERENCE
-    percent = 100 * min((own / value - 1 for value in others), key=abs)
-    if abs(percent) <= NOISE_FLOOR_PERCENT:
-        return NO_DIFFERENCE
-    return Outside(row.ahead, f" ({_signed(percent, 0)}, not certain)")
+def _over(row: ComparisonRow) -> str:
+    return f" against {code(row.against)}" if row.against else ""
 
 
 def _value(row: ComparisonRow, name: str, metric: Metric) -> str:

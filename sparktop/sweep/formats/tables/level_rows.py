@@ -64,7 +64,7 @@ class Columns:
             (_load(level, target), *(column.cell(level) for column in shown)) for level in levels
         )
         notes = (*_refusals(levels), *_rooflines(levels)) if self.notes else ()
-        left = {number for number, column in enumerate(shown, start=1) if column.head == "Marks"}
+        left = {number for number, column in enumerate(shown, start=1) if column.head == "Warnings"}
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
     def metrics(self, targets: Iterable[TargetResult]) -> set[str]:
@@ -301,7 +301,7 @@ LEVELS = Columns(
         _percent("Padding", lambda level: level.padding_percent),
         _percent("Roofline", lambda level: level.roofline_percent),
         Column("J/token", _energy),
-        Column("Marks", _marks),
+        Column("Warnings", _marks),
     ),
     notes=True,
 )

@@ -14,6 +14,7 @@ from random import Random
 
 from sparktop.sweep.generator.prompts.prompts import OPENING_WORD, Book, Kind, Part
 from sparktop.sweep.generator.prompts.word_list import NOUNS
+from sparktop.sweep.terms.request_errors import RequestFailure
 from sparktop.values import dataclass
 
 MOST_REQUESTS = 16
@@ -27,6 +28,8 @@ _NAMES_SHARE = 0.5
 """Maximum part of the prompt that the first line may take."""
 _NEAR = 4
 """If at most this number of tokens is missing, short filler words are appended instead of searching on."""
+_CUT_GROWTH = 1.1
+"""A text that is longer by this factor has more tokens, unless the server cuts it."""
 _MOST_STEP = 7
 _FEWEST_A_PIECE, _MOST_A_PIECE = 0.2, 10.0
 """Plausible range of tokens per word; a server that reports fewer or more does not really count tokens."""
@@ -49,11 +52,6 @@ class Passage:
         self._pools = {kind: [piece for one, piece in parts if one is kind] for kind in Kind}
         self._tail = tail
         self.tokens = tokens
-
-    @property
-    def tokens_per_piece(self) -> float:
-        """Mean tokens of a word or punctuation mark, the chat template included."""
-        return self.tokens / max(1, len(self._names) + len(self._kinds) + self._tail.count(" "))
 
     def prompt(self, number: int, salt: str) -> tuple[str, int]:
         """Return (text of a prompt, its length in tokens); `number` and `salt` determine its word order.
@@ -99,7 +97,16 @@ def _turned(words: list[str], random: Random) -> list[str]:
 
 Count = Callable[[str], Awaitable[int | None]]
 """Sends a prompt and returns its length in tokens as the server reports it; None if the server reports
-none."""
+none. Raises `PromptRefusedError` if the server refuses it as too long."""
+
+
+class PromptRefusedError(Exception):
+    """The server refuses a prompt because it is too long for its context; `failure` has its words."""
+
+    def __init__(self, failure: RequestFailure) -> None:
+        """Keep `failure`."""
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 @dataclass(slots=True)
@@ -132,8 +139,15 @@ class PassageSearch:
         self._parts = list(zip(book.kinds[:most], book.pieces[:most], strict=True))
         self._names: tuple[str, ...] = ()
         self._counted = 0
+        self.refusal: RequestFailure | None = None
+        """The refusal of a prompt that was tried; None if none was refused."""
         self._fillers: dict[str, int] = {}
         """Tokens of each filler word that was tried."""
+
+    @property
+    def tokens_per_piece(self) -> float:
+        """Tokens of a further word or punctuation mark, the chat template not included."""
+        return self._each
 
     async def find(self) -> tuple[Passage | None, int | None, bool]:
         """Return (passage nearest to `length` tokens, its number of tokens, whether it is exactly `length`).
@@ -170,7 +184,11 @@ class PassageSearch:
             tokens = await self._count(pieces)
             if tokens is None:
                 break
-            self._learn(pieces, tokens)
+            if low is not None and tokens == low.tokens and pieces > _CUT_GROWTH * low.pieces:
+                # The server cuts what is longer: of prompts of the length asked for it would count as much.
+                return _Found(self._wanted_pieces(), "", tokens)
+            if tokens <= self._length or self.refusal is None:  # else it may be an estimate
+                self._learn(pieces, tokens)
             found = _Found(pieces, "", tokens)
             missing = self._length - tokens
             if missing == 0 or pieces == len(self._parts):
@@ -193,6 +211,10 @@ class PassageSearch:
         if whole != before[0] and tokens != before[1]:
             each = (tokens - before[1]) / (whole - before[0])
             self._each = min(_MOST_A_PIECE, max(_FEWEST_A_PIECE, each))
+
+    def _wanted_pieces(self) -> int:
+        """Return the pieces of a text of the wanted length, by the estimate of tokens per word."""
+        return min(len(self._parts), max(0, round(self._length / self._each) - len(self._names) - 1))
 
     def _guess(self, low: _Found | None, high: _Found | None) -> int:
         """Return the number of pieces (words and punctuation marks) to try next.
@@ -254,12 +276,19 @@ class PassageSearch:
     async def _count(self, pieces: int, tail: str = "") -> int | None:
         """Ask the server for the number of tokens of a passage; None if the server reports none.
 
+        Of a prompt that it refuses return an estimate, which is more than the length that is searched for.
         The passage has the first `pieces` words and punctuation marks of the text, in a new order at each
         call, and the filler `tail`.
         """
         self._counted += 1
         prompt, _ = self._passage(pieces, tail, 0).prompt(self._counted, "length")
-        return await self._count_prompt(prompt)
+        try:
+            return await self._count_prompt(prompt)
+        except PromptRefusedError as error:
+            self.refusal = error.failure
+            whole, tokens = self._known
+            more = pieces + len(self._names) + bool(self._names) - whole
+            return max(self._length + 1, tokens + round(more * self._each))
 
     def _passage(self, pieces: int, tail: str, tokens: int) -> Passage:
         return Passage(self._names, self._parts[:pieces], tail, tokens)

@@ -29,7 +29,7 @@ class AnswerText:
 
     def add(self, data: bytes) -> None:
         """Add the text of an event; an event that is not JSON adds nothing."""
-        if data == DONE:
+        if data.startswith(DONE):
             return
         try:
             found = json.loads(data if len(data) < _LARGE_BYTES else without_prompt_ids(data))

@@ -10,6 +10,7 @@ from sparktop.model.text import clean
 from sparktop.values import dataclass
 
 DONE = b"[DONE]"
+"""Beginning of the data of the event that ends a stream."""
 FAST_BYTES = 4096
 """Minimum size in bytes from which on events, which are rare, are parsed as JSON."""
 _WORDS_LIMIT = 90
@@ -71,7 +72,7 @@ _BY_TOTAL = tuple(StreamEvent(1, total=count, is_plain=True) for count in range(
 
 
 def read_event(data: bytes) -> StreamEvent:
-    """Parse the data of an event, which must not be `[DONE]`.
+    """Parse the data of an event, which must not begin with `DONE`.
 
     Raises:
         BadEventError: the data is not a JSON object.

@@ -11,6 +11,8 @@ LARGEST_EVENT_BYTES = 8 << 20
 """Maximum size of an event. vLLM sends the token ids of the prompt in its first event: 7 MB for a million
 tokens."""
 _BOM = b"\xef\xbb\xbf"
+_KEEP_ALIVE = frozenset({b"ping", b"keepalive", b"keep-alive", b"heartbeat"})
+"""Names of events that keep a connection alive and are no part of an answer."""
 
 
 class EventTooLargeError(Exception):
@@ -48,6 +50,11 @@ class EventSplitter:
         elif not self._started:
             return self._begin(data)
         return self._feed_any(data)
+
+    def rest(self) -> list[bytes]:
+        """Return the data of a last event whose empty line is missing; empty if there is none."""
+        whole = bytes(self._buffer).strip(b"\n")
+        return _events(whole) if whole else []
 
     def _begin(self, data: bytes) -> list[bytes]:
         """Skip a byte order mark at the start of the stream, and parse the data after it.
@@ -89,7 +96,7 @@ def _events(text: bytes) -> list[bytes]:
     """Return the data of each event in `text`, which uses LF only and ends with a complete event."""
     found = []
     for block in text.split(b"\n\n"):
-        if block.startswith(b"data: ") and b"\n" not in block:
+        if block.startswith(b"data: {") and b"\n" not in block:
             found.append(block[6:])
         elif (data := _data(block)) is not None:
             found.append(data)
@@ -97,7 +104,7 @@ def _events(text: bytes) -> list[bytes]:
 
 
 def _data(block: bytes) -> bytes | None:
-    """Return the data of the event `block`; None for an event without data.
+    """Return the data of the event `block`; None for an event without data, or one that keeps alive.
 
     llama.cpp sends an error in a field named "error", some servers in an event named "error". Both are
     converted to what other servers send: a JSON object with the key "error".
@@ -113,9 +120,11 @@ def _data(block: bytes) -> bytes | None:
             lines, is_error = [value], True
         elif name == b"event" and value == b"error":
             is_error = True
-    if not lines:
-        return None
+        elif name == b"event" and value.strip().lower() in _KEEP_ALIVE:
+            return None
     data = b"\n".join(lines)
+    if not data.strip():
+        return None
     if is_error and b'"error"' not in data:
         return b'{"error":' + data + b"}"
     return data

@@ -99,6 +99,10 @@ class TokenStream:
             counter.read(at, count, is_reasoning=form.is_reasoning)
         return count
 
+    def close(self) -> None:
+        """Note that the body is complete: an event `[DONE]` at its end may lack its empty line."""
+        self.done = self.done or any(data.startswith(DONE) for data in self._splitter.rest())
+
     def _feed_any(self, at: float, body: bytes) -> int:
         """Parse the data of a read as `feed` does, whatever its events."""
         try:
@@ -167,7 +171,7 @@ class TokenStream:
 
     def _read(self, data: bytes) -> StreamEvent | None:
         """Parse an event; return None at or after the end of the stream, after an error, and for bad data."""
-        if data == DONE:
+        if data.startswith(DONE):
             self.done = True
         if self.done or self.error is not None:
             return None

@@ -30,7 +30,16 @@ def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each
     match event:
         case RequestStarted():
             place = None if event.call is None else _place(event.call)
-            return ["s", event.request_id, event.at, event.run, event.prompt_tokens, event.due, place]
+            return [
+                "s",
+                event.request_id,
+                event.at,
+                event.run,
+                event.prompt_tokens,
+                event.due,
+                place,
+                event.resent,
+            ]
         case ResponseStarted():
             return ["r", event.request_id, event.at]
         case FirstToken():
@@ -56,9 +65,9 @@ def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
     letter, rest = found[0], found[1:]
     match letter:
         case "s":
-            request_id, at, run, prompt, due, place = rest
+            request_id, at, run, prompt, due, place, resent = rest
             call = None if place is None else _read_place(place)
-            return RequestStarted(request_id, at, run, prompt, due, call)
+            return RequestStarted(request_id, at, run, prompt, due, call, resent)
         case "r":
             return ResponseStarted(*rest)
         case "f":
@@ -77,8 +86,8 @@ def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
 
 
 def encode_failure(failure: RequestFailure) -> list[Any]:
-    """Return a failure as a list for JSON: [kind, message, time, error code, HTTP status]."""
-    return [failure.kind.value, failure.message, failure.at, failure.word, failure.status]
+    """Return a failure as a list for JSON: [kind, message, time, code, HTTP status, seconds to retry]."""
+    return [failure.kind.value, failure.message, failure.at, failure.word, failure.status, failure.retry_s]
 
 
 def decode_failure(found: list[Any]) -> RequestFailure:

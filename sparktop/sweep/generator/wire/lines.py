@@ -49,6 +49,10 @@ from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.traces.formats import TraceFormat
 from sparktop.sweep.plan.traces.trace import TraceChoice
 
+ALIVE_S = 1.0
+ALIVE = b"\n"
+"""The line that the load generator writes every `ALIVE_S` seconds, so that its parent knows that it runs."""
+
 
 class WorkerProtocolError(Exception):
     """A line that is not a command or message of this version."""

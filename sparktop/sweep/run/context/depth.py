@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Literal
 
 from sparktop.model.load import Level, LoadKind
@@ -13,7 +14,7 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult, Validity
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.server_side import Counters
-from sparktop.sweep.terms.doubts import CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
+from sparktop.sweep.terms.doubts import CONTEXT_LENGTH, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
 
 _PERCENT = 100.0
 _LOST_SHARE = 0.1
@@ -22,6 +23,9 @@ _LONGEST_BLOCK = 560
 """Tokens of the longest cache blocks, of models that mix attention with other layers. The last block of a
 context is never found, because it also holds the beginning of the prompt."""
 _OFF_PERCENT = 1.0
+_OFF_SHARE = 0.01
+_TEMPLATE_TOKENS = 16
+"""Tokens that a chat template may add for the message that holds the context."""
 
 
 def context_of(run_id: str, depth: int) -> ContextLoad:
@@ -56,8 +60,12 @@ def context_part(
     length = level.prompt_tokens if repeated else level.depth
     made = level_result(replace(level, prompt_tokens=length, depth=0), contexts)
     each = made.each
-    found_percent, found_from = _found(length, prompts, grown)
+    context = None if repeated else counted_context(level, prompts)
+    # What a chat template adds for the context's message is not looked for in the cache.
+    least = min(length, context or length)
+    found_percent, found_from = _found(least, prompts, grown)
     return ContextPart(
+        counted_tokens=context,
         ok=made.requests.ok,
         failed=made.requests.failed,
         prefill_tps=made.prefill_tps,
@@ -71,12 +79,19 @@ def context_part(
         each_stream_tps=() if each is None else each.stream_tps,
         found_percent=found_percent,
         found_from=found_from,
-        counted_percent=_counted(length, prompts, grown),
+        counted_percent=_counted(least, prompts, grown),
     )
 
 
+def counted_context(level: Level, prompts: Sequence[RequestTrace]) -> float | None:
+    """Return the mean tokens of context that the server counted before the prompts; None without counts."""
+    counts = [one.counted_prompt_tokens for one in prompts if one.ok]
+    beyond = [max(0, count - level.prompt_tokens) for count in counts if count is not None]
+    return fmean(beyond) if beyond else None
+
+
 def _found(
-    depth: int, prompts: Sequence[RequestTrace], grown: Counters | None
+    depth: float, prompts: Sequence[RequestTrace], grown: Counters | None
 ) -> tuple[float | None, Literal["answers", "counters"] | None]:
     """Return (share of the contexts that was found in the cache in percent, what reported it)."""
     ends = [trace.ended for trace in prompts if trace.ended is not None and trace.ok]
@@ -87,7 +102,7 @@ def _found(
     return counted, None if counted is None else "counters"
 
 
-def _counted(depth: int, prompts: Sequence[RequestTrace], grown: Counters | None) -> float | None:
+def _counted(depth: float, prompts: Sequence[RequestTrace], grown: Counters | None) -> float | None:
     """Return the share of the contexts that the servers' counters report as found, in percent."""
     ends = sum(trace.ended is not None and trace.ok for trace in prompts)
     if grown is None or grown.cache_queries is None or grown.cache_hits is None or not ends:
@@ -100,6 +115,14 @@ def context_doubts(level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt a level with depth if its context was not, or not surely, in the cache."""
     if level.context is None or (level.load is LoadKind.POOLS and level.value):
         return  # what is lost after other traffic is what the sweep looks for
+    counted = level.context.counted_tokens
+    if (
+        level.depth
+        and counted is not None
+        and abs(counted - level.depth) > max(_OFF_SHARE * level.depth, _TEMPLATE_TOKENS)
+    ):
+        message = f"the server counted {counted:,.0f} tokens of context, {level.depth:,} were asked for"
+        yield Validity(code=CONTEXT_LENGTH, message=message)
     percent = level.context.found_percent
     if percent is None:
         message = "whether the context was in the prefix cache is unknown: the server reports no hits"

@@ -7,24 +7,20 @@ largest prompt length that fits.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable
 
 from sparktop.model.snapshot import BackendView
+from sparktop.sweep.generator.refusals import stated_context
 from sparktop.sweep.generator.wire.messages import Calibrated
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.conversations.reading import BUILT_IN, find_conversations
-from sparktop.sweep.terms.request_errors import HTTP, RequestFailure
+from sparktop.sweep.terms.request_errors import RequestFailure
 from sparktop.values import dataclass
 
-REFUSING = frozenset({f"{HTTP}:400", f"{HTTP}:413", f"{HTTP}:422"})
-"""Error codes (HTTP 400, 413, 422) with which a server rejects a request, as opposed to failing to serve
-it."""
 ENOUGH_SHARE = 0.01
 LEAST_APART = 16
 """The search ends when the largest length that fits is known to within `LEAST_APART` tokens, or to within
 `ENOUGH_SHARE` of the shortest refused length if that is less."""
-_CONTEXT = re.compile(r"context (?:length|size|window)\D{0,40}?(\d{3,8})", re.IGNORECASE)
 
 Try = Callable[[int], Awaitable[Calibrated | RequestFailure]]
 """Sends a request with a prompt of the given length in tokens; returns its calibration result or failure."""
@@ -78,11 +74,6 @@ def beyond_context(
     return None
 
 
-def is_refusal(failure: RequestFailure) -> bool:
-    """Return whether the server rejected the request (HTTP 400, 413, 422) rather than failed to serve it."""
-    return failure.word in REFUSING
-
-
 def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int | None:
     """Return the smallest context length in tokens that the servers in `views` report.
 
@@ -90,7 +81,7 @@ def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int 
     None if they mention none.
     """
     known = [view.max_model_len for view in views if view.max_model_len is not None]
-    named = [int(found[1]) for one in words if (found := _CONTEXT.search(one)) is not None]
+    named = [limit for one in words if (limit := stated_context(one)) is not None]
     return min(known or named, default=None)
 
 

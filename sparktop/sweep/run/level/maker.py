@@ -25,6 +25,7 @@ from sparktop.model.node import NodeSample
 from sparktop.model.time_range import TimeRange
 from sparktop.store import Reading, SourceKey
 from sparktop.store.keys import SourceKind
+from sparktop.sweep.generator.refusals import is_refusal
 from sparktop.sweep.generator.wire.messages import (
     Batch,
     Calibrated,
@@ -37,7 +38,6 @@ from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.run.brake import Brake
 from sparktop.sweep.run.context.depth import context_command
-from sparktop.sweep.run.context.length import REFUSING
 from sparktop.sweep.run.context.pools import UnknownPoolError, needed_runs, phases_before, traffic_command
 from sparktop.sweep.run.estimate import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import GuardWatch
@@ -50,7 +50,7 @@ from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.server_side import ServerLog, ServerPoint, node_point
 from sparktop.sweep.run.validity import Asked
 from sparktop.sweep.run.worker_process import SweepWorker
-from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, error_word
+from sparktop.sweep.terms.request_errors import CANCELLED, RequestFailure, count_errors
 from sparktop.values import dataclass
 
 LEAST_REST_S = 5.0
@@ -326,7 +326,7 @@ class LevelMaker:
                 self._ended += 1
                 if event.error is not None:
                     self._failed += 1
-                    self._refused += error_word(event.error) in REFUSING
+                    self._refused += isinstance(event.error, RequestFailure) and is_refusal(event.error)
                     self._newest_failure = event.error.message
         if bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
             self.newest_data_at = self.clock()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.limit import LimitKind
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep_comparison import NO_DIFFERENCE
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.capacities import compared_targets
 from sparktop.sweep.result.capacity import (
@@ -255,11 +255,12 @@ def certainty_words(found: CapacityResult, answer: CapacityAnswer) -> str | None
         return "95 % sure"
     if low is None and high is None:
         return "not certain: too few requests"
-    first = "0" if low is None else amount(found.load, low, bare=True)
+    held = None if low is None else _verb(found.load, low, "hold", amount(found.load, low, bare=True))
     if high is None:
-        return f"95 % sure that it is {first} or more" if low is not None else None
-    last = high if found.load is LoadKind.RATE else high - 1
-    return f"95 % sure it lies between {first} and {amount(found.load, last, bare=True)}"
+        return None if held is None else f"95 % sure that {held}"
+    does = "does" if high == 1 and found.load is not LoadKind.RATE else "do"
+    failed = f"{amount(found.load, high, bare=True)} {does} not"
+    return f"95 % sure that {failed}" if held is None else f"95 % sure that {held} and {failed}"
 
 
 def ran_out_words(found: CapacityResult, answer: CapacityAnswer) -> str:

@@ -102,7 +102,7 @@ def _seconds(value_ms: float) -> str:
 
 def _doubt(level: LevelResult) -> str:
     doubts = [mark.word for mark in marks_of(level) if mark.doubt]
-    return f" (doubt: {doubts[0]})" if doubts else ""
+    return f" (warning: {doubts[0]})" if doubts else ""
 
 
 def conversation_figures(level: LevelResult) -> dict[str, float]:

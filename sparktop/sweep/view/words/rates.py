@@ -119,4 +119,4 @@ def _doubt(level: LevelResult) -> str:
     That it had few runs is none: the sentence states no interval.
     """
     marks = [mark.word for mark in marks_of(level) if mark.doubt and mark.code != FEW_RUNS]
-    return f" (doubt: {marks[0]})" if marks else ""
+    return f" (warning: {marks[0]})" if marks else ""

@@ -1,78 +1,72 @@
-"""The summary of a sweep in a few sentences: the best level or target, and whether it is significant."""
+"""The sentences below a sweep's headline: where which target or level is the best, and what to read first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from sparktop.model.judgement import NO_DIFFERENCE, NOT_TESTED, Name
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep_comparison import NO_DIFFERENCE, AdviceRow, Topologies
+from sparktop.model.sweep_comparison import Topologies
 from sparktop.model.sweep_view import Rank, ResultRow
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.prefix import context_sentences
+from sparktop.sweep.view.words.targets import main_sentences
 
-_PRIMARY = ("sustained_tps", "decode_tps")
 
-
-def verdict(result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None) -> tuple[str, ...]:
+def verdict(
+    result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None, name: Name = str
+) -> tuple[str, ...]:
     """Return the sentences that explain a sweep's headline; empty if there is nothing to report yet.
 
-    `rows` are the rows of the result table, `compared` is the comparison of several targets.
+    They are those of `judgements`, and how many levels have a warning.
     """
-    names = [target.name for target in result.targets if target.levels]
-    sentences: list[str] = list(context_sentences(result))[1:]  # the first is the headline
-    sentences += advised(compared.advice if compared is not None else ())
-    sentences += best_level(rows, str if len(names) > 1 else None)
+    sentences = judgements(result, rows, compared, name)
     made = [row for row in rows if row.error is None]
-    doubtful = [row for row in made if any(mark.doubt for mark in row.marks)]
-    if doubtful and (sentences or result.status is not None):
-        marked = "has a mark: see why before you trust it"
-        if len(doubtful) > 1:
-            marked = "have a mark: see why before you trust them"
-        who = "the level" if len(made) == 1 else f"{len(doubtful)} of {len(made)} levels"
-        sentences.append(f"{who} {marked}")
+    warned = [row for row in made if any(mark.doubt for mark in row.marks)]
+    if warned and (sentences or result.status is not None):
+        ending = "have a warning: see why before you trust them"
+        if len(warned) == 1:
+            ending = "has a warning: see why before you trust it"
+        who = "the level" if len(made) == 1 else f"{len(warned)} of {len(made)} levels"
+        sentences.append(f"{who} {ending}")
     return tuple(sentences)
 
 
-def advised(rows: Sequence[AdviceRow], name: Callable[[str], str] = str) -> Iterator[str]:
-    """Yield one sentence for each piece of advice: which target to use at which concurrencies, and why.
+def judgements(
+    result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None, name: Name = str
+) -> list[str]:
+    """Return in sentences where which target, or which level of the only target, is the best.
 
-    `name` escapes names for the output format.
+    `rows` are the rows of the result table, `compared` is the comparison of several targets. `name` escapes
+    names for the output format.
     """
-    for row in rows:
-        untested = row.sure is None
-        best = (
-            f"{name(row.target)} is {'ahead' if untested else 'best'}"
-            if row.target is not None
-            else ""
-            if row.leaders or row.unproven
-            else "no difference between the targets is shown"
-        )
-        doubt = " (single runs: no test possible)" if untested and row.target is not None else ""
-        why = name(row.why) if row.target is not None or row.unproven or row.leaders else ""
-        yield ": ".join(part for part in (row.loads, best + doubt, why) if part)
+    sentences: list[str] = list(context_sentences(result, name))[1:]  # the first is the headline
+    if compared is not None:
+        sentences += main_sentences(compared.metrics, name)
+    elif sum(bool(target.levels) for target in result.targets) == 1:
+        sentences += best_levels(rows)
+    return sentences
 
 
-def best_level(rows: Sequence[ResultRow], name: Callable[[str], str] | None = None) -> Iterator[str]:
-    """Yield for each prompt length a sentence on which level has the highest token rate.
+def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
+    """Yield for each prompt length of one target which level has the highest token rate, with its interval.
 
-    `name` escapes the target's name for the output format; if it is None, targets are not named.
+    It is the level that the table of levels marks as the best.
     """
-    key = next((one for one in _PRIMARY if any(row.ranks.get(one) is Rank.BEST for row in rows)), None)
-    if key is None:
-        return
-    if any(row.key.depth or row.key.point.kind is LoadKind.POOLS for row in rows):
+    key = next((row.rate for row in rows if row.rate is not None), None)
+    if key is None or any(row.key.depth or row.key.point.kind is LoadKind.POOLS for row in rows):
         return  # the highest rate is that without context
     lengths = list(dict.fromkeys(row.key.prompt_tokens for row in rows))
     for length in lengths:
-        alike = [row for row in rows if row.key.prompt_tokens == length and key in row.ranks]
-        best = next((row for row in alike if row.ranks[key] is Rank.BEST), None)
+        ranked = [row for row in rows if row.key.prompt_tokens == length and key in row.ranks]
+        best = next((row for row in ranked if row.ranks[key] is Rank.BEST), None)
         if best is not None:
-            others = [_where(row, name) for row in alike if row is not best]
-            also = f"; {', '.join(others)}: {NO_DIFFERENCE}" if others else ""
+            others = ", ".join(row.key.point.short for row in ranked if row is not best)
+            also = f"; {others}: {NO_DIFFERENCE}" if others else ""
             among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
-            title = METRICS[key].title.lower()
-            yield f"most {title}{among} at {_where(best, name)}: {_sure(best, key)}{also}"
+            title = in_sentence(METRICS[key].title)
+            yield f"most {title}{among} at {best.key.point.short}: {_sure(best, key)}{also}"
 
 
 def _sure(row: ResultRow, key: str) -> str:
@@ -80,10 +74,5 @@ def _sure(row: ResultRow, key: str) -> str:
     metric, figure = METRICS[key], row.figures[key]
     words = f"{metric.text(figure.mean)} {metric.unit}"
     if figure.low is None or figure.high is None:
-        return f"{words} (a single run: no interval)"
+        return f"{words} ({NOT_TESTED})"
     return f"{words} (95 % interval {metric.text(figure.low)} to {metric.text(figure.high)})"
-
-
-def _where(row: ResultRow, name: Callable[[str], str] | None) -> str:
-    words = row.key.point.short
-    return words if name is None else f"{name(row.key.target)} {words}"

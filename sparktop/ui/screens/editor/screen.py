@@ -15,7 +15,6 @@ from textual.widgets import Button, Static
 from sparktop.config.keys import Key
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.sweep.compare.resolution import resolution_words
 from sparktop.sweep.plan.draft import (
     FIELDS,
     Draft,
@@ -328,7 +327,7 @@ class SweepEditor(Dialog[Draft]):
         if plan is not None:
             sent, tokens, time = pieces(self._expected(plan))
             load = f"{sent} · {tokens}" if plan.conversations is None else requests_words(plan)
-            words = f"{load}\n{time}\n{resolution_words(plan, self._known)}"
+            words = f"{load}\n{time}"
             if words != str(cost.content):
                 cost.update(Text(words))
         self.query_one("#wrong", Problem).report(_cannot(problems) if problems else None)

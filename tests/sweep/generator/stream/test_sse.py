@@ -29,15 +29,17 @@ def events_of(*reads: bytes) -> list[bytes]:
 
 
 def by_the_standard(stream: bytes) -> list[bytes]:
-    """Split a whole stream line by line, as the standard defines it."""
+    """Split a whole stream line by line, as the standard defines it, and leave out what keeps it alive."""
     text = stream.removeprefix(b"\xef\xbb\xbf")
-    found, data = [], None
+    found, data, kind = [], None, b""
     for line in re.split(rb"\r\n|\n|\r", text)[:-1]:
         name, _, value = line.partition(b":")
         if not line:
-            if data is not None:
+            if data is not None and data.strip() and kind != b"ping":
                 found.append(data)
-            data = None
+            data, kind = None, b""
+        elif name == b"event":
+            kind = value.strip()
         elif name == b"data":
             value = value.removeprefix(b" ")
             data = value if data is None else data + b"\n" + value

@@ -1,0 +1,154 @@
+"""The judgement on compared targets in words: one function for each text, used by every screen and report.
+
+All figures in these texts are those of the compared level: the best target, the target that its percentage
+refers to, and whether the difference is clear. Nothing here computes another percentage or another rival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import groupby
+from typing import Protocol
+
+NO_DIFFERENCE = "no clear difference"
+NO_WINNER = "no clear winner"
+"""The best target is clearly better than some of the others only."""
+NOT_TESTED = "single runs, not tested"
+Name = Callable[[str], str]
+"""Escapes the name of a target for the output format."""
+
+
+class Judged(Protocol):
+    """One metric of all targets under one load, judged."""
+
+    @property
+    def winner(self) -> str | None:
+        """The target that is clearly better than every other one."""
+
+    @property
+    def ahead(self) -> str | None:
+        """The target with the best value, clear or not."""
+
+    @property
+    def against(self) -> str | None:
+        """The target that `percent` refers to."""
+
+    @property
+    def percent(self) -> float | None:
+        """Difference of `ahead` from `against`, in percent."""
+
+    @property
+    def beats(self) -> tuple[str, ...]:
+        """The targets that `ahead` is clearly better than."""
+
+    @property
+    def significant(self) -> bool | None:
+        """Whether `ahead` is clearly better than every other target; None: single runs allow no test."""
+
+
+class Outcome(StrEnum):
+    """What a comparison shows at one level."""
+
+    WON = "best"
+    AHEAD = "ahead"
+    """One target has the best value, but there is no test for single runs."""
+    OPEN = NO_DIFFERENCE
+    """The best target is not clearly better than every other one."""
+
+
+def outcome(level: Judged) -> Outcome:
+    """Return what the comparison shows at a level."""
+    if level.winner is not None:
+        return Outcome.WON
+    if level.significant is None and level.ahead is not None and level.percent is not None:
+        return Outcome.AHEAD
+    return Outcome.OPEN
+
+
+def open_words(levels: Iterable[Judged]) -> str:
+    """Return what is said of levels at which no target is clearly better than every other one."""
+    return NO_WINNER if any(level.beats for level in levels) else NO_DIFFERENCE
+
+
+def lead_words(level: Judged, name: Name = str) -> str:
+    """Return the lead at a level: "a +5 % against b"; "" if values are equal or unknown."""
+    if level.ahead is None or level.against is None or level.percent is None:
+        return ""
+    return f"{name(level.ahead)} {signed(level.percent)} against {name(level.against)}"
+
+
+def signed(percent: float) -> str:
+    """Return a percentage with its sign: "+20 %", "−33 %"; less than half a percent is "±0 %"."""
+    whole = round(percent)
+    sign = "+" if whole > 0 else "−" if whole < 0 else "±"
+    return f">{sign}999 %" if abs(whole) > 999 else f"{sign}{abs(whole)} %"  # noqa: PLR2004 - three digits
+
+
+def percents(levels: Sequence[Judged]) -> str:
+    """Return the leads at `levels`, with whom they refer to: "+20 to +33 % against b or c"; "" if unknown."""
+    known = [level.percent for level in levels if level.percent is not None]
+    if not known:
+        return ""
+    low, high = sorted((min(known), max(known)), key=abs)
+    lowest = "" if signed(low) == signed(high) else f"{signed(low).removesuffix(' %')} to "
+    return f"{lowest}{signed(high)}"
+
+
+def rivals(levels: Sequence[Judged], name: Name = str) -> str:
+    """Return whom the leads at `levels` refer to: "against b", "against b or c"; "" if unknown."""
+    others = dict.fromkeys(level.against for level in levels if level.against is not None)
+    return f"against {' or '.join(map(name, others))}" if others else ""
+
+
+class JudgedLevel(Judged, Protocol):
+    """A judged level with its name."""
+
+    @property
+    def where(self) -> str:
+        """The level's short name, such as "c16"."""
+
+
+def metric_sentence(title: str, levels: Sequence[JudgedLevel], name: Name = str) -> str:
+    """Return the judgement on one metric over all its levels, in their order.
+
+    For example "Decode: a best at c1–c4 (+20 to +33 % against b); no clear difference at c8 (a +2 % against
+    b)". `name` escapes the names of targets for the output format.
+    """
+    return f"{title}: {'; '.join(_stretches(levels, name))}"
+
+
+def _stretches(levels: Sequence[JudgedLevel], name: Name) -> Iterator[str]:
+    def key(level: JudgedLevel) -> tuple[Outcome, str | None]:
+        kind = outcome(level)
+        return kind, open_words([level]) if kind is Outcome.OPEN else level.ahead
+
+    for (kind, ahead), group in groupby(levels, key):
+        part = list(group)
+        where = part[0].where if len(part) == 1 else f"{part[0].where}–{part[-1].where}"
+        if kind is Outcome.OPEN:
+            yield f"{ahead} at {where}{largest_lead(part, name)}"
+            continue
+        lead = " ".join(filter(None, (percents(part), rivals(part, name))))
+        brackets = "; ".join(filter(None, (lead, NOT_TESTED if kind is Outcome.AHEAD else "")))
+        yield f"{name(ahead or '')} {kind.value} at {where}" + (f" ({brackets})" if brackets else "")
+
+
+def largest_lead(levels: Sequence[JudgedLevel], name: Name = str) -> str:
+    """Return the largest lead at levels without a clear difference, in brackets; "" if there is none.
+
+    Leads that round to 0 % are none.
+    """
+    leads = [one for one in levels if one.percent is not None and round(one.percent) and lead_words(one)]
+    if not leads:
+        return ""
+    most = max(leads, key=lambda one: abs(one.percent or 0.0))
+    where = f" at {most.where}" if len(levels) > 1 else ""
+    return f" ({'at most ' if len(levels) > 1 else ''}{lead_words(most, name)}{where})"
+
+
+def alike_words(titles: Sequence[str], levels: Iterable[Judged] = ()) -> str:
+    """Return that no target wins in several metrics, by their titles within a sentence and their levels."""
+    *most, last = titles
+    between = "" if (words := open_words(levels)) == NO_WINNER else " between the targets"
+    return f"{words}{between} in {', '.join(most)}{' or ' if most else ''}{last}"

@@ -1,0 +1,146 @@
+"""Load that another sparktop of this user puts on servers from this machine: announced in small files.
+
+A sweep writes a file with its process and the addresses it loads into sparktop's state folder, and removes it
+at its end. A monitor beside it then knows that an uneven load is the sweep's choice and no fault of a router.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sparktop.analysis.deployments import address_of
+from sparktop.files import Place, find_folder, write_whole
+from sparktop.hardware.kernel_file import read_small
+from sparktop.model.targets import BackendTarget, RouterTarget
+from sparktop.store import Store
+from sparktop.values import dataclass
+
+LOOK_EVERY_S = 2.0
+_FOLDER = "load"
+_LONGEST = 65_536
+_MOST_FILES, _MOST_TARGETS = 64, 256
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedLoad:
+    """A process that puts load on servers."""
+
+    pid: int
+    targets: tuple[str, ...]
+    """Their addresses."""
+
+
+@contextmanager
+def announced_load(urls: Iterable[str], env: Mapping[str, str] = os.environ) -> Iterator[None]:
+    """Announce in a `with` block that this process loads the servers and routers at `urls`.
+
+    Nothing is announced where the state folder cannot be written: the load matters more.
+    """
+    folder = find_folder(env, Place.STATE)
+    path = None if folder is None else folder / _FOLDER / f"{os.getpid()}.json"
+    pid = os.getpid()
+    content = {"pid": pid, "started": _started(pid), "host": socket.gethostname(), "targets": sorted({*urls})}
+    if path is not None:
+        with suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(path, json.dumps(content))
+    try:
+        yield
+    finally:
+        if path is not None:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def announced_loads(env: Mapping[str, str] = os.environ) -> list[AnnouncedLoad]:
+    """Return the loads that other living processes of this user announce on this machine.
+
+    A file of another user, a link, a file that others may write, and one whose process has ended are ignored.
+    """
+    folder = find_folder(env, Place.STATE)
+    if folder is None:
+        return []
+    try:
+        paths = sorted((folder / _FOLDER).glob("*.json"))[:_MOST_FILES]
+    except OSError:
+        return []
+    loads = map(_read, paths)
+    return [load for load in loads if load is not None]
+
+
+def _read(path: Path) -> AnnouncedLoad | None:
+    content = _content(path)
+    if not isinstance(content, dict):
+        return None
+    pid, targets = content.get("pid"), content.get("targets")
+    if type(pid) is not int or pid <= 0 or pid == os.getpid() or not isinstance(targets, list):
+        return None
+    if content.get("host") != socket.gethostname() or not _lives(pid, content.get("started")):
+        return None
+    return AnnouncedLoad(pid, tuple(one for one in targets[:_MOST_TARGETS] if isinstance(one, str)))
+
+
+def _content(path: Path) -> object:
+    """Return the parsed content of a private regular file of this user; None for anything else."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        state = os.fstat(handle)
+        is_own = state.st_uid == os.getuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not stat.S_ISREG(state.st_mode) or not is_own or state.st_size > _LONGEST:
+            return None
+        try:
+            return json.loads(file.read(_LONGEST))
+        except (OSError, ValueError, RecursionError):
+            return None
+
+
+def _lives(pid: int, started: object) -> bool:
+    """Return whether the process that announced itself still runs, and no other one has its number."""
+    now = _started(pid)
+    if now is not None:
+        return now == started
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return started is None
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process started, as the kernel counts it; None where it is not known."""
+    fields = (read_small(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
+    return fields[19].decode("ascii", "replace") if len(fields) > 19 else None  # noqa: PLR2004 - field 22 of proc(5)
+
+
+async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
+    """Tell the store every `LOOK_EVERY_S` seconds which of its servers other processes load, for ever."""
+    known: dict[int, frozenset[str]] = {}
+    while True:
+        now = {load.pid: _names(store, load.targets) for load in announced_loads()}
+        for pid in known.keys() - now.keys():
+            store.end_own_load(known.pop(pid))
+        for pid, names in now.items():
+            if new := names - known.get(pid, frozenset()):
+                known[pid] = names | new
+                store.begin_own_load(new)
+                store.note("sweep", f"load by a sweep of process {pid}: {', '.join(sorted(new))}")
+        await sleep(LOOK_EVERY_S)
+
+
+def _names(store: Store, urls: Iterable[str]) -> frozenset[str]:
+    """Return the names under which the servers and routers at `urls` are watched."""
+    wanted = {address for url in urls if (address := address_of(url)) is not None}
+    return frozenset(
+        target.name
+        for target in store.targets()
+        if isinstance(target, BackendTarget | RouterTarget) and address_of(target.url) in wanted
+    )

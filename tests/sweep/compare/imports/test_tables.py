@@ -1,0 +1,325 @@
+"""Pasted tables are read as they are: Markdown, CSV, columns apart by blanks, llama-benchy's, and our own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparktop.cli import main
+from sparktop.errors import UsageError
+from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.imports.files import read_file
+from sparktop.sweep.compare.imports.reading import ImportFormatError
+from sparktop.sweep.compare.imports.tables import figure_of, read
+from sparktop.sweep.compare.series import Series
+from sparktop.sweep.formats.comparison import to_markdown
+from tests.sweep.made_results import made_level, made_series, made_sweep
+
+MATRIX = """Decode Throughput
+Generation speed (tg128, higher is better), prompts of pp1024.
+| Concurrency | Solo | Cluster TP=2 | Winner |
+|---|---|---|---|
+| c1 | 57.5 | 69.0 | Cluster (+20%) |
+| c64 | 315.2 | **471.8** | Cluster (+50%) |
+Prefill Throughput
+| Concurrency | Solo | Cluster TP=2 | Winner |
+|:--|--:|--:|---|
+| c1 | 2,926 | 4,442 | Cluster (+52%) |
+| c64 | 2,753 | 3,873 | Cluster (+41%) |
+Time to First Token (TTFT)
+End-to-end latency to the first generated token (ms) - lower is better.
+| Concurrency | Solo | Cluster TP=2 |
+|---|---|---|
+| c1 | 369 | 251 |
+| c64 | 10874 | 8032 |
+"""
+BLANKS = """Decode throughput (tg128, tokens/s total):
+
+Concurrency Solo (1 node) Cluster TP=2 2×Solo shuffle 2×Solo least-busy
+c1 57.5 69.0 57.7 57.5
+c2 78.4 104.1 99.4 87.7
+"""
+METRICS = """| Concurrency | Prefill (tps) | Generation (tps) | Peak (tps) | Mean TTFT | p99 TTFT (ms) |
+|---|---|---|---|---|---|
+| 1 | 5,115 | 60.4 ± 0.3 | 60.4 | 0.3 s | 900 |
+| 256 | 5,391 | 285.8 | 1,024 | 1200 ms | – |
+"""
+BENCHY = """| model | test | t/s (total) | t/s (req) | peak t/s | ttfr (ms) | est_ppt (ms) | e2e_ttft (ms) |
+|:--|--:|--:|--:|--:|--:|--:|--:|
+| m | pp2048 (c16) | 8521.00 ± 5.20 | 532.1 ± 1.0 | | 240.35 ± 1.2 | 238.0 ± 1 | 250.11 ± 1.2 |
+| m | tg32 (c16) | 426.60 ± 3.10 | 26.7 ± 0.2 | 512.00 ± 4.00 | | | |
+| m | ctx_pp @ d4096 (c1) | 9450.00 ± 9.00 | | | 1 | 1 | 1 |
+| m | pp2048 @ d4096 (c1) | 4549.00 ± 9.00 | | | 501.0 ± 2 | 1 | 505 ± 2 |
+| m | tg32 @ d4096 (c1) | 73.20 ± 0.10 | | 74.0 ± 0.1 | | | |
+
+llama-benchy (0.4.0)
+"""
+
+
+def values(series: Series) -> dict[int, dict[str, float]]:
+    """Return the means by concurrency, then by metric."""
+    return {
+        level.load.concurrency: {name: figure.mean for name, figure in level.figures.items()}
+        for level in series.levels
+    }
+
+
+def test_a_column_for_each_target() -> None:
+    """The title above each table names its metric; a column of winners is none."""
+    solo, cluster = read(MATRIX, "post", "post.md")
+    assert (solo.name, cluster.name) == ("Solo", "Cluster TP=2")
+    assert values(solo)[64] == {"decode_tps": 315.2, "prefill_tps": 2753, "ttft_ms": 10874}
+    assert values(cluster)[1] == {"decode_tps": 69.0, "prefill_tps": 4442, "ttft_ms": 251}
+    assert {(level.load.pp, level.load.tg) for level in solo.levels} == {(1024, 128)}
+
+
+def test_columns_apart_by_blanks() -> None:
+    """As a forum shows a table that was pasted from a browser."""
+    found = read(BLANKS, "post", "post.txt")
+    assert [one.name for one in found] == [
+        "Solo (1 node)",
+        "Cluster TP=2",
+        "2×Solo shuffle",
+        "2×Solo least-busy",
+    ]
+    assert values(found[1])[2] == {"decode_tps": 104.1}
+
+
+def test_a_column_for_each_metric() -> None:
+    """Quantiles are left out; a latency in seconds is in milliseconds; a deviation is kept."""
+    (one,) = read(METRICS, "gx10", "gx10.md")
+    assert one.name == "gx10"
+    assert values(one)[1] == {"prefill_tps": 5115, "decode_tps": 60.4, "peak_tps": 60.4, "ttft_ms": 300}
+    assert values(one)[256]["ttft_ms"] == 1200
+    assert one.levels[0].figures["decode_tps"].std == 0.3
+
+
+def test_llama_benchys_table() -> None:
+    """Prompt and answer of one load are one level; the context alone is none."""
+    (one,) = read(BENCHY, "run", "run.md")
+    loads = [(level.load.concurrency, level.load.depth, level.load.pp, level.load.tg) for level in one.levels]
+    assert sorted(loads) == [(1, 4096, 2048, 32), (16, 0, 2048, 32)]
+    by_depth = {level.load.depth: level.figures for level in one.levels}
+    assert by_depth[0]["decode_tps"].mean == 426.6
+    assert by_depth[0]["decode_tps"].std == 3.1
+    assert by_depth[0]["peak_tps"].mean == 512
+    assert by_depth[4096]["prefill_tps"].mean == 4549
+    assert by_depth[4096]["ttft_ms"].mean == 505
+
+
+def test_llama_benchys_csv() -> None:
+    """Means and deviations have columns of their own."""
+    text = (
+        "model,test_name,t_s_mean,t_s_std,t_s_req_mean,t_s_req_std,peak_ts_mean,peak_ts_std,ttfr_mean,ttfr_std,"
+        "est_ppt_mean,est_ppt_std,e2e_ttft_mean,e2e_ttft_std\n"
+        "m,pp2048 (c4),8521.5,5.2,2130,1,,,240.3,1.2,238,1,250.1,1.2\n"
+        "m,tg32 (c4),150.25,3.5,37,0.2,160,4,,,,,,\n"
+    )
+    (one,) = read(text, "run", "run.csv")
+    figures = one.levels[0].figures
+    assert (figures["decode_tps"].mean, figures["decode_tps"].std) == (150.25, 3.5)
+    assert (figures["prefill_tps"].mean, figures["ttft_ms"].mean) == (8521.5, 250.1)
+
+
+def test_a_csv_with_one_row_a_run() -> None:
+    """The summary of `vllm bench sweep` has the names of its result's keys."""
+    text = (
+        "max_concurrency,request_throughput,output_throughput,total_token_throughput,mean_ttft_ms,p99_ttft_ms\n"
+        "1,0.5,49.0,451,304,400\n16,2.1,207.5,1918,191,300\n"
+    )
+    (one,) = read(text, "summary", "summary.csv")
+    assert values(one)[16] == {"requests_per_s": 2.1, "output_tps": 207.5, "total_tps": 1918, "ttft_ms": 191}
+
+
+def test_the_tables_of_our_own_reports() -> None:
+    """What `compare` and a post print is read again with the same figures."""
+    made = [made_series(name, {1: (10.0, 10.0), 4: (30.0, 30.0)}) for name in ("alpha", "beta")]
+    found = read(to_markdown(compare(made), made), "report", "report.md")
+    assert {one.name: values(one) for one in found} == {
+        name: {1: {"decode_tps": 10.0}, 4: {"decode_tps": 30.0}} for name in ("alpha", "beta")
+    }
+
+
+@pytest.mark.parametrize(
+    ("cell", "mean", "span"),
+    [
+        ("12,064", 12064, None),
+        ("57,5", 57.5, None),
+        ("1 234,5", 1234.5, None),
+        ("~45–55", 50, (45, 55)),
+        ("31-32", 31.5, (31, 32)),
+        ("**183** (best)", None, None),
+        ("183.4 tok/s", 183.4, None),
+        ("–", None, None),
+        ("OOM", None, None),
+        ("", None, None),
+    ],
+)
+def test_cells_as_people_write_them(cell: str, mean: float | None, span: tuple[float, float] | None) -> None:
+    """A number with its marks, a range, or nothing: never a 0 for what is missing."""
+    figure = figure_of(cell)
+    assert (None if figure is None else figure.mean) == mean
+    assert figure is None or figure.span == span
+
+
+@given(st.text(alphabet="|-: c123.,\n\t±–abTokens", max_size=300))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """Whatever stands in a file: series with levels, or one error."""
+    try:
+        found = read(text, "x", "x.txt")
+    except ImportFormatError:
+        return
+    assert all(one.levels for one in found)
+
+
+def test_a_pasted_table_is_compared_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is one like any other; the published means name the winner and whom it is held against."""
+    path = tmp_path / "post.md"
+    path.write_text(MATRIX, encoding="utf-8")
+    assert main(["compare", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "`Cluster TP=2` best at c1–c64 (+20 to +50 % against `Solo`)" in shown
+
+
+SGLANG = {
+    "backend": "sglang",
+    "request_rate": float("inf"),
+    "max_concurrency": 16,
+    "completed": 32,
+    "duration": 10.0,
+    "total_input_tokens": 32768,
+    "total_output_tokens": 4096,
+    "request_throughput": 3.2,
+    "input_throughput": 3276.8,
+    "output_throughput": 409.6,
+    "mean_e2e_latency_ms": 4000.0,
+    "mean_ttft_ms": 350.0,
+    "mean_tpot_ms": 28.0,
+    "mean_itl_ms": 28.1,
+}
+
+
+def write(path: Path, *values: object) -> Path:
+    """Write JSON values to a file, a line each."""
+    path.write_text("\n".join(map(json.dumps, values)) + "\n", encoding="utf-8")
+    return path
+
+
+def test_sglangs_lines_are_levels(tmp_path: Path) -> None:
+    """Each line of the file is a run: at a concurrency, or at a rate."""
+    more = {**SGLANG, "max_concurrency": 32, "output_throughput": 600.0}
+    (one,) = read_file(write(tmp_path / "run.jsonl", SGLANG, more))
+    assert {at: found["output_tps"] for at, found in values(one).items()} == {16: 409.6, 32: 600.0}
+    assert (one.levels[0].load.pp, one.levels[0].load.tg) == (1024, 128)
+    assert one.levels[0].figures["ttft_ms"].mean == 350
+    (at_rate,) = read_file(write(tmp_path / "rate.jsonl", {**SGLANG, "request_rate": 2.0}))
+    assert at_rate.levels[0].load.point.value == 2.0
+
+
+def test_sglangs_batches_are_levels(tmp_path: Path) -> None:
+    """Of one batch: the time to the first token is in seconds."""
+    run = {
+        "run_name": "default",
+        "batch_size": 8,
+        "input_len": 1024,
+        "output_len": 16,
+        "latency": 1.5,
+        "ttft": 0.4,
+        "input_throughput": 20480.0,
+        "output_throughput": 120.0,
+    }
+    (one,) = read_file(write(tmp_path / "batch.jsonl", run))
+    assert values(one)[8] == {"output_tps": 120, "prefill_tps": 20480, "ttft_ms": 400, "e2e_ms": 1500}
+
+
+def test_a_sweep_of_aiperf_is_one_series(tmp_path: Path) -> None:
+    """The aggregate has a level for each value, in both forms that aiperf has written."""
+    metrics = {
+        "output_token_throughput_avg": {"mean": 200.0, "std": 5.0, "unit": "tokens/sec"},
+        "time_to_first_token_avg": {"mean": 0.2, "unit": "sec"},
+    }
+    new = {
+        "aggregation_type": "sweep",
+        "per_combination_metrics": [{"parameters": {"concurrency": 8}, "metrics": metrics}],
+    }
+    old = {
+        "aggregation_type": "sweep",
+        "metadata": {"parameter_name": "concurrency"},
+        "per_value_metrics": {"8": metrics},
+    }
+    for name, data in (("new", new), ("old", old)):
+        (one,) = read_file(write(tmp_path / f"{name}.json", data))
+        assert values(one) == {8: {"output_tps": 200, "ttft_ms": 200}}
+        assert one.levels[0].figures["output_tps"].std == 5
+
+
+def test_a_stage_of_inference_perf_is_a_level(tmp_path: Path) -> None:
+    """At its requested rate; the summary of all stages says which file to give."""
+    stage = {
+        "load_summary": {"count": 60, "requested_rate": 2.0, "achieved_rate": 1.98},
+        "successes": {
+            "count": 60,
+            "latency": {"time_to_first_token": {"mean": 0.25}, "request_latency": {"mean": 3.0}},
+            "throughput": {"output_tokens_per_sec": 250.0, "requests_per_sec": 1.95},
+            "prompt_len": {"mean": 1024.2},
+            "output_len": {"mean": 128.0},
+        },
+        "failures": {"count": 0},
+    }
+    (one,) = read_file(write(tmp_path / "stage_0_lifecycle_metrics.json", stage))
+    level = one.levels[0]
+    assert (level.load.point.value, level.load.pp, level.load.tg) == (2.0, 1024, 128)
+    assert {name: figure.mean for name, figure in level.figures.items()} == {
+        "ttft_ms": 250,
+        "e2e_ms": 3000,
+        "output_tps": 250,
+        "requests_per_s": 1.95,
+    }
+    summary = {**stage, "load_summary": {"count": 60}}
+    with pytest.raises(UsageError, match="stage_0_lifecycle_metrics"):
+        read_file(write(tmp_path / "summary_lifecycle_metrics.json", summary))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            '{"metadata": {"benchmark_phase": "profiling"}, "metrics": {}}\n{"metadata": {}}',
+            "profile_export_aiperf.json",
+        ),
+        ('{"aggregation_type": "confidence", "metrics": {}}', "profile_export_aiperf.json"),
+        ("Metric,avg,min,max\nTTFT,1,2,3\n", "profile_export_aiperf.json"),
+        ('[{"start_time": 1.0, "end_time": 2.0, "request": "{}", "response": "x"}]', "stage_0_lifecycle"),
+        ('{"elapsed_time": 1.0, "num_requests": 4, "tokens_per_second": 9.0}', "vllm bench serve"),
+        ("<!DOCTYPE html><html></html>", "benchmarks.json"),
+        ("just a note about speed\n", "neither JSON nor a table"),
+        ("3/9 Switching\n\n145149304 ms18 ms2.5 s\n", "neither JSON nor a table"),
+    ],
+)
+def test_other_files_name_the_one_to_give(tmp_path: Path, content: str, words: str) -> None:
+    """One line: what the file is, and which file of the tool has the levels."""
+    path = tmp_path / "given.txt"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        read_file(path)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_post_of_ours_has_its_targets(tmp_path: Path) -> None:
+    """A row for each target and level: the column of names says whose it is."""
+    from sparktop.sweep.formats.written import sweep_report
+
+    result = made_sweep(("alpha", [made_level(2), made_level(4)]), ("beta", [made_level(2), made_level(4)]))
+    path = tmp_path / "post.md"
+    path.write_text(sweep_report(result, "post"), encoding="utf-8")
+    found = read_file(path)
+    assert [one.name for one in found] == ["alpha", "beta"]
+    assert set(values(found[0])) == {2, 4}
+    assert "ttft_ms" in values(found[0])[2]

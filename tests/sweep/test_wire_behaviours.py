@@ -1,0 +1,115 @@
+"""What `sparktop sweep` shows of servers that behave in unusual ways: each against its known truth."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sweep.stream_server import StreamServer
+from tests.sweep.wire_behaviours import BEHAVIOURS
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+_LONGEST_S = 240.0
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep of several behaviours left."""
+
+    result: dict[str, Any]
+    said: str
+    """What the command wrote on standard error."""
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Return the result of a target."""
+        return next(one for one in self.result["targets"] if one["name"] == name)
+
+
+def sweep(home: Path, *words: str) -> tuple[int, str, str]:
+    """Run the command against a server of all behaviours; return exit code, output and errors.
+
+    "{server}" in a word stands for the server's address.
+    """
+
+    async def served() -> tuple[int, str, str]:
+        server = StreamServer(behaviours=BEHAVIOURS)
+        await server.start()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "sparktop", "sweep"),
+            *(word.replace("{server}", server.url) for word in words),
+            env={"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb"},
+            cwd=home,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(_LONGEST_S):
+                out, err = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await server.stop()
+        return process.returncode or 0, out.decode(), err.decode()
+
+    return asyncio.run(served())
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], Swept]:
+    """Return a sweep for each set of options, of all behaviours that are measured with them."""
+    found: dict[tuple[str, ...], Swept] = {}
+    for options in dict.fromkeys(one.options for one in BEHAVIOURS.values()):
+        names = [name for name, one in BEHAVIOURS.items() if one.options == options]
+        targets = [f"--target={name}={{server}}/{name}{BEHAVIOURS[name].address}" for name in names]
+        home = tmp_path_factory.mktemp("home")
+        _, out, err = sweep(home, *targets, *options, "--seed", "7", "--format", "json")
+        found[options] = Swept(json.loads(out), err)
+    return found
+
+
+def value(part: Any, path: str) -> Any:  # noqa: ANN401 - JSON of any shape
+    """Return what stands in JSON at a path like requests.ok; None below null."""
+    return reduce(lambda one, key: None if one is None else one[key], path.split("."), part)
+
+
+@pytest.mark.parametrize(("cut", "code"), [(15, 1), (30, 0)])
+def test_a_prompt_that_is_cut_below_half_is_as_one_that_is_refused(
+    tmp_path: Path, cut: int, code: int
+) -> None:
+    """The exit code says so, and the words have both lengths; above half there is the warning alone."""
+    name = "cut-prompt" if cut == 15 else "cut-a-bit"
+    found, out, err = sweep(tmp_path, f"{{server}}/{name}", *BEHAVIOURS[name].options, "--format", "json")
+    assert found == code
+    assert (f"counted {cut} of 40 prompt tokens" in err) == bool(code)
+    assert json.loads(out)["targets"][0]["levels"][0]["counted_prompt_tokens"] == cut
+
+
+@pytest.mark.parametrize("name", BEHAVIOURS)
+def test_a_behaviour_shows_its_truth(swept: dict[tuple[str, ...], Swept], name: str) -> None:
+    """The figures, warnings and words of each server are those of its entry."""
+    behaviour = BEHAVIOURS[name]
+    found = swept[behaviour.options]
+    target = found.target(name)
+    said = f"{target['error'] or ''}\n" + "\n".join(line for line in found.said.splitlines() if name in line)
+    if not behaviour.shows:
+        assert target["levels"] == [], behaviour.fact
+        assert target["error"], behaviour.fact
+    else:
+        assert target["error"] is None, behaviour.fact
+        level = target["levels"][-1]
+        for path, right in behaviour.shows.items():
+            shown = value(level, path)
+            assert right(shown) if callable(right) else shown == right, (behaviour.fact, path, shown)
+        assert behaviour.marks <= {one["code"] for one in level["validity"]}, behaviour.fact
+    for words in behaviour.says:
+        assert words in said, behaviour.fact

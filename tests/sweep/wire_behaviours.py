@@ -1,0 +1,482 @@
+"""Ways in which servers behave on the wire, each with what a sweep of it must show: one entry, one fact.
+
+A `StreamServer` serves all of them at once, each below a path of its name. `test_wire_behaviours.py` measures
+them with the real command and compares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.sweep.stream_server import Asked, page
+
+Answer = Callable[[Asked], Awaitable[None]]
+Small = Callable[[str, dict[str, str], dict[str, Any]], bytes | None]
+STEADY = ("--mode", "steady", "-c", "4", "--duration", "4", "--pp", "24", "--tg", "9", "--runs", "1")
+PACED = ("--rate", "4", "--arrivals", "constant", "--duration", "6", "--pp", "24", "--tg", "9", "--runs", "1")
+DEEP = ("--depth", "400", "-c", "1", "--pp", "40", "--tg", "9", "--runs", "1")
+LONGEST = ("--longest", "-c", "1", "--pp", "400", "--tg", "9", "--runs", "1")
+BURST = ("-c", "2", "--pp", "40", "--tg", "9", "--runs", "1")
+"""A calibration asks for fewer tokens, which distinguishes its requests from those of a run."""
+ALL_OK = {"requests.ok": 2, "requests.failed": 0, "tokens.generated": 18}
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """One way to behave, and what a sweep shows of it."""
+
+    fact: str
+    answer: Answer = field(default=lambda asked: asked.stream())
+    small: Small = field(default=lambda _path, _headers, _body: None)
+    """The response to requests other than completions; None where it is the usual one."""
+    options: tuple[str, ...] = BURST
+    """Of the command; behaviours with the same options are targets of one sweep."""
+    idle_s: float | None = None
+    """Seconds after which an idle connection is closed; None for never."""
+    shows: Mapping[str, object] = field(default_factory=lambda: ALL_OK)
+    """Values of the last level's result by path, or functions that return whether a value is right. Empty
+    where nothing is measured."""
+    marks: frozenset[str] = frozenset()
+    """Warnings that the level must have."""
+    says: tuple[str, ...] = ()
+    """Words of the error of the target, or of what the command printed about it."""
+    address: str = ""
+    """What follows the server's address in the target's URL."""
+
+
+def _events(asked: Asked) -> list[dict[str, Any]]:
+    tokens = [asked.token(finish="length" if at == asked.tokens - 1 else None) for at in range(asked.tokens)]
+    return [*tokens, *([asked.usage()] if asked.body.get("stream_options") else [])]
+
+
+def stream_of(form: Callable[[str], str], end: str = "data: [DONE]\n\n", start: str = "") -> Answer:
+    """Return an answer whose events `form` writes, from their JSON; `start` and `end` stand around them."""
+
+    async def answer(asked: Asked) -> None:
+        asked.start()
+        if start:
+            asked.chunk(start)
+        for event in _events(asked):
+            asked.chunk(form(json.dumps(event)))
+            await asked.server.step()
+        if end:
+            asked.chunk(end)
+        asked.write("0\r\n\r\n")
+
+    return answer
+
+
+def plain(text: str) -> str:
+    """Return an event as all servers write it."""
+    return f"data: {text}\n\n"
+
+
+async def no_finish(asked: Asked) -> None:
+    """End after all tokens, with neither a finish reason nor the event that ends a stream."""
+    asked.start()
+    for _ in range(asked.tokens):
+        asked.event(asked.token())
+    asked.write("0\r\n\r\n")
+
+
+def first(count: int, status: int, words: str, headers: str = "") -> Answer:
+    """Return an answer that refuses the first `count` requests."""
+
+    async def answer(asked: Asked) -> None:
+        if asked.number < count:
+            asked.refuse(status, words, headers)
+        else:
+            await asked.stream()
+
+    return answer
+
+
+Refuse = Callable[[Asked, str], None]
+
+
+def refuses(names: Sequence[str], refuse: Refuse) -> Answer:
+    """Return an answer that refuses requests with any of these fields, one after the other."""
+
+    async def answer(asked: Asked) -> None:
+        present = set(asked.body) | set(asked.body.get("stream_options") or {})
+        for name in names:
+            if name in present:
+                refuse(asked, name)
+                return
+        await asked.stream()
+
+    return answer
+
+
+def forbidden(asked: Asked, name: str) -> None:
+    """Refuse as FastAPI does, which repeats the whole body with all its fields."""
+    fault = {"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}
+    asked.reply(422, {"detail": [{**fault, "input": asked.body.get(name)}], "body": asked.body})
+
+
+def unsupported(asked: Asked, name: str) -> None:
+    """Refuse as OpenAI does, and list what is known."""
+    words = (
+        f"Unsupported parameter: '{name}'. Supported: 'model', 'max_tokens', 'ignore_eos', 'stream_options'"
+    )
+    error = {
+        "message": words,
+        "type": "invalid_request_error",
+        "param": name,
+        "code": "unsupported_parameter",
+    }
+    asked.reply(400, {"error": error})
+
+
+def in_python(asked: Asked, name: str) -> None:
+    """Refuse as vLLM does: the faults as Python prints them, beside the input."""
+    listed = (
+        f"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': 'Extra inputs are not permitted', "
+    )
+    asked.refuse(400, f"{listed}'input': {asked.body}}}]")
+
+
+def quoted(asked: Asked, name: str) -> None:
+    """Refuse with the name in quotes, and another field named after it."""
+    asked.refuse(400, f'unrecognized field "{name}"; did you mean "ignore_eos" or "stream_options"?')
+
+
+def with_500(asked: Asked, name: str) -> None:
+    """Refuse as a fault of the server."""
+    asked.refuse(500, f"TypeError: __init__() got an unexpected keyword argument '{name}'")
+
+
+def in_stream(asked: Asked, name: str) -> None:
+    """Refuse inside a stream that has begun with 200."""
+    asked.start()
+    asked.event({"error": {"message": f"unknown field '{name}'", "code": 400}})
+    asked.end()
+
+
+def with_200(asked: Asked, name: str) -> None:
+    """Refuse with 200 and no stream."""
+    asked.reply(200, {"error": f"unknown field '{name}'"})
+
+
+async def other_name_for_length(asked: Asked) -> None:
+    """Take the length of an answer under its newer name only, as OpenAI's reasoning models do."""
+    if "max_tokens" in asked.body:
+        words = "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+        error = {"message": f"{words}'max_completion_tokens' instead.", "param": "max_tokens"}
+        asked.reply(400, {"error": error})
+    else:
+        await asked.stream()
+
+
+def always(status: int, body: object, headers: str = "") -> tuple[Answer, Small]:
+    """Return answers with the same page to every request."""
+
+    async def answer(asked: Asked) -> None:
+        asked.reply(status, body, headers)
+
+    return answer, lambda _path, _headers, _body: page(status, body, headers)
+
+
+STREAMS: dict[str, Behaviour] = {
+    "done-and-blank": Behaviour(
+        "the event that ends a stream may have a blank after it", stream_of(plain, "data: [DONE] \n\n")
+    ),
+    "empty-data": Behaviour(
+        "events without data are no events", stream_of(lambda text: f"data:\n\ndata: {text}\n\ndata: \n\n")
+    ),
+    "ping-json": Behaviour(
+        "events that keep a connection alive are no part of the answer",
+        stream_of(plain, start='event: ping\ndata: {"type": "ping"}\n\n'),
+    ),
+    "ping-words": Behaviour(
+        "such events may hold words instead of JSON",
+        stream_of(lambda text: f"event: ping\ndata: 12:30:05\n\ndata: {text}\n\n"),
+    ),
+    "ids-and-retry": Behaviour(
+        "an event may have an id, a name and a time to retry",
+        stream_of(
+            lambda text: f"id: 7\nretry: 3000\nevent: message\ndata: {text}\n\n", start="retry: 1000\n\n"
+        ),
+    ),
+    "no-space": Behaviour(
+        "the blank after the colon may be left out", stream_of(lambda text: f"data:{text}\n\n")
+    ),
+    "carriage-returns": Behaviour(
+        "lines may end in CR LF, with comments between",
+        stream_of(lambda text: f": hi\r\n\r\ndata: {text}\r\n\r\n"),
+    ),
+    "no-done": Behaviour("a finish reason ends a stream", stream_of(plain, "")),
+    "open-done": Behaviour("the last event may lack its empty line", stream_of(plain, "data: [DONE]\n")),
+    "no-finish": Behaviour(
+        "an answer whose framing is complete and that has all its tokens is whole", no_finish
+    ),
+}
+
+REFUSALS: dict[str, Behaviour] = {
+    "too-many-once": Behaviour(
+        "a refusal with a time to retry is waited for", first(1, 429, "slow down", "Retry-After: 1\r\n")
+    ),
+    "too-many-ms": Behaviour(
+        "the time may be in milliseconds", first(2, 429, "slow down", "retry-after-ms: 50\r\n")
+    ),
+    "busy-once": Behaviour(
+        "a server that is busy for a moment is tried again", first(1, 503, "no slot free")
+    ),
+    "forbidden": Behaviour(
+        "of a body that is repeated only the field at fault is left out",
+        refuses(["cache_salt"], forbidden),
+        shows=ALL_OK | {"tokens_from": "token_ids"},
+    ),
+    "forbidden-two": Behaviour(
+        "each field at fault is left out, one after the other",
+        refuses(["return_token_ids", "min_tokens"], forbidden),
+        shows=ALL_OK | {"tokens_from": "usage"},
+    ),
+    "param": Behaviour(
+        "fields that a refusal lists as supported stay",
+        refuses(["return_token_ids", "continuous_usage_stats"], unsupported),
+        shows=ALL_OK | {"tokens_from": "usage"},
+    ),
+    "in-python": Behaviour(
+        "faults may be listed as Python prints them",
+        refuses(["cache_salt"], in_python),
+        shows=ALL_OK | {"tokens_from": "token_ids"},
+    ),
+    "quoted": Behaviour(
+        "the field quoted first is the one at fault",
+        refuses(["min_tokens"], quoted),
+        shows=ALL_OK | {"tokens_from": "token_ids"},
+    ),
+    "with-500": Behaviour(
+        "a field may be refused as a fault of the server",
+        refuses(["cache_salt", "return_token_ids"], with_500),
+        shows=ALL_OK | {"tokens_from": "usage"},
+    ),
+    "in-stream": Behaviour(
+        "a field may be refused inside a stream",
+        refuses(["return_token_ids"], in_stream),
+        shows=ALL_OK | {"tokens_from": "usage"},
+    ),
+    "with-200": Behaviour(
+        "a field may be refused in a whole answer with status 200",
+        refuses(["return_token_ids"], with_200),
+        shows=ALL_OK | {"tokens_from": "usage"},
+    ),
+    "max-completion-tokens": Behaviour(
+        "the length may have to be asked for by its newer name", other_name_for_length
+    ),
+}
+
+_ERROR_200 = always(200, {"error": {"message": "quota used up until Monday"}})
+_MOVED = always(308, "", "Location: https://gate.example/llm/v1\r\n")
+_LOCKED = always(401, {"error": {"message": "Unauthorized"}})
+_PAGE = always(200, "<!doctype html><title>Open WebUI</title>")
+_UNABLE: dict[str, object] = {}
+"""No level is measured: the target has an error."""
+
+UNUSABLE: dict[str, Behaviour] = {
+    "too-many-always": Behaviour(
+        "a server that refuses everything is named with its words",
+        always(429, {"error": {"message": "quota exceeded"}}, "Retry-After: 0\r\n")[0],
+        shows=_UNABLE,
+        says=("HTTP 429", "quota exceeded"),
+    ),
+    "error-200": Behaviour(
+        "an error with status 200 keeps its words",
+        _ERROR_200[0],
+        _ERROR_200[1],
+        shows=_UNABLE,
+        says=("quota used up until Monday",),
+    ),
+    "moved": Behaviour(
+        "a redirect keeps its status and its goal, and is not followed",
+        _MOVED[0],
+        _MOVED[1],
+        shows=_UNABLE,
+        says=("308", "https://gate.example/llm/v1"),
+    ),
+    "locked": Behaviour(
+        "a server that wants a key says how to give one",
+        _LOCKED[0],
+        _LOCKED[1],
+        shows=_UNABLE,
+        says=("401", "wants a key", "--api-key-env"),
+    ),
+    "web-page": Behaviour(
+        "a web page is named as one", _PAGE[0], _PAGE[1], shows=_UNABLE, says=("web page", "URL")
+    ),
+    "pasted": Behaviour(
+        "the address of a completion is taken as its server's",
+        address="/v1/chat/completions",
+        says=("/v1/chat/completions",),
+    ),
+}
+
+
+async def cut_at(asked: Asked, most: int) -> None:
+    """Answer as a server that keeps only the last `most` tokens of a prompt, without a word."""
+    counted = min(most, asked.prompt_tokens)
+    asked.start()
+    for at in range(asked.tokens):
+        asked.event(asked.token(finish="length" if at == asked.tokens - 1 else None))
+        await asked.server.step()
+    used = {"prompt_tokens": counted, "completion_tokens": asked.tokens}
+    asked.event({"choices": [], "usage": used})
+    asked.end()
+
+
+def no_tokenizer(path: str, _headers: dict[str, str], _body: dict[str, Any]) -> bytes | None:
+    """Answer as a server that does not count texts."""
+    return page(404, {"detail": "Not Found"}) if path.endswith("/tokenize") else None
+
+
+async def uncounted(asked: Asked) -> None:
+    """Answer without any count, three tokens in each write."""
+    asked.start()
+    for at in range(0, asked.tokens, 3):
+        left = min(3, asked.tokens - at)
+        last = at + left == asked.tokens
+        events = [
+            asked.token(None, finish="length" if last and one == left - 1 else None) for one in range(left)
+        ]
+        asked.chunk("".join(plain(json.dumps(event)) for event in events))
+        await asked.writer.drain()
+        await asked.server.step()
+    asked.end()
+
+
+COUNTS: dict[str, Behaviour] = {
+    "cut-prompt": Behaviour(
+        "a prompt that the server cut is not the prompt that was asked for",
+        lambda asked: cut_at(asked, 15),
+        no_tokenizer,
+        shows=ALL_OK | {"asked_prompt_tokens": 40.0, "counted_prompt_tokens": 15.0},
+        marks=frozenset({"short_prompt"}),
+        says=("15", "40"),
+    ),
+    "cut-a-bit": Behaviour(
+        "nor is one that it cut by a little",
+        lambda asked: cut_at(asked, 30),
+        no_tokenizer,
+        shows=ALL_OK | {"asked_prompt_tokens": 40.0, "counted_prompt_tokens": 30.0},
+        marks=frozenset({"short_prompt"}),
+    ),
+    "uncounted": Behaviour(
+        "without counts there is no time between tokens",
+        uncounted,
+        no_tokenizer,
+        shows={"requests.ok": 2, "tokens_from": "chunks", "itl_ms": None},
+        marks=frozenset({"uncounted_tokens"}),
+    ),
+}
+
+
+async def refuses_some(asked: Asked) -> None:
+    """Refuse each fifth request at once, and answer the others in a third of a second."""
+    if asked.number % 5 == 4:
+        asked.refuse(500, "engine is full")
+        return
+    await asyncio.sleep(0.3)
+    await asked.stream()
+
+
+async def slowly(asked: Asked) -> None:
+    """Answer a tenth of a second after the request."""
+    await asyncio.sleep(0.1)
+    await asked.stream()
+
+
+def within(context: int, words: str, status: int = 400) -> Answer:
+    """Return an answer that refuses what is longer than its context, prompt and answer together."""
+
+    async def answer(asked: Asked) -> None:
+        given = asked.prompt_tokens
+        if given + asked.tokens <= context:
+            await asked.stream()
+        elif status == 200:
+            asked.start()
+            asked.write("")
+            asked.chunk(f"event: error\ndata: {json.dumps({'error': {'message': words.format(given)}})}\n\n")
+            asked.write("0\r\n\r\n")
+        else:
+            asked.refuse(status, words.format(given))
+
+    return answer
+
+
+_TGI = "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 256. Given: {} `inputs` tokens"
+_TRTLLM = (
+    "The sum of prompt length ({}.0), query length (0) max_tokens (9) should not exceed max_seq_len (256)"
+)
+_LM_STUDIO = (
+    "Trying to keep the first {} tokens when context the overflows. However, the model is loaded with "
+    "context length of only 256 tokens, which is not enough"
+)
+_FITS = {"pp": 247, "requests.ok": 1, "error": None}
+
+LENGTHS: dict[str, Behaviour] = {
+    "longest-tgi": Behaviour(
+        "the longest prompt is found without a route that counts",
+        within(256, _TGI, 422),
+        no_tokenizer,
+        options=LONGEST,
+        shows=_FITS,
+    ),
+    "longest-trtllm": Behaviour(
+        "a limit may be refused as a fault of the server",
+        within(256, _TRTLLM, 500),
+        no_tokenizer,
+        options=LONGEST,
+        shows=_FITS,
+    ),
+    "longest-lm-studio": Behaviour(
+        "a limit may be refused inside a stream",
+        within(256, _LM_STUDIO, 200),
+        no_tokenizer,
+        options=LONGEST,
+        shows=_FITS,
+    ),
+    "deep": Behaviour(
+        "of a context that came out shorter only the counted part is subtracted",
+        slowly,
+        no_tokenizer,
+        options=DEEP,
+        shows={
+            "requests.ok": 1,
+            "prefill_tps.mean": lambda tps: tps is not None and 0 < tps <= 40 / 0.1,
+            "context.counted_tokens": lambda tokens: tokens > 0,
+        },
+    ),
+}
+
+PACES: dict[str, Behaviour] = {
+    "refuses-some": Behaviour(
+        "a rate over windows of a tenth of a second is none",
+        refuses_some,
+        options=STEADY,
+        # On a busy machine a request may take longer than a second, and so may a window.
+        shows={
+            "sustained_tps.mean": lambda tps: tps is None or tps > 1,
+            "output_tps.mean": lambda tps: tps > 0,
+        },
+        marks=frozenset({"errors"}),
+    ),
+    "closes-idle": Behaviour(
+        "a connection that the server closed while it was idle is no failure of its",
+        options=PACED,
+        idle_s=0.25,
+        shows={"requests.failed": 0, "requests.ok": lambda count: count > 0},
+    ),
+    "closes-at-once": Behaviour(
+        "nor is one that it closes after each answer without a word",
+        options=PACED,
+        idle_s=0.0,
+        shows={"requests.failed": 0, "requests.ok": lambda count: count > 0},
+    ),
+}
+
+BEHAVIOURS = LENGTHS | PACES | STREAMS | REFUSALS | UNUSABLE | COUNTS

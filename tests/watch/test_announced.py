@@ -1,0 +1,128 @@
+"""A sweep of another process is known to the monitor beside it, by a file that can be trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.store import Store
+from sparktop.watch import announced
+from sparktop.watch.announced import announced_load, announced_loads, follow_announced
+
+pytestmark = pytest.mark.process
+
+URL = "http://127.0.0.1:8000"
+
+
+@pytest.fixture
+def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return an environment with a state folder of its own, and set it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return {"XDG_STATE_HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def other(env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that announces load on `URL` until its input closes."""
+    code = (
+        "import sys; from sparktop.watch.announced import announced_load\n"
+        f"with announced_load(['{URL}']): print('on', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **env},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on\n"
+        yield process
+        if process.stdin is not None and not process.stdin.closed:
+            process.stdin.close()
+
+
+def test_the_load_of_a_living_process_is_known_and_ends_with_it(
+    env: dict[str, str], other: subprocess.Popen[str]
+) -> None:
+    """Its file names its targets; after its end, also by a signal that leaves the file, there is no load."""
+    assert [(load.pid, load.targets) for load in announced_loads(env)] == [(other.pid, (URL,))]
+    other.kill()
+    other.wait(30)
+    assert list(Path(env["XDG_STATE_HOME"]).rglob("*.json"))
+    assert announced_loads(env) == []
+
+
+def test_the_own_load_is_no_news(env: dict[str, str]) -> None:
+    """A program knows its own sweep, and leaves no file behind."""
+    with announced_load([URL], env):
+        assert announced_loads(env) == []
+    assert not list(Path(env["XDG_STATE_HOME"]).rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{", "[" * 9000, json.dumps({"pid": True}), json.dumps({"pid": os.getppid(), "targets": 3})],
+)
+def test_a_file_that_is_no_announcement_is_ignored(env: dict[str, str], content: str) -> None:
+    """Whatever lies in the folder, it is neither believed nor an error."""
+    folder = Path(env["XDG_STATE_HOME"], "sparktop", "load")
+    folder.mkdir(parents=True)
+    (folder / "7.json").write_text(content)
+    assert announced_loads(env) == []
+
+
+def test_files_that_others_may_write_and_other_hosts_are_ignored(
+    env: dict[str, str], other: subprocess.Popen[str]
+) -> None:
+    """Only a private file of this user on this machine counts, and no link to one."""
+    (path,) = Path(env["XDG_STATE_HOME"]).rglob("*.json")
+    path.chmod(0o666)
+    assert announced_loads(env) == []
+    path.chmod(0o600)
+    assert len(announced_loads(env)) == 1
+    moved = path.rename(path.with_name("target"))
+    path.symlink_to(moved)
+    assert announced_loads(env) == []
+    path.unlink()
+    content = json.loads(moved.read_text()) | {"host": f"not-{socket.gethostname()}"}
+    path.write_text(json.dumps(content))
+    path.chmod(0o600)
+    assert announced_loads(env) == []
+    assert other.poll() is None
+
+
+def test_the_monitor_beside_a_sweep_knows_whose_load_it_is(
+    other: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The servers that it loads are in a sweep, which an event says, until it ends."""
+    watch = Watch(
+        backends=(BackendTarget("a", URL), BackendTarget("b", "http://127.0.0.1:8001")),
+        routers=(RouterTarget("proxy", "http://127.0.0.1:4000"),),
+    )
+    store = Store(watch)
+    seen: list[list[str]] = []
+
+    async def turn(_: float) -> None:
+        seen.append([view.name for view in store.snapshot().backends if view.in_sweep])
+        if len(seen) == 1 and other.stdin is not None:
+            other.stdin.close()
+            other.wait(30)
+        if len(seen) == 2:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(announced, "LOOK_EVERY_S", 0.0)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(follow_announced(store, turn))
+    assert seen[0] == ["a"]
+    (event,) = store.snapshot().events
+    assert event.message == f"load by a sweep of process {other.pid}: a"
