@@ -205,6 +205,9 @@ def _of_states(snapshot: Snapshot) -> Verdict:
         swung = next((one for one in leading(swept) if one.word.bad), None)
         words = said if swung is None else f"{said}; {swung.group}: {swung.word.value} (sweep)"
         return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
+    slow = next((one for one in snapshot.routers if one.slow is not None and one.failure is None), None)
+    if slow is not None:
+        return Verdict(Severity.INFO, f"{slow.name} is slow: {slow.slow}", f"{slow.name} is slow")
     if open_groups and any(view.running for view in backends):
         group = open_groups[0].group
         doubt = open_groups[0].word_now

@@ -75,7 +75,7 @@ _LOADING_KEYS = (
 )
 _ROUTER_KEYS = (
     *("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals", "deployment_troubles"),
-    *("queued", "in_flight", "sent"),
+    *("queued", "in_flight", "sent", "slow"),
 )
 _QUANTILES = ("p50", "p90", "p95", "p99")
 

@@ -7,13 +7,14 @@ function returns a rule whose checks contain the measured values of a `Balance`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sparktop.analysis.balance import limits
 from sparktop.analysis.balance.check import Check, Rule, time_with_load
 from sparktop.analysis.balance.dispersion import fewest_requests
 from sparktop.analysis.balance.request_shares import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
 from sparktop.analysis.balance.swings import WAYS_TO_SWING
-from sparktop.model.balance import Balance
+from sparktop.model.balance import Balance, BalanceWord
 
 _NAMED = 4
 """Most backends that are named in a sentence."""
@@ -22,16 +23,18 @@ _NAMED = 4
 def enough(balance: Balance) -> Rule:
     """Return the rule that the measurements suffice for a verdict: enough time, few gaps, enough load."""
     count = max(limits.PAIR, len(balance.backends))
+    needed_s = balance.needed_s or limits.SHORTEST_S
+    # The last sample may be due any moment: the time up to it counts.
+    whole = balance.sample_hz is not None and balance.window_s >= needed_s - 1 / balance.sample_hz
     return Rule(
         "enough",
         (
             Check(
                 "time observed",
-                balance.window_s,
-                balance.needed_s or limits.SHORTEST_S,
+                max(balance.window_s, needed_s) if whole else balance.window_s,
+                needed_s,
                 "s",
                 meaning="eight lives of a request, 45 s at least: a swing lasts about two",
-                slack=1 / balance.sample_hz if balance.sample_hz else 0.0,
             ),
             Check(
                 "samples there",
@@ -40,7 +43,7 @@ def enough(balance: Balance) -> Rule:
                 "%",
                 meaning="of the backend that has fewest; what is missing is never filled in",
             ),
-            time_with_load(balance),
+            _load_or_plain(balance),
             Check(
                 "requests",
                 balance.mean_total,
@@ -51,6 +54,21 @@ def enough(balance: Balance) -> Rule:
             Check("life of a request", balance.e2e_s, unit="life", meaning=_lengths(balance)),
         ),
     )
+
+
+def _load_or_plain(balance: Balance) -> Check:
+    """Return the check of the time with enough requests, or of what makes a verdict plain with fewer."""
+    check = time_with_load(balance)
+    if check.holds or balance.word_now in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
+        return check
+    even = balance.even_percent
+    if even is not None and even >= 100 * limits.EVEN_SHARE:
+        meaning = f"or loads that differ by one request at most: {even:.0f} % of the time"
+    elif BalanceWord.OSCILLATING in {balance.word_now, *balance.also}:
+        meaning = "or a swing so clear that it needs no more requests"
+    else:
+        meaning = "or counts of the requests themselves: they need no load"
+    return replace(check, meaning=f"{check.meaning}, {meaning}", either=True)
 
 
 def _lengths(balance: Balance) -> str:

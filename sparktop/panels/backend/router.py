@@ -112,6 +112,7 @@ def _state(view: RouterView) -> tuple[Run, Row]:
         word = ("connecting", "muted")
     else:
         word = ("alive", "good") if view.alive else ("answers", "accent")
+        word = ("slow", "warn") if view.slow else word
         since = view.answering_since
     return word, [] if since is None else [label(f" since {since.astimezone():%H:%M:%S} ")]
 
@@ -135,6 +136,8 @@ def _footnote(view: RouterView, inside: int) -> tuple[Row, Row]:
     if view.deployment_troubles:
         listed = "; ".join(f"{name}: {words}" for name, words in view.deployment_troubles.items())
         return [(f" ▲ {listed} ", "warn")], poll
+    if view.slow is not None:
+        return [(f" ▲ slow: {view.slow} ", "warn")], poll
     note = None if inside > 1 and view.deployments is None else view.note
     words = " · ".join(part for part in (note, view.url if inside > _LISTED else None) if part)
     return [(f" {words} ", "muted")] if words else [], poll
