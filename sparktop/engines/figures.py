@@ -19,8 +19,8 @@ Reading: TypeAlias = Callable[[Family], object]
 
 _T = TypeVar("_T")
 _MAX_REASONS = 32
-_TOLERANCE = 1e-4
-"""A share may be this much below 0 or above 1, because of rounding."""
+_TOLERANCE = 5e-3
+"""A share may be this much below 0 or above 1: engines count used and free blocks at different times."""
 
 
 def total(family: Family) -> float | None:

@@ -199,7 +199,9 @@ class BackendView:
     prompt_cached_tps: float | None = None
     """Prompt tokens per second from a cache, over 10 s; None where `prompt_tps` includes them."""
     generation_tps: float | None = None  # over 10 s
-    generation_tps_1s: float | None = None
+    generation_tps_1s: float | None = None  # over `live_window_s`: 1 s, or more between slower samples
+    live_window_s: float | None = None
+    """Seconds that the newest rates cover; None where they are the server's own gauge, or unknown."""
     rate_window_s: float | None = None
     """Seconds that the rates over 10 s really cover, fewer after a start; None where they are too few."""
     rate_note: str | None = None

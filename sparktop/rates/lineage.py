@@ -18,12 +18,8 @@ from sparktop.values import dataclass
 
 START_TOLERANCE_S = 1.0
 """Start times closer than this count as the same start."""
-FRESH_SHARE = 0.1
-"""A counter at or below this fraction of its old value may have restarted at zero since the previous
-sample."""
 PLAUSIBLE_RISE = 2.0
-"""If the server's start time is unknown, a restart is assumed only if the tokens counted since zero imply at
-most this multiple of the highest token rate seen before."""
+"""Where start times are unknown, one process counts at most this multiple of the highest token rate seen."""
 _RATED_SPAN_S = 0.2
 """Samples closer together than this many seconds do not update `Lineage.highest_tps`."""
 _RETURNS_WITHIN_S = 60.0
@@ -130,7 +126,8 @@ def _link(lineage: Lineage, sample: EngineSample, wall_at: float) -> tuple[Link,
     if comes_back or (fallen and jumps and again):
         return Link(LinkKind.OTHER_SERVER if fallen or lineage.shared else LinkKind.JUMPED, None), resumed
     if fallen:
-        return Link(LinkKind.RESTARTED, None if both_known else _zero_at_last(lineage, last, sample)), None
+        # It began to count at an unknown time since the last sample, so that rates begin with this one.
+        return Link(LinkKind.RESTARTED, None), None
     return Link(LinkKind.CONTINUES, last), None
 
 
@@ -208,20 +205,6 @@ def _zero_at_start(last: EngineSample, sample: EngineSample, wall_at: float) -> 
     age_s = wall_at - (sample.start_time or 0.0)
     if LIVE_SPAN_S <= age_s <= sample.at - last.at:
         return zeroed(sample, sample.at - age_s)
-    return None
-
-
-def _zero_at_last(lineage: Lineage, last: EngineSample, sample: EngineSample) -> EngineSample | None:
-    """Return `sample` with all counters at zero, dated at `last.at`, if the server probably restarted.
-
-    A restart is assumed if the token count in `sample` is at most the fraction `FRESH_SHARE` of the count in
-    `last`, and implies at most `PLAUSIBLE_RISE` times the highest token rate seen so far. Otherwise return
-    None.
-    """
-    tokens, span_s = _tokens(sample), sample.at - last.at
-    fresh = tokens <= FRESH_SHARE * _tokens(last)
-    if fresh and span_s > 0 and tokens / span_s <= PLAUSIBLE_RISE * lineage.highest_tps:
-        return zeroed(sample, last.at)
     return None
 
 

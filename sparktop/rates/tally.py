@@ -325,16 +325,27 @@ class Window:
         missed in this time (`interval_s` is the poll interval), because the tokens may have arrived at any
         moment of the gap. None also if no tally is old enough, or if a tally lacks the counter.
         """
+        newest, before = self.newest, self._live_begin(name, interval_s)
+        count = None if before is None else before.counter(name)
+        if newest is None or before is None or count is None:
+            return None
+        return (newest.counters[name] - count) / (newest.at - before.at)
+
+    def live_span_s(self, name: str, interval_s: float) -> float | None:
+        """Return the seconds that `live_rate` of the same counter covers; None where there is none."""
+        newest, before = self.newest, self._live_begin(name, interval_s)
+        return None if newest is None or before is None else newest.at - before.at
+
+    def _live_begin(self, name: str, interval_s: float) -> PackedTally | None:
         newest = self.newest
         if newest is None or name not in newest.counters:
             return None
         later: Tally | PackedTally = newest
         for tally in self._back():
-            before = tally.counter(name)
-            if later.at - tally.at > MISSED_INTERVALS * interval_s or before is None:
+            if later.at - tally.at > MISSED_INTERVALS * interval_s or tally.counter(name) is None:
                 return None
             if newest.at - tally.at >= LIVE_SPAN_S:
-                return (newest.counters[name] - before) / (newest.at - tally.at)
+                return tally
             later = tally
         return None
 

@@ -37,8 +37,8 @@ SCHEMA = "sparktop.snapshot/1"
 _FIGURE_KEYS = (
     "prompt_tps",
     "generation_tps",
-    "generation_tps_1s",
     "rate_window_s",
+    "live_window_s",
     "requests_per_s",
     "preemptions_per_s",
     "prefix_cache_hit_percent",
@@ -58,6 +58,8 @@ _FIGURE_KEYS = (
     "state_window_s",
     "in_sweep",
 )
+_ABOUT_1_S = 2.0
+"""A rate over more seconds is not named one of 1 s."""
 _LOADING_KEYS = (
     "phase",
     "step",
@@ -149,6 +151,10 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "kv_cache_percent": backend.kv_cache_percent,
         "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
         "progress": _progress(backend.progress),
+        "generation_tps_1s": None
+        if (backend.live_window_s or 0.0) > _ABOUT_1_S
+        else backend.generation_tps_1s,
+        "generation_tps_live": backend.generation_tps_1s,
         **fields_of(backend, _FIGURE_KEYS),
         "batch_per_step": backend.tokens_per_step,  # the older name
         "limited_by": None if backend.limited_by is None else backend.limited_by.as_json(),

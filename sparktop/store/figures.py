@@ -86,6 +86,9 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         prompt_cached_tps=rate("prompt_tokens_cached") if prompt != "prompt_tokens" else None,
         generation_tps=generated,
         generation_tps_1s=_live_generation(lanes, window, generated, interval_s),
+        live_window_s=None
+        if _own_rate(lanes, generated)
+        else window.live_span_s("generation_tokens", interval_s),
         rate_note=_rate_note(lanes),
         rate_window_s=_rate_window_s(window, short_s, least_s),
         requests_per_s=rate("finished"),
@@ -184,11 +187,15 @@ def _live_generation(
     used while `counted_tps`, the counted rate of the last seconds, is 0 and the server counts each token at
     once.
     """
+    reported = _own_rate(lanes, counted_tps)
+    return sum(reported) if reported else window.live_rate("generation_tokens", interval_s)
+
+
+def _own_rate(lanes: _Lanes, counted_tps: float | None) -> list[float]:
+    """Return the rates that the engine cores report themselves and that count; [] for the counted rate."""
     reported = [lane.generation_tps_gauge for lane in lanes if lane.generation_tps_gauge is not None]
     resting = not counted_tps and counted_tps is not None and _rate_note(lanes) is None
-    if resting or not reported:
-        return window.live_rate("generation_tokens", interval_s)
-    return sum(reported)
+    return [] if resting else reported
 
 
 def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | None:

@@ -423,5 +423,5 @@ class Store:
             in_sweep=at < track.loaded_until,
             roofline_percent=read_percent(bandwidth, view.estimated_read_gb_per_s, *spread),
             roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
-            uptime_s=None if view.start_time is None else max(0.0, now.timestamp() - view.start_time),
+            uptime_s=track.uptime_s(at, now.timestamp()),
         )

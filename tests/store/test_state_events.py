@@ -135,3 +135,24 @@ def test_a_list_of_models_that_is_out_of_date_proves_nothing(make_world: MakeWor
     world.feed(EngineSample(world.at + 1.0, "vllm", (IDLE,), models=("new",)))
     world.store.judge()
     assert world.snapshot().alerts == ()
+
+
+@pytest.mark.parametrize(
+    ("started_s", "uptime_s"),
+    [(-3600.0, 3620.0), (-3.0, 23.0), (3.0, 17.0), (600.0, None), (18.0, None), (-1.8e9, None)],
+)
+def test_an_uptime_that_contradicts_what_was_seen_is_unknown(
+    world: World, started_s: float, uptime_s: float | None
+) -> None:
+    """A server watched for 20 s that says it began in the future, 2 s ago or 57 years ago: clocks differ."""
+    start_time = world.wall(1000.0 + started_s)
+    for second in range(21):
+        world.feed(EngineSample(1000.0 + second, "vllm", (IDLE,), start_time=start_time))
+    assert world.view().uptime_s == uptime_s
+
+
+def test_a_process_cannot_be_older_than_the_one_before_it(world: World) -> None:
+    """A restart was seen, and the new start is before the last sample of the old process."""
+    for second, ago in enumerate((9000.0, 9000.0, 8000.0)):
+        world.feed(EngineSample(1000.0 + second, "vllm", (IDLE,), start_time=world.wall(1000.0 - ago)))
+    assert world.view().uptime_s is None

@@ -45,6 +45,9 @@ _TWO_SAMPLES = 1.5
 _QUICK_SHARE = 0.6
 """Samples less than this share of the configured interval apart are extra samples: the backend belongs to a
 group that is polled more often, to judge its balance."""
+_LONGEST_UPTIME_S = 10 * 365 * 86400.0
+_CLOCKS_DIFFER_S = 5.0
+"""Difference of two machines' clocks that contradicts nothing."""
 _STEADY = 0.15
 """Steps count as steps of one batch size while the number of running requests varies by at most this
 share."""
@@ -77,6 +80,8 @@ class BackendTrack:
         self.role: Role | None = None
         """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
         self.standstill = StandstillClock()
+        self._first_at, self._before_at = -math.inf, -math.inf
+        """Times of this process' first sample, and of the last one of the process before, if it ended."""
         self._models: tuple[str | None, frozenset[str]] = (None, frozenset())
         """The model that was served last, and all names that were."""
         self.ended: Event | None = None
@@ -111,6 +116,18 @@ class BackendTrack:
         self.loaded_until = -math.inf
         """Monotonic time until which the backend shows the load of a sweep of this program."""
         self.view = _first_view(target)
+
+    def uptime_s(self, at: float, wall_at: float) -> float | None:
+        """Return the seconds since the server's process started, at `at` (monotonic) and `wall_at` (Unix).
+
+        None where its start is unknown, or contradicts what was seen: the machines' clocks then differ.
+        """
+        if self.view.start_time is None:
+            return None
+        uptime_s = wall_at - self.view.start_time
+        shortest_s, longest_s = at - self._first_at, min(at - self._before_at, _LONGEST_UPTIME_S)
+        fits = shortest_s - _CLOCKS_DIFFER_S <= uptime_s <= longest_s + _CLOCKS_DIFFER_S
+        return max(0.0, uptime_s) if fits else None
 
     def set_thresholds(self, thresholds: StateThresholds, slow_step_ratio: float) -> None:
         """Judge later samples by these thresholds."""
@@ -266,6 +283,7 @@ class BackendTrack:
         forget all earlier counters first.
         """
         short_s = max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
+        before_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._lineage, link = follow(self._lineage, sample, wall_at)
         if link.kind is not LinkKind.CONTINUES:
             self._window.clear()
@@ -277,7 +295,10 @@ class BackendTrack:
             self.work.gap()
             if link.baseline is not None:
                 self._window.append(advance(None, None, link.baseline), short_s)
+        if link.kind is not LinkKind.CONTINUES:
+            self._first_at, self._before_at = sample.at, -math.inf
         if link.kind is LinkKind.RESTARTED:
+            self._before_at = before_at
             self.ended = None
             self.restarts += 1
             self.restarted_at.append(sample.at)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import BackendView
+from sparktop.report.json_snapshot import to_json
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[[], World]
@@ -115,13 +116,14 @@ def test_a_start_outside_the_gap_is_not_trusted(
     assert (view.ttft.count, view.restarts) == (None, 1)
 
 
-def test_a_fall_to_little_counts_from_the_sample_before(world: World) -> None:
-    """Without a start time, a tenth of the old value or less was counted since the sample before."""
+def test_a_fall_to_little_counts_from_its_first_sample(world: World) -> None:
+    """Without a start time, it is unknown since when it counts: no rate before its second sample."""
     for second in range(5):
         world.tokens(1000 + second, 10_000 + 100.0 * second)
-    view = world.tokens(1005, 80)
-    assert tokens_of(view) == (None, pytest.approx(80))
-    assert tokens_of(world.tokens(1006, 160)) == (pytest.approx(80), pytest.approx(80))
+    view = world.tokens(1005, 40)  # it began in the middle of the second
+    assert tokens_of(view) == (None, None)
+    assert tokens_of(world.tokens(1006, 120)) == (None, pytest.approx(80))
+    assert tokens_of(world.tokens(1007, 200)) == (pytest.approx(80), pytest.approx(80))
     assert view.restarts == 1
 
 
@@ -325,3 +327,16 @@ def test_equal_servers_in_turn_are_not_restarts(world: World, apart: float) -> N
         view = world.tokens(1000 + second, 90_000.0 + 50.0 * second - apart * which)
     assert view.restarts <= 1
     assert SEVERAL_SERVERS in [event.message for event in world.snapshot().events]
+
+
+@pytest.mark.parametrize(("every_s", "named"), [(1.0, 100.0), (5.0, None)])
+def test_a_rate_of_one_second_is_one(world: World, every_s: float, named: float | None) -> None:
+    """Between samples that are 5 s apart the newest rate covers 5 s, and JSON has it under that name."""
+    world.store.set_interval(every_s)
+    for poll in range(5):
+        world.tokens(1000 + every_s * poll, 100.0 * every_s * poll)
+    report: Any = to_json(world.snapshot())
+    (server,) = report["backends"]
+    assert server["generation_tps_live"] == pytest.approx(100)
+    assert server["live_window_s"] == pytest.approx(every_s)
+    assert server["generation_tps_1s"] == (named if named is None else pytest.approx(named))
