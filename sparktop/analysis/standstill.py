@@ -31,7 +31,18 @@ GIVEN_UP_S = 10.0
 """An engine without requests for at most so many seconds, and without progress since, goes on standing still:
 its clients gave up and try again."""
 _NORMAL = frozenset(
-    {"complete", "completed", "end_id", "end_turn", "eos", "eos_token", "length", "max_tokens", "repetition"}
+    {
+        "complete",
+        "completed",
+        "end_id",
+        "end_turn",
+        "eos",
+        "eos_token",
+        "finish",
+        "length",
+        "max_tokens",
+        "repetition",
+    }
     | {"stop", "stop_sequence", "stop_words", "success", "tool_calls"}
 )
 """Reasons for which requests finish by the engine's own work, as engines name them."""

@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import stuck
+from stuck_pages import PAGES
 
 
 @pytest.mark.long
@@ -18,6 +19,16 @@ import stuck
 def test_a_phase_is_judged_rightly(phase: stuck.Phase) -> None:
     """A phase is judged correctly, with a seed that the full benchmark does not use."""
     found = stuck.play(phase, 7001)
+    assert found.right, found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", PAGES)
+@pytest.mark.parametrize("noise", ["aborts", "invalid requests", "retries"])
+def test_a_hang_is_named_whatever_the_http_side_counts(engine: str, noise: str) -> None:
+    """The page of each engine, while clients give up, send invalid requests or try again."""
+    phase = replace(stuck.PHASES[1], lasts_s=(130.0, 140.0))
+    found = stuck.play(phase, 7002, engine, noise)
     assert found.right, found
 
 
