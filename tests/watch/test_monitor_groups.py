@@ -121,6 +121,8 @@ class ListingWays(FakeWays):
     deployments: tuple[Deployment, ...] = ()
     answering: set[str] = field(default_factory=set)
     """URLs of servers that are up."""
+    fronts: set[str] = field(default_factory=set)
+    """URLs where a router answers instead of a server."""
     asked: list[str] = field(default_factory=list)
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
@@ -144,6 +146,8 @@ class ListingWays(FakeWays):
         def read() -> Reading:
             if url in self.answering:
                 return loaded(time.monotonic())
+            if url in self.fronts:
+                return Failure(FailureKind.ROUTER, "is a router (vllm-router)", time.monotonic())
             return Failure(FailureKind.REFUSED, "nothing listens there", time.monotonic())
 
         return read
@@ -181,6 +185,27 @@ async def test_servers_that_a_router_names_are_watched_where_they_answer() -> No
     assert ways.asked.count("http://10.0.0.1:8000") == 2
     await monitor.stop()
     assert all(source.closed for source in ways.made)
+
+
+@pytest.mark.outside
+async def test_a_router_behind_a_router_is_watched_as_one() -> None:
+    """What a router lists may be another router: it becomes one, also with a configuration file."""
+    watch = Watch(routers=(RouterTarget("proxy", "http://10.0.0.9:4000"),), source="sparktop.toml")
+    ways = ListingWays(deployments=LISTED[:2], answering={"http://10.0.0.1:8000"})
+    ways.fronts.add("http://10.0.0.2:8000")
+    store = WatchedStore(watch)
+    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
+    await monitor.start()
+    await store.until(lambda: len([one for one in store.snapshot().routers if one.ok]) == 2)
+    ways.answering.clear()  # a page that was one server's turns out to be forwarded
+    ways.fronts.add("http://10.0.0.1:8000")
+    await store.until(lambda: len(store.snapshot().routers) == 3)
+    seen = store.snapshot()
+    await monitor.stop()
+    assert seen.backends == ()
+    assert {one.url for one in seen.routers} == {
+        f"http://10.0.0.{n}:{p}" for n, p in ((9, 4000), (1, 8000), (2, 8000))
+    }
 
 
 async def test_a_config_that_names_backends_is_kept_to() -> None:
