@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import sys
 from dataclasses import dataclass
 from functools import reduce
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.sweep.stream_server import StreamServer
+from tests.sweep.stream_server import StreamServer, page
 from tests.sweep.wire_behaviours import BEHAVIOURS
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -42,26 +43,31 @@ def sweep(home: Path, *words: str) -> tuple[int, str, str]:
     async def served() -> tuple[int, str, str]:
         server = StreamServer(behaviours=BEHAVIOURS)
         await server.start()
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "sparktop", "sweep"),
-            *(word.replace("{server}", server.url) for word in words),
-            env={"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb"},
-            cwd=home,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
         try:
-            async with asyncio.timeout(_LONGEST_S):
-                out, err = await process.communicate()
+            return await swept_by(home, *(word.replace("{server}", server.url) for word in words))
         finally:
-            if process.returncode is None:
-                process.kill()
             await server.stop()
-        return process.returncode or 0, out.decode(), err.decode()
 
     return asyncio.run(served())
+
+
+async def swept_by(home: Path, *words: str) -> tuple[int, str, str]:
+    """Run the command; return exit code, output and errors."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sparktop", "sweep", *words),
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb"},
+        cwd=home,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_LONGEST_S):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return process.returncode or 0, out.decode(), err.decode()
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +97,46 @@ def test_a_prompt_that_is_cut_below_half_is_as_one_that_is_refused(
     found, out, err = sweep(tmp_path, f"{{server}}/{name}", *BEHAVIOURS[name].options, "--format", "json")
     assert found == code
     assert (f"counted {cut} of 40 prompt tokens" in err) == bool(code)
-    assert json.loads(out)["targets"][0]["levels"][0]["counted_prompt_tokens"] == cut
+    told = json.loads(out)
+    assert told["targets"][0]["levels"][0]["counted_prompt_tokens"] == cut
+    assert f"prompt of {cut} tokens, not 40" in told["headline"]
+
+
+def test_a_cut_prompt_wins_nothing(tmp_path: Path) -> None:
+    """A server that cuts prompts is not laid beside one that reads them: there is no winner."""
+    targets = [f"--target={name}={{server}}/{name}" for name in ("cut-prompt", "no-done")]
+    _, out, _ = sweep(tmp_path, *targets, *BEHAVIOURS["no-done"].options, "--runs", "3", "--format", "json")
+    told = json.loads(out)
+    assert not [row for row in told["comparison"]["rows"] if row["winner"] is not None]
+    assert "wins" not in told["headline"]
+    assert "prompt of 15 tokens, not 40" in told["headline"]
+
+
+def test_the_wrong_scheme_is_named(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    """http:// to a server with TLS and https:// to one without each have a line that says so."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(page(400, {"detail": "Invalid HTTP request"}))
+        writer.close()
+
+    async def served() -> tuple[str, str]:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*certificate)
+        locked = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0, ssl=context)
+        plain = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        wrong = [
+            f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            for scheme, server in (("http", locked), ("https", plain))
+        ]
+        said = [(await swept_by(tmp_path, url, *BEHAVIOURS["no-done"].options))[2] for url in wrong]
+        locked.close()
+        plain.close()
+        return said[0], said[1]
+
+    to_tls, to_plain = asyncio.run(served())
+    assert "https://" in to_tls
+    assert "write http://" in to_plain
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

@@ -15,6 +15,7 @@ from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, GROWTH, RATES
+from sparktop.sweep.terms.doubts import SHORT_PROMPT
 from sparktop.values import dataclass
 
 
@@ -126,7 +127,12 @@ class Series:
 
     @property
     def has_lengths(self) -> bool:
-        """True if levels at one point differ in lengths, so that a level's name needs the lengths."""
+        """True if levels at one point differ in lengths, so that a level's name needs the lengths.
+
+        Also if a server counted other prompts than were asked for: those are of another length.
+        """
+        if any(SHORT_PROMPT in level.validity for level in self.levels):
+            return True
         asked = [*(level.load for level in self.levels), *self.refused]
         return len({(load.point, load.depth) for load in asked}) < len(asked)
 
@@ -234,12 +240,11 @@ def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel
 
 
 def _load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
-    return load_at(
-        level.point,
-        level.pp if level.pp is not None else pp,
-        level.tg if level.tg is not None else tg,
-        level.depth,
-    )
+    """Return the load of a level; of one whose prompts the server counted otherwise, that of its count."""
+    length = level.pp if level.pp is not None else pp
+    if level.has_other_prompt and level.counted_prompt_tokens is not None:
+        length = max(0, round(level.counted_prompt_tokens) - level.depth)
+    return load_at(level.point, length, level.tg if level.tg is not None else tg, level.depth)
 
 
 def _merged_level(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:

@@ -104,6 +104,8 @@ def _fields(
     yield "failed", level.requests.failed
     yield "cancelled", level.requests.cancelled
     yield "prompt_tokens", level.tokens.prompt
+    yield "asked_prompt_tokens", level.asked_prompt_tokens
+    yield "counted_prompt_tokens", level.counted_prompt_tokens
     yield "generated_tokens", level.tokens.generated
     for name in RATES:
         rate = level.rate(name)

@@ -38,6 +38,7 @@ from sparktop.sweep.terms.request_errors import (
     MALFORMED,
     NO_EVENT_STREAM,
     REDIRECTS,
+    TIMEOUT_CONNECT,
     WORDS_LIMIT,
     WRONG_MODEL,
     RequestFailure,
@@ -144,7 +145,11 @@ class Calibration:
         except CalibrationError as error:
             failure = error.failure
         except OSError as error:
-            failure = connect_failure(error, perf_counter(), where=self._pool.endpoint.where)
+            where = self._pool.endpoint.where
+            failure = connect_failure(error, perf_counter(), where=where)
+            if failure.word == TIMEOUT_CONNECT and self._pool.endpoint.tls is not None:
+                message = f"{failure.message} If it speaks plain HTTP, write http:// in its URL"
+                failure = request_failure(TIMEOUT_CONNECT, message, failure.at)
         return self._result(model, models, length, failure), recipe
 
     async def _models(self) -> tuple[str, ...]:

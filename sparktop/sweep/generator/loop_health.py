@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import perf_counter, process_time
 
 from sparktop.sweep.generator.wire.messages import ClientHealth, LagFigures
@@ -12,8 +13,10 @@ from sparktop.sweep.terms.statistics import quantile
 
 _EVERY_S = 0.01
 """Interval of the lag samples in seconds: a hundred per second use 0.1 % of a core."""
-_TIMER_MS = 1.0
+TIMER_MS = 1.0
 """Part of the lag in milliseconds that is ignored, because event loops round their timers to milliseconds."""
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")
+"""Nanoseconds on a core, nanoseconds of waiting for one, and number of times on a core, of this thread."""
 
 
 class LoopHealth:
@@ -25,6 +28,7 @@ class LoopHealth:
         self._lags_ms: list[float] = []
         self._began = perf_counter()
         self._cpu_began_s = process_time()
+        self._waits_began = _core_waits()
         self._due = 0.0
         self._timer = self._next()
 
@@ -44,6 +48,7 @@ class LoopHealth:
             connect_ms=statistics.fmean(connect_ms) if connect_ms else None,
             connections=len(connect_ms),
             most_in_flight=most_in_flight,
+            core_wait_ms=_mean_wait_ms(self._waits_began, _core_waits()),
         )
 
     def _next(self) -> asyncio.TimerHandle:
@@ -51,7 +56,7 @@ class LoopHealth:
         return self._loop.call_later(_EVERY_S, self._sample)
 
     def _sample(self) -> None:
-        self._lags_ms.append(max(0.0, 1000 * (perf_counter() - self._due) - _TIMER_MS))
+        self._lags_ms.append(max(0.0, 1000 * (perf_counter() - self._due) - TIMER_MS))
         self._timer = self._next()
 
 
@@ -84,4 +89,20 @@ def lag_figures(lags_ms: Sequence[float]) -> LagFigures | None:
         p99=quantile(ordered, 0.99),
         max=ordered[-1],
         count=len(ordered),
+        p90=quantile(ordered, 0.9),
     )
+
+
+def _core_waits() -> tuple[int, int] | None:
+    """Return (nanoseconds of waiting for a core, times on a core) of this thread; None if not counted."""
+    try:
+        _, waited, times = _SCHEDSTAT.read_text().split()
+        return int(waited), int(times)
+    except (OSError, ValueError):
+        return None
+
+
+def _mean_wait_ms(before: tuple[int, int] | None, after: tuple[int, int] | None) -> float | None:
+    if before is None or after is None or after[1] <= before[1]:
+        return None
+    return (after[0] - before[0]) / (after[1] - before[1]) / 1e6

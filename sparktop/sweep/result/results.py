@@ -25,6 +25,7 @@ from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.parts import Count, Number, Part, Text, Time, Tree, Value
 from sparktop.sweep.result.replay.parts import ReplayResult
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, LATENCIES, RATES
+from sparktop.sweep.terms.doubts import SHORT_PROMPT
 
 SCHEMA: Final = "sparktop.sweep/1"
 
@@ -230,6 +231,14 @@ class LevelResult(AxisPart):
         """Prompt tokens that the server counted / those that were asked for; None if it sent no counts."""
         asked, counted = self.asked_prompt_tokens, self.counted_prompt_tokens
         return counted / asked if asked and counted is not None else None
+
+    @property
+    def has_other_prompt(self) -> bool:
+        """True if the server counted another prompt length than was asked for (the warning `short_prompt`).
+
+        Such a level is one of the counted length: it wins nothing among levels of the length asked for.
+        """
+        return any(one.code == SHORT_PROMPT for one in self.validity)
 
     @property
     def same_load(self) -> LevelLoad:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from sparktop.model.load import LoadKind, LoadMode, TokenSource
+from sparktop.sweep.generator.loop_health import TIMER_MS
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.axis import LevelLoad
@@ -40,6 +41,9 @@ MOST_LAG_MS = 10.0
 """Maximum p99 lag of the load generator's event loop in milliseconds."""
 MOST_LAG_SHARE = 0.05
 """Maximum mean lag of the event loop as a share of the median TPOT."""
+MOST_OFF_MS = 2.0
+MOST_OFF_SHARE = 0.01
+"""Milliseconds, and share of the mean TTFT (0 to 1), by which the generator's own lag may lengthen a TTFT."""
 MOST_CPU_PERCENT = 80.0
 MOST_HIT_SHARE = 0.01
 MOST_MISMATCH = 0.01
@@ -143,11 +147,28 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     tpot = level.tpot_ms.p50 if level.tpot_ms is not None else None
     if tpot and mean > MOST_LAG_SHARE * tpot:
         reasons.append(f"its mean lag of {mean:.2f} ms is {100 * mean / tpot:.0f} % of the median TPOT")
+    off, why = _may_be_off(facts.health)
+    if level.ttft_ms is not None and off > min(
+        MOST_OFF_MS, max(TIMER_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
+    ):
+        reasons.append(f"a TTFT may be {off:.1f} ms too long: {why}")
     cpu = max((one.cpu_percent for one in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append(f"it took {cpu:.0f} % of a core")
     if reasons:
         yield Validity(code=CLIENT_LAG, message=f"the generator was too slow: {', '.join(reasons)}")
+
+
+def _may_be_off(health: Sequence[ClientHealth]) -> tuple[float, str]:
+    """Return (milliseconds by which the generator's own lag may lengthen a TTFT, how that is known)."""
+    lags = [one.loop_lag_ms for one in health if one.loop_lag_ms is not None]
+    late = max((lag.p90 for lag in lags if lag.p90), default=None)
+    waits = max((one.core_wait_ms for one in health if one.core_wait_ms is not None), default=0.0)
+    # The lag leaves out the millisecond to which timers are rounded, which it may well be.
+    by_lag = 0.0 if late is None else late + TIMER_MS
+    if by_lag >= waits:
+        return by_lag, "its loop was that late one time in ten"
+    return waits, "its process waited that long for a CPU core each time"
 
 
 def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:

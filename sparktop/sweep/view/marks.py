@@ -109,10 +109,13 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
 
 
 def _label(code: str, level: LevelResult) -> str:
-    """Return the label of a doubt; that of the doubt that requests waited says what they waited for."""
+    """Return the label of a doubt; of requests that waited with what for, of prompts with their length."""
     waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
     if code == QUEUE_LIMITED and waited_for is not None:
         return f"waits for {waited_for}"
+    counted, asked = level.counted_prompt_tokens, level.asked_prompt_tokens
+    if code == SHORT_PROMPT and counted is not None and asked is not None:
+        return f"prompt of {counted:,.0f} tokens, not {asked:,.0f}"
     return WORDS.get(code, code.replace("_", " "))
 
 

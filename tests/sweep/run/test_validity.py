@@ -9,6 +9,7 @@ import pytest
 from sparktop.model.load import LoadMode
 from sparktop.sweep.generator.wire.messages import ClientHealth, LagFigures
 from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.result.agents.parts import AgentsResult
 from sparktop.sweep.result.figures import Latency, Rate
 from sparktop.sweep.result.results import (
     EachRequest,
@@ -65,6 +66,44 @@ def test_a_slow_generator_is_told(seen: ClientHealth, words: str) -> None:
     found = judge(PLAN, GOOD, replace(FACTS, health=(health(), seen)))
     assert [one.code for one in found] == ["client_lag"]
     assert words in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("p90", "wait_ms", "ttft_ms", "marked"),
+    [
+        (0.9, 0.2, 300.0, False),
+        (1.1, 0.2, 300.0, True),
+        (0.0, 1.9, 300.0, False),
+        (0.0, 2.1, 300.0, True),
+        (0.4, None, 100.0, True),
+        (0.4, None, 150.0, False),
+        (None, None, 300.0, False),
+    ],
+)
+def test_a_lag_that_may_lengthen_a_ttft_is_told(
+    p90: float | None,
+    wait_ms: float | None,
+    ttft_ms: float,
+    marked: bool,  # noqa: FBT001 - one column of the table
+) -> None:
+    """From 2 ms on, or 1 % of the TTFT if that is less, of what timers or the kernel's run queue show."""
+    seen = ClientHealth("uvloop", 10.0, LagFigures(0.01, 0.0, 3.0, 3.0, 100, p90), 0.5, 4, 4, wait_ms)
+    level = GOOD.model_copy(update={"ttft_ms": Latency(mean=ttft_ms, count=8)})
+    found = judge(PLAN, level, replace(FACTS, health=(seen,)))
+    assert ["client_lag" for one in found if "TTFT" in one.message] == ["client_lag"] * marked
+
+
+def test_other_prompts_than_were_asked_for_are_told() -> None:
+    """From 2 % on, shorter or longer; of conversations, whose lengths are estimates, from 10 % on."""
+
+    def found(counted: float, **changes: object) -> list[str]:
+        lengths = {"asked_prompt_tokens": 1000.0, "counted_prompt_tokens": counted}
+        return codes(GOOD.model_copy(update={**lengths, **changes}))
+
+    assert found(981.0) == found(1019.0) == []
+    assert found(979.0) == found(1021.0) == ["short_prompt"]
+    assert "short_prompt" not in found(910.0, agents=AgentsResult())
+    assert "short_prompt" in found(890.0, agents=AgentsResult())
 
 
 def queued(*queues: BackendQueue) -> LevelFacts:

@@ -283,6 +283,7 @@ class LagFigures:
     p99: float
     max: float
     count: int
+    p90: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +300,9 @@ class ClientHealth:
     """Number of connections that were opened for the run."""
     most_in_flight: int
     """Maximum number of requests in flight at the same time."""
+    core_wait_ms: float | None = None
+    """Mean milliseconds for which the process waited for a CPU core each time it had something to do; None if
+    the kernel does not count that."""
 
 
 @dataclass(frozen=True, slots=True)

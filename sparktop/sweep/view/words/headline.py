@@ -72,6 +72,7 @@ def _of_target(result: SweepResult, target: TargetResult, start: str) -> str | N
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
     known = [level for level in levels if metric is not None and level.rate(metric) is not None]
+    known = [level for level in known if not level.has_other_prompt] or known
     if metric is None or not known:
         return None
     lengths = list(dict.fromkeys(level.pp for level in known))
