@@ -62,3 +62,11 @@ def test_options_that_contradict_each_other_are_one_line(words: str, message: st
     """Contradicting options are reported in one line that names what to leave out."""
     with pytest.raises(UsageError, match=message):
         _plan(*words.split())
+
+
+def test_a_hung_request_has_a_time_limit_of_the_users_own() -> None:
+    """--timeout holds for the first token and for each that follows, on every kind of load."""
+    for words in (["-c", "1"], ["--rate", "1"], ["--agents", "1"]):
+        limits = _plan(*words, "--timeout", "7").timeouts
+        assert (limits.first_token_s, limits.between_tokens_s) == (7.0, 7.0)
+    assert _plan("-c", "1").timeouts.first_token_s == 300.0

@@ -21,7 +21,7 @@ from sparktop.typed import climbing_numbers, number_or_more, token_counts, whole
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
     from sparktop.model.load import LoadPoint
-    from sparktop.sweep.plan.plan import Plan, SweepTarget
+    from sparktop.sweep.plan.plan import Plan, SweepTarget, Timeouts
     from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.result.results import SweepResult
 
@@ -130,11 +130,27 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mode", choices=("burst", "steady"), help="all at once, or a constant number in flight"
     )
+    parser.add_argument(
+        "--timeout",
+        type=number(LEAST_S, MOST_S, " seconds"),
+        metavar="S",
+        help="a request that waits longer for its first or its next token has failed (default: 300, then 60)",
+    )
     parser.add_argument("--order", choices=("ascending", "abba"), help="abba interleaves the targets' runs")
     parser.add_argument("--api", choices=("chat", "completions"))
     parser.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
     parser.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
     parser.add_argument("--no-warm-up", action="store_true", help="leave out the run ahead of each level")
+
+
+def _patience(seconds: float | None) -> Timeouts | None:
+    """Return the time limits of a request that may wait `seconds` for a token; None for the plan's own."""
+    from sparktop.sweep.plan.plan import Timeouts  # late: --help needs no plan
+
+    if seconds is None:
+        return None
+    usual = Timeouts()
+    return Timeouts(usual.connect_s, seconds, seconds, max(seconds, usual.whole_s))
 
 
 def _add_depth(parser: argparse.ArgumentParser) -> None:
@@ -243,6 +259,7 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         requests=arguments.requests,
         order=Order(arguments.order) if arguments.order else None,
         api=Api(arguments.api) if arguments.api else None,
+        timeouts=_patience(arguments.timeout),
         seed=secrets.randbelow(2**31) if arguments.seed is None else arguments.seed,
         warmup=False if arguments.no_warm_up else None,
         slo=parse_slo(arguments.slo) if arguments.slo is not None else None,

@@ -23,7 +23,7 @@ from sparktop.sweep.plan.people import (
     users_settings,
     with_users,
 )
-from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget, Timeouts
 from sparktop.sweep.plan.traces.replay import Replay, find_replay
 from sparktop.values import dataclass
 
@@ -117,6 +117,7 @@ class Wishes:
     requests: int | None = None
     order: Order | None = None
     api: Api | None = None
+    timeouts: Timeouts | None = None
     seed: int | None = None
     warmup: bool | None = None
     slo: tuple[SloCondition, ...] | None = None
