@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sparktop.cli import main as sparktop
+from sparktop.config.fields import Reach
 from sparktop.config.keys import KEYS
 from sparktop.config.options import ALL
 from sparktop.config.schema import Settings, default_toml
@@ -242,6 +243,8 @@ class Setting(NamedTuple):
     values: str
     default: str
     meaning: str
+    is_harmless: bool
+    """Whether a file that was only found may set it."""
 
 
 def configuration_block() -> str:
@@ -259,7 +262,10 @@ def configuration_block() -> str:
 
 
 def _section(title: str, note: str, settings: Iterable[Setting]) -> str:
-    rows = [(f"`{one.name}`", one.values, one.default, one.meaning) for one in settings]
+    rows = [
+        (f"`{one.name}`{'' if one.is_harmless else ' †'}", one.values, one.default, one.meaning)
+        for one in settings
+    ]
     parts = [f"## {title}", note, table(("key", "value", "default", "meaning"), rows)]
     return "\n\n".join(filter(None, parts))
 
@@ -272,7 +278,9 @@ def _settings(place: str, model: type[BaseModel], keys: Mapping[tuple[str, str],
             meaning = _MEANINGS.get((place, name)) or helps.get(path) or keys.get((place, name))
             if meaning is None:
                 raise ValueError(f"[{place}] {name} has no meaning: add it to _MEANINGS")
-            yield Setting(name, _values(field), _default(field), meaning)
+            of_table = Settings.model_fields[place].metadata if place else []
+            is_harmless = Reach.NONE in (*of_table, *field.metadata)
+            yield Setting(name, _values(field), _default(field), meaning, is_harmless)
 
 
 def _model(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:

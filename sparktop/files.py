@@ -7,8 +7,12 @@ file then does not load pydantic.
 from __future__ import annotations
 
 import os
+import select
+import stat
+import time
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from errno import EISDIR
 from pathlib import Path
 
 FILE_NAME = "sparktop.toml"
@@ -16,6 +20,8 @@ PRIVATE = 0o600
 """Mode of a file that only its user may read."""
 SHARED = 0o666
 """Mode of a file that a user asked for by name: the umask decides who may read it."""
+READ_S = 20.0
+"""Seconds for which the content of a pipe or device is waited for."""
 _NAME_LENGTH = 40
 """Characters of a file's name in the name of its temporary file, which must not exceed the system's limit."""
 
@@ -60,11 +66,6 @@ def find_config(explicit: str | None, env: Mapping[str, str]) -> Path | None:
     return next((path for path in usual_places(env) if _exists(path)), None)
 
 
-def is_named(explicit: str | None, env: Mapping[str, str]) -> bool:
-    """Return whether the user named the configuration file that `find_config` returns."""
-    return bool(explicit or env.get("SPARKTOP_CONFIG"))
-
-
 def usual_places(env: Mapping[str, str]) -> list[Path]:
     """Return the paths where a configuration file is searched if none is named, in order."""
     places = [Path(FILE_NAME)]
@@ -72,6 +73,40 @@ def usual_places(env: Mapping[str, str]) -> list[Path]:
     if folder is not None:
         places.append(folder / FILE_NAME)
     return places
+
+
+def read_bounded(path: Path, most: int) -> tuple[bytes, os.stat_result]:
+    """Return the content of a file, cut after `most` + 1 bytes, and what the system says of that file.
+
+    A pipe or device, such as a shell's `<(command)`, is read to its end, but not for longer than `READ_S`.
+
+    Raises:
+        OSError: the file cannot be read.
+        TimeoutError: the pipe or device has no end within `READ_S`; the message says so in words.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        about = os.fstat(handle)
+        if stat.S_ISDIR(about.st_mode):
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+        is_file = stat.S_ISREG(about.st_mode)
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        parts: list[bytes] = []
+        left, deadline = most + 1, time.monotonic() + READ_S
+        while left:
+            wait_ms = max(0.0, deadline - time.monotonic()) * 1000
+            if not is_file and not waiting.poll(wait_ms):
+                what = "was not closed" if parts else "had nothing to read"
+                raise TimeoutError(f"is a pipe or device that {what} within {READ_S:g} s")
+            part = os.read(handle, min(left, 1 << 20))
+            if not part:
+                break
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts), about
+    finally:
+        os.close(handle)
 
 
 def write_whole(path: Path, content: str | bytes, mode: int = PRIVATE) -> None:

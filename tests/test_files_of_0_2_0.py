@@ -16,6 +16,7 @@ import pytest
 from sparktop.cli import main
 from sparktop.commands.sweep.command import render
 from sparktop.config.cache import CheckedFiles, configured
+from sparktop.config.watch import read_config
 from sparktop.config.schema import load as load_config
 from sparktop.files import find_config
 from sparktop.panels.board.layout import Boxes
@@ -205,7 +206,7 @@ def test_an_old_entry_of_the_cache_changes_nothing(home: dict[str, str]) -> None
     """With the cache of 0.2.0, a start watches the same as without a cache, and writes a new cache entry."""
     path = find_config(None, home)
     assert path is not None
-    uncached = configured(path, {})
-    assert configured(path, home) == uncached
+    uncached = configured(path, read_config(path)[0], {})
+    assert configured(path, read_config(path)[0], home) == uncached
     assert CheckedFiles(home).recall(path.read_text(encoding="utf-8")) is not None
-    assert configured(path, home) == uncached
+    assert configured(path, read_config(path)[0], home) == uncached

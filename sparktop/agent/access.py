@@ -1,4 +1,4 @@
-"""Access control of the agent: listening address, token and certificate, checked before the agent starts."""
+"""Access control of servers: listening address, token and certificate, and who may ask under which name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import re
 import socket
 import ssl
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from errno import EADDRINUSE
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 from sparktop.errors import UsageError
 from sparktop.model.targets import AGENT_PORT
@@ -25,6 +26,8 @@ _LEAST_TOKEN, _MOST_TOKEN = 16, 1024
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 """The form of a bearer token in a header (RFC 6750, section 2.1)."""
 _MOST_PORT = 65_535
+_RESOLVER = Path("/etc/resolv.conf")
+_MOST_LINES, _MOST_DOMAINS = 1000, 32
 _HOST_PORT = re.compile(r"(?:\[(?P<literal>[^\[\]]+)\]|(?P<host>[^\[\]:]*))(?::(?P<port>[0-9]{1,5}))?")
 
 
@@ -164,6 +167,71 @@ class Guard:
         scheme, _, given = (authorization or "").partition(" ")
         same = hmac.compare_digest(_digest(given.strip()), self._digest)
         return same and scheme.lower() == "bearer"
+
+
+def own_names(host: str, more: Collection[str] = (), resolver: Path = _RESOLVER) -> frozenset[str]:
+    """Return the names under which clients may address a server, in lower case.
+
+    These are localhost, this machine's own name, alone, in `local` and in the domains that `resolver` lists,
+    `host` (which the user gave to listen on) and `more`.
+    """
+    own = socket.gethostname().lower()
+    domains = {"local"}
+    with suppress(OSError):
+        for line in resolver.read_text(encoding="utf-8", errors="replace").splitlines()[:_MOST_LINES]:
+            word, *listed = line.lower().split()[:_MOST_DOMAINS] or [""]
+            if word in {"search", "domain"}:
+                domains.update(domain.strip(".") for domain in listed)
+    short = own.partition(".")[0]
+    full = {f"{short}.{domain}" for domain in domains if domain}
+    return frozenset({"localhost", own, short, host.lower(), *full, *(one.lower() for one in more)})
+
+
+def is_own(header: str | None, names: Collection[str]) -> bool:
+    """Return whether the Host header `header` is an address, or one of `names`, with or without a port.
+
+    A web page of another name, even one that points to this machine, so gets no answer; it cannot have an
+    address as its name. A request without the header does not come from a browser.
+    """
+    if header is None:
+        return True
+    try:
+        parts = urlsplit(f"//{header.strip()}")
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    if parts.netloc != header.strip() or "@" in parts.netloc:
+        return False
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() in names
+    return True
+
+
+def is_foreign(headers: Mapping[str, str]) -> bool:
+    """Return whether a request was made by a page of another server, as far as its browser says so.
+
+    Browsers send Origin with what scripts request, and Sec-Fetch-Site with everything, but only to https and
+    loopback addresses. A link that a person follows is not foreign: it shows a page to that person alone.
+    """
+    if not is_same_origin(headers.get("Origin"), headers.get("Host")):
+        return True
+    if headers.get("Sec-Fetch-Site", "none").lower() in {"none", "same-origin"}:
+        return False
+    return (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) != ("navigate", "document")
+
+
+def is_same_origin(origin: str | None, host: str | None) -> bool:
+    """Return whether the Origin header `origin` is of the server that the Host header `host` names.
+
+    The scheme may be either: a proxy may add TLS. A request without the header is not of another page.
+    """
+    if origin is None:
+        return True
+    return host is not None and origin.lower() in {
+        f"{scheme}://{host.lower()}" for scheme in ("http", "https")
+    }
 
 
 def open_tls(cert: str, key: str) -> ssl.SSLContext:

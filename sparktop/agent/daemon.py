@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from sparktop.agent.access import HOW_TO_MAKE_ONE, TOKEN_VARIABLE, address, bind, is_local, open_tls
@@ -91,10 +91,10 @@ def prepare(
     return Service(listeners, token, tls)
 
 
-async def serve(service: Service, *, ready: Callable[[], None]) -> int:
+async def serve(service: Service, names: Collection[str] | None, *, ready: Callable[[], None]) -> int:
     """Serve this machine's samples until a signal arrives; return the exit code.
 
-    `ready` is called once the agent accepts connections.
+    `names` are those of the agent, as for `WebServer`. `ready` is called once it accepts connections.
     """
     # Imported late: sockets are bound and errors reported before half a second of imports.
     from sparktop.agent.sampler import Sampler
@@ -103,7 +103,7 @@ async def serve(service: Service, *, ready: Callable[[], None]) -> int:
     from sparktop.sources.local import LocalSource
 
     sampler = Sampler(LocalSource("agent"))
-    server = AgentServer(sampler, token=service.token)
+    server = AgentServer(sampler, token=service.token, names=names)
     with stopped_by_signals() as stop:
         server.start(service.listeners, tls=service.tls)
         ready()

@@ -1,7 +1,8 @@
 """HTTP server of the agent: its routes.
 
 GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.sources.wire.reply`
-GET /v1/ranks                                   what NCCL here says of its ranks; asks it, so on request only
+GET /v1/ranks                                   what NCCL here says of its ranks; asks it, so on request only,
+                                                and without a token only with the header X-Sparktop-Ranks
 GET /metrics                                    the newest sample for Prometheus
 GET /healthz                                    liveness, without a token
 """
@@ -9,7 +10,7 @@ GET /healthz                                    liveness, without a token
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from aiohttp import web
 
@@ -20,7 +21,7 @@ from sparktop.agent.web_server import WebServer, json_bytes, page, text
 from sparktop.hardware.ras.reader import RasReader
 from sparktop.model.failure import Failure
 from sparktop.sources.wire.decode import encode_fast
-from sparktop.sources.wire.ranks import encode_ranks
+from sparktop.sources.wire.ranks import ASKS_RANKS, encode_ranks
 from sparktop.sources.wire.reply import make_reply
 
 _SCRAPE_INTERVAL_S = 5.0
@@ -42,13 +43,14 @@ class AgentServer(WebServer):
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
         ranks: RasReader | None = None,
+        names: Collection[str] | None = None,
     ) -> None:
         """Serve the samples of `sampler`; if `token` is set, only to requests with this bearer token.
 
         `simulated` is reported to viewers; `clock` returns seconds. `ranks` asks NCCL when a request wants it
-        (None: a reader of this machine).
+        (None: a reader of this machine). `names` is as for `WebServer`.
         """
-        super().__init__(token=token, limits=limits, clock=clock)
+        super().__init__(token=token, limits=limits, clock=clock, names=names)
         self._ranks = ranks or RasReader()
         self._sampler = sampler
         self._simulated = simulated
@@ -64,10 +66,20 @@ class AgentServer(WebServer):
         if path == "/v1/sample":
             return await self._sample(request)
         if path == "/v1/ranks" and request.method == "GET":
-            return json_bytes(encode_ranks(await self._ranks.ask()))
+            return await self._answer_ranks(request)
         if path == "/metrics":
             return await self._metrics(request)
         return text(404, "not found", close=True)
+
+    async def _answer_ranks(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Ask NCCL, which may harm a job: only for a request that no page of another server can make.
+
+        Neither of the headers can be sent by an image, a form or a script of another page without permission.
+        """
+        if not self._guard.wants_token and ASKS_RANKS not in request.headers:
+            words = f"asking NCCL needs the header {ASKS_RANKS}, which a newer viewer sends: update it"
+            return text(403, words, close=True)
+        return json_bytes(encode_ranks(await self._ranks.ask()))
 
     async def _sample(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

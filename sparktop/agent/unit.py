@@ -68,6 +68,8 @@ class UnitFlags:
     tls_cert: str | None = None
     tls_key: str | None = None
     insecure: bool = False
+    names: tuple[str, ...] = ()
+    """Further names of the server."""
     command: str = "agent"
     """The command of sparktop that serves: agent, export or serve."""
 
@@ -124,6 +126,7 @@ def command_line(flags: UnitFlags, token_file: str | None) -> tuple[list[str], s
             words += [option, f"${{CREDENTIALS_DIRECTORY}}/{name}"]
     if flags.insecure:
         words.append("--insecure")
+    words += [word for name in flags.names for word in ("--name", quoted(name))]
     return credentials, " ".join(words)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from aiohttp import web
 
 from sparktop import __version__
-from sparktop.agent.access import Guard
+from sparktop.agent.access import Guard, is_foreign, is_own
 from sparktop.agent.connection import Connection, Limits
 from sparktop.agent.gate import Gate
 from sparktop.agent.rate import Rates
@@ -37,8 +37,8 @@ _HEADERS = {
 class WebServer:
     """Serves the routes of a subclass over HTTP, and /healthz without a token."""
 
-    other_name = "this server has another name"
-    """The response to a request under a name that is not one of this server."""
+    command = "agent"
+    """The command of sparktop that runs the server."""
     forms: Collection[str] = ()
     """Paths that also take a POST request with a body: forms, which change nothing but cookies."""
 
@@ -48,15 +48,15 @@ class WebServer:
         token: str | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
-        hosts: Collection[str] | None = None,
+        names: Collection[str] | None = None,
     ) -> None:
         """Prepare to serve; if `token` is set, only requests with this bearer token.
 
-        `clock` returns seconds. With `hosts`, a request is refused unless the host name or address in its
-        Host header is one of them, exactly: a web page whose name points to this machine gets no answer.
+        `clock` returns seconds. `names` are those of the server, see `own_names`: a request under another
+        name is refused, so that a web page whose name points to this machine gets no answer. None allows any.
         """
         self._guard = Guard(token)
-        self._hosts = hosts
+        self._names = names
         self._limits = limits or Limits()
         self._clock = clock
         self._rates = Rates(self._limits.requests_per_s, self._limits.request_burst, clock)
@@ -120,8 +120,11 @@ class WebServer:
         path = request.rel_url.raw_path
         if (refused := _refused(request, in_time=in_time, is_form=path in self.forms)) is not None:
             return refused
-        if not self.is_host(request.headers.get("Host")):
-            return text(421, self.other_name, close=True)
+        if self._names is not None and not is_own(request.headers.get("Host"), self._names):
+            words = f"this server has another name: sparktop {self.command} --name HOST adds one"
+            return text(421, words, close=True)
+        if is_foreign(request.headers):
+            return text(403, "a page of another server may not ask", close=True)
         if path == "/healthz":
             return json_bytes(json.dumps({"ok": True, "sparktop": __version__}).encode())
         if not admitted:
@@ -132,10 +135,6 @@ class WebServer:
     def admits(self, request: web.BaseRequest) -> bool:
         """Return whether a request has the token, or none is required."""
         return self._guard.admits(request.headers.get("Authorization"))
-
-    def is_host(self, header: str | None) -> bool:
-        """Return whether the Host header `header` names this server."""
-        return _is_host(header, self._hosts)
 
     async def unknown(self, request: web.BaseRequest, path: str) -> web.StreamResponse:  # noqa: ARG002 - for subclasses
         """Respond to a request without the token; `path` is its URL's path, without the query."""
@@ -156,18 +155,6 @@ def _refused(request: web.BaseRequest, *, in_time: bool, is_form: bool = False) 
     if request.body_exists:
         return text(413, "no body is wanted", close=True)
     return None
-
-
-def _is_host(header: str | None, hosts: Collection[str] | None) -> bool:
-    """Return whether the Host header `header`, without its port, is one of `hosts`; None allows any.
-
-    A request without the header is allowed: no web browser sends one.
-    """
-    if hosts is None or header is None:
-        return True
-    host, colon, port = header.strip().lower().rpartition(":")
-    named = host if colon and port.isdigit() else header.strip().lower()
-    return named in hosts
 
 
 def page(body: bytes, content_type: str) -> web.Response:

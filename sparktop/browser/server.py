@@ -23,7 +23,7 @@ from sparktop.agent.rate import Rates
 from sparktop.agent.web_server import WebServer, page, text
 from sparktop.browser.address import Page, parse_path
 from sparktop.browser.document import ICON, page_html, token_html
-from sparktop.browser.sessions import VALID_S, Sessions, cookie, is_own, is_same_origin
+from sparktop.browser.sessions import VALID_S, Sessions, cookie
 from sparktop.browser.studio import Studio
 from sparktop.browser.style import AUTO, static, style_sheet
 from sparktop.browser.widths import shared_width
@@ -58,7 +58,7 @@ class BrowserServer(WebServer):
     """Serves the pages of a studio to browsers."""
 
     forms = frozenset({"/login"})
-    other_name = "this server has another name: sparktop serve --name HOST adds one"
+    command = "serve"
 
     def __init__(
         self,
@@ -78,10 +78,9 @@ class BrowserServer(WebServer):
         itself; requests with another Host header are refused. With `token`, `sessions` has the cookies that
         stand for it. `is_tls` is whether browsers use TLS.
         """
-        super().__init__(token=token, limits=limits, clock=clock)
+        super().__init__(token=token, limits=limits, clock=clock, names=names)
         self._studio = studio
         self._theme = AUTO if theme == Watch().theme else theme
-        self._names = names
         self._sessions = sessions
         self._is_tls = is_tls
         self._logins = Rates(_LOGINS_PER_S, _LOGIN_BURST, clock)
@@ -99,10 +98,6 @@ class BrowserServer(WebServer):
         if super().admits(request):
             return True
         return self._sessions is not None and self._sessions.admits(request.headers.get("Cookie"))
-
-    def is_host(self, header: str | None) -> bool:
-        """Return whether the Host header is an address or a name of this server."""
-        return is_own(header, self._names)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Respond to one request, refused ones too, with the headers that browsers need."""
@@ -123,8 +118,6 @@ class BrowserServer(WebServer):
 
     async def respond(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         """Respond to a request for the route `path`."""
-        if not is_same_origin(request.headers.get("Origin"), request.headers.get("Host")):
-            return text(403, "a page of another server may not ask", close=True)
         if path == "/login":
             return await self._login(request)
         if (part := self._part(request, path)) is not None:

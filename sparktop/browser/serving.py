@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
+from sparktop.agent.access import own_names
 from sparktop.agent.daemon import Service
 from sparktop.agent.stopping import stopped_by_signals
 from sparktop.browser.server import BrowserServer
-from sparktop.browser.sessions import Sessions, own_names
+from sparktop.browser.sessions import Sessions
 from sparktop.browser.shelf import Shelf
 from sparktop.browser.studio import Studio
 from sparktop.model.targets import Watch

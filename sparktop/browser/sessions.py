@@ -1,15 +1,12 @@
-"""Who may see the pages: those with the token or a signed cookie, under a name of this server."""
+"""Who may see the pages: those with the token, or with a signed cookie that stands for it."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
-import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
 
 VALID_S = 30 * 86_400
 """Seconds for which a cookie is valid."""
@@ -58,46 +55,3 @@ def cookie(header: str | None, name: str) -> str:
     except CookieError:
         return ""
     return "" if found is None or len(found.value) > _MOST_COOKIE else found.value
-
-
-def own_names(host: str, more: Collection[str] = ()) -> frozenset[str]:
-    """Return the names under which browsers may address the server, in lower case.
-
-    These are localhost, this machine's own name, `host` (which the user gave to listen on) and `more`.
-    """
-    own = socket.gethostname().lower()
-    return frozenset({"localhost", own, f"{own}.local", host.lower(), *(one.lower() for one in more)})
-
-
-def is_own(header: str | None, names: Collection[str]) -> bool:
-    """Return whether the Host header `header` is an address, or one of `names`, with or without a port.
-
-    A web page of another name, even one that points to this machine, so gets no answer; it cannot have an
-    address as its name. A request without the header does not come from a browser.
-    """
-    if header is None:
-        return True
-    try:
-        parts = urlsplit(f"//{header.strip()}")
-        host, _ = parts.hostname or "", parts.port
-    except ValueError:
-        return False
-    if parts.netloc != header.strip() or "@" in parts.netloc:
-        return False
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return host.lower() in names
-    return True
-
-
-def is_same_origin(origin: str | None, host: str | None) -> bool:
-    """Return whether the Origin header `origin` is of the server that the Host header `host` names.
-
-    The scheme may be either: a proxy may add TLS. A request without the header is not of another page.
-    """
-    if origin is None:
-        return True
-    return host is not None and origin.lower() in {
-        f"{scheme}://{host.lower()}" for scheme in ("http", "https")
-    }

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparktop.commands.listening import add_names
 from sparktop.commands.output import tell, write_out, write_parts
 from sparktop.errors import UsageError
 
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-cert", metavar="FILE", help="the certificate, PEM")
     parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM, without a password")
     parser.add_argument("--insecure", action="store_true", help="answer others without a token")
+    add_names(parser)
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--stdio", action="store_true", help="answer on standard output, for ssh")
     way.add_argument("--systemd-unit", action="store_true", help="print a unit with these arguments")
@@ -69,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
     service = _prepared(arguments)
     import asyncio  # late: --help needs no event loop
 
-    from sparktop.agent.daemon import serve  # as above
+    from sparktop.agent.access import own_names, parse_listen  # as above
+    from sparktop.agent.daemon import serve
     from sparktop.logfile import open_log
 
     open_log(os.environ)
@@ -79,7 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
             if line is not None:
                 tell(line)
 
-    return asyncio.run(serve(service, ready=ready))
+    host, _ = parse_listen(arguments.listen or DEFAULT_LISTEN)
+    names = own_names(host, arguments.names) if service.token is None else None
+    return asyncio.run(serve(service, names, ready=ready))
 
 
 def _run_stdio(arguments: argparse.Namespace) -> int:
@@ -121,7 +126,10 @@ def _print_bundle(arguments: argparse.Namespace) -> int:
 
 def _need_no_others(arguments: argparse.Namespace, message: str) -> None:
     """Raise `UsageError` with `message` if an option for serving over HTTP was given."""
-    if any(getattr(arguments, name) for name in ("listen", "token_file", "tls_cert", "tls_key", "insecure")):
+    if any(
+        getattr(arguments, name)
+        for name in ("listen", "token_file", "tls_cert", "tls_key", "insecure", "names")
+    ):
         raise UsageError(message)
 
 
@@ -157,6 +165,7 @@ def _unit(arguments: argparse.Namespace) -> str:
         arguments.tls_cert,
         arguments.tls_key,
         arguments.insecure,
+        tuple(arguments.names),
     )
     return unit(flags, wants_token=reachable_from_outside(host) and not arguments.insecure)
 

@@ -8,21 +8,16 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
-from pathlib import Path
 from typing import TypeVar
 
 from sparktop.colors.palette import find_palette, palettes
 from sparktop.commands.output import tell
 from sparktop.errors import UsageError
-from sparktop.files import FILE_NAME, find_config, is_named
+from sparktop.files import find_config
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 
-UNTRUSTED_HOOK = (
-    f"{FILE_NAME}: key 'events.hook' is not used: a file found in the current folder runs no program;"
-    " name it with --config"
-)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Target = TypeVar("Target", BackendTarget, NodeTarget, PrometheusTarget)
 
@@ -48,31 +43,23 @@ def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
     `name` is the file's name if the user gave one.
 
     Raises:
-        ConfigError: the file cannot be used.
+        ConfigError: the file cannot be used, or it was only found and may not do what it says.
     """
     path = find_config(name, env)
     if path is None:
         return None
-    from sparktop.config.cache import configured  # late: without a file it is not needed
+    # Late: without a file they are not needed.
+    from sparktop.config.cache import configured
+    from sparktop.config.trust import is_found, is_trusted, read_found
+    from sparktop.config.watch import read_config
 
-    watch, warnings = configured(path, env)
-    trusted = with_trusted_hook(watch, path, is_named=is_named(name, env))
-    if trusted is not watch:
-        warnings = [*warnings, UNTRUSTED_HOOK]
-    for line in warnings:
+    found = is_found(name, path, env)
+    text, about = (read_found if found else read_config)(path)
+    settings = configured(path, text, env)
+    trusted = not found or is_trusted(path, about, text, settings.powers, env)
+    for line in settings.warnings:
         tell(line)
-    return trusted
-
-
-def with_trusted_hook(watch: Watch, path: Path, *, is_named: bool) -> Watch:
-    """Return `watch` without its hook program if the user did not name the configuration file `path`.
-
-    This holds only for a file found in the current folder (a relative path): otherwise a downloaded folder
-    could run any program as soon as sparktop starts in it. `is_named` is whether the user named the file.
-    """
-    if not watch.events.hook or is_named or path.is_absolute():
-        return watch
-    return replace(watch, events=replace(watch.events, hook=()))
+    return settings.watch if trusted else replace(settings.watch, is_trusted=False)
 
 
 def chosen_of(

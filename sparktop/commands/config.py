@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ _INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --default and --check."""
+    """Add --default, --check and --trust."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--default", action="store_true", help="print a commented example")
     which.add_argument(
@@ -32,10 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="check FILE, or the file in use; exit 2 if wrong",
     )
+    which.add_argument(
+        "--trust",
+        nargs="?",
+        const=_IN_USE,
+        metavar="FILE",
+        help="let FILE, or the sparktop.toml in this folder, do what it says where it is found, "
+        "until it is changed",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print an example, print the configuration file or check it, as the arguments ask.
+    """Print an example, print the configuration file, check or approve it, as the arguments ask.
 
     Return the exit code 0.
 
@@ -44,16 +53,27 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: the file is invalid, or there is none; with --check also if a preset's load is unusable.
     """
-    from sparktop.config import schema as config  # late: it loads pydantic
+    # Late: they load pydantic.
+    from sparktop.config import schema as config
+    from sparktop.config import trust
+    from sparktop.config.watch import read_config
 
     if arguments.default:
         write_out(config.default_toml())
         return 0
+    if arguments.trust is not None:
+        return _approve(Path(arguments.trust or FILE_NAME))
     path = config.find_config(arguments.check, os.environ)
     if path is None:
         places = ", ".join(clean(place, 300) for place in config.usual_places(os.environ))
         raise ConfigError(f"no configuration file: looked for {places}; sparktop config --default prints one")
-    loaded = config.load(path)
+    found = trust.is_found(arguments.check, path, os.environ)
+    text, about = (trust.read_found if found else read_config)(path)
+    loaded = config.check(path, text)
+    if found:
+        powers = loaded.powers()
+        if powers and not trust.Approvals(os.environ).has(path, about, text):
+            tell(trust.untrusted(path, powers))
     if arguments.check is not None:
         _check_sweeps(loaded)
     for line in loaded.warnings(os.environ):
@@ -61,6 +81,23 @@ def run(arguments: argparse.Namespace) -> int:
     write_out(
         f"{clean(path, 500)}: valid: {_summary(loaded)}\n" if arguments.check is not None else loaded.text
     )
+    return 0
+
+
+def _approve(path: Path) -> int:
+    """Approve a configuration file as it is, and print what it may do; return the exit code 0.
+
+    Raises:
+        ConfigError: the file is invalid, somebody else could have written it, or the approval is not stored.
+    """
+    from sparktop.config import trust
+    from sparktop.config.schema import check
+
+    text, about = trust.read_found(path)
+    powers = check(path, text).powers()
+    trust.Approvals(os.environ).add(path, about, text)
+    lines = [f"{clean(path.absolute(), 500)}: approved until it is changed", *trust.listed(powers)]
+    write_out("".join(f"{line}\n" for line in lines))
     return 0
 
 
@@ -103,6 +140,15 @@ def _summary(loaded: Config) -> str:
     return (
         ", ".join([*counted, *(name for name, on in lists if on)]) or "nothing to watch, so this machine is"
     )
+
+
+def _approve_own(path: Path) -> None:
+    """Approve a file that sparktop has just written at the user's request, where that can be stored."""
+    from sparktop.config import trust
+
+    with suppress(ConfigError):
+        text, about = trust.read_found(path)
+        trust.Approvals(os.environ).add(path, about, text)
 
 
 def write_found(watch: Watch, name: str, seconds: float) -> int:
@@ -149,6 +195,7 @@ def write_found(watch: Watch, name: str, seconds: float) -> int:
         write_out(text)
     else:
         write_file(path, text)
+        _approve_own(path)
         shown = clean(path, 300)
         start = "sparktop" if name == FILE_NAME else f"sparktop --config {shown}"
         tell(f"{shown}: written: {_summary(found)}; edit it, then start: {start}")

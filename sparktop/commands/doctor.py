@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -92,12 +93,12 @@ def read_configuration(
     invalid file, return a failed check for each error, an empty `Watch` and 0.
     """
     # Late: as above.
-    from sparktop.commands.choice import with_trusted_hook
-    from sparktop.config.schema import find_config, load
+    from sparktop.config import trust
+    from sparktop.config.schema import check, find_config
+    from sparktop.config.watch import read_config
     from sparktop.doctor.check import Check, Status
     from sparktop.doctor.hook import check_hook
     from sparktop.errors import ConfigError
-    from sparktop.files import is_named
     from sparktop.model.targets import Watch
     from sparktop.model.text import clean
 
@@ -106,14 +107,24 @@ def read_configuration(
     if path is None:
         said = "no file" if named else "no file: this machine's usual ports are tried"
         return [Check(title, Status.SKIP, said)], Watch(), 0
+    is_trusted = True
     try:
-        config = load(path)
+        is_found = trust.is_found(name, path, env)
+        text, about = (trust.read_found if is_found else read_config)(path)
+        config = check(path, text)
+        if is_found and not trust.Approvals(env).has(path, about, text):
+            is_trusted = False
+            if powers := config.powers():
+                said = f"{clean(path, 300)}: found in this folder and not used, because of {powers[0]}"
+                more = f", and {len(powers) - 1} more" if powers[1:] else ""
+                advice = "read it, then sparktop config --trust, or name it with --config"
+                return [Check(title, Status.FAIL, f"{said}{more}", advice)], Watch(), 0
     except ConfigError as error:
         advice = "sparktop config --default prints an example"
         return [Check(title, Status.FAIL, line, advice) for line in str(error).splitlines()], Watch(), 0
     checks = [Check(title, Status.OK, f"{clean(path, 300)}: valid")]
     checks += [Check(title, Status.WARN, line, "export it") for line in config.warnings(env)]
-    watch = with_trusted_hook(config.watch(env), path, is_named=is_named(name, env))
+    watch = replace(config.watch(env), is_trusted=is_trusted)
     if config.settings.events.hook:
         checks.append(check_hook(watch.events.hook, env))
     highest = max((c for sweep in config.settings.sweeps for c in sweep.concurrency), default=0)

@@ -50,5 +50,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     from sparktop.export.server import serve  # late: the port is bound before half a second of imports
 
+    names = LISTENING.names(arguments, place[0], token)
     ready = partial(LISTENING.announce, service)
-    return asyncio.run(serve(service, watch, sweeps_folder(os.environ), place[0], ready=ready, report=tell))
+    return asyncio.run(serve(service, watch, sweeps_folder(os.environ), names, ready=ready, report=tell))

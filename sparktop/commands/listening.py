@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,18 @@ from sparktop.values import dataclass
 
 if TYPE_CHECKING:
     from sparktop.agent.daemon import Service
+
+
+def add_names(parser: argparse.ArgumentParser) -> None:
+    """Add --name."""
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="HOST",
+        dest="names",
+        help="another name of this server, such as that of a proxy before it; may be given again",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +46,7 @@ class Listening:
         return f"127.0.0.1:{self.port}"
 
     def add_options(self, parser: argparse.ArgumentParser, *, client: str, insecure: str) -> None:
-        """Add --listen, --token-file, --tls-cert, --tls-key, --insecure and --systemd-unit.
+        """Add --listen, --token-file, --tls-cert, --tls-key, --insecure, --name and --systemd-unit.
 
         `client` must know the token; `insecure` is the help of --insecure.
         """
@@ -52,6 +64,7 @@ class Listening:
         parser.add_argument("--tls-cert", metavar="FILE", help="the certificate, PEM")
         parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM, without a password")
         parser.add_argument("--insecure", action="store_true", help=insecure)
+        add_names(parser)
         parser.add_argument("--systemd-unit", action="store_true", help="print a unit with these arguments")
 
     def place(self, arguments: argparse.Namespace) -> tuple[str, int]:
@@ -77,6 +90,13 @@ class Listening:
             tell(warning)
         return token
 
+    @staticmethod
+    def names(arguments: argparse.Namespace, host: str, token: str | None) -> Collection[str] | None:
+        """Return the names under which programs may ask; None for any: a web page knows no token."""
+        from sparktop.agent.access import own_names  # late: as above
+
+        return own_names(host, arguments.names) if token is None else None
+
     def service(self, arguments: argparse.Namespace, place: tuple[str, int], token: str | None) -> Service:
         """Return the service with its bound port.
 
@@ -100,8 +120,8 @@ class Listening:
             if line is not None:
                 tell(line)
 
-    def unit(self, arguments: argparse.Namespace, more: Sequence[str] = ()) -> str:
-        """Return a systemd unit that runs the command with these arguments and `more`."""
+    def unit(self, arguments: argparse.Namespace) -> str:
+        """Return a systemd unit that runs the command with these arguments."""
         from sparktop.agent.unit import UnitFlags  # late: as above
         from sparktop.export.unit import unit, watched_by
 
@@ -112,7 +132,8 @@ class Listening:
             arguments.tls_cert,
             arguments.tls_key,
             arguments.insecure,
+            tuple(arguments.names),
             command=self.command,
         )
         words, needs = watched_by(arguments.config, arguments.targets)
-        return unit(flags, [*more, *words], needs)
+        return unit(flags, words, needs)

@@ -29,14 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--theme", metavar="NAME", help="one of those that sparktop themes lists")
     LISTENING.add_options(parser, client="viewers", insecure="show it to others without a token")
     parser.add_argument(
-        "--name",
-        action="append",
-        default=[],
-        metavar="HOST",
-        dest="names",
-        help="another name of this server, such as that of a proxy before it; may be given again",
-    )
-    parser.add_argument(
         "--demo",
         nargs="?",
         const=_FIRST_SCENARIO,
@@ -58,7 +50,6 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: the configuration file cannot be used.
     """
     # Late: --help needs none of them.
-    from sparktop.agent.unit import quoted
     from sparktop.commands.choice import choose
     from sparktop.logfile import open_log
 
@@ -66,8 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.demo is not None and (arguments.targets or arguments.config):
         raise UsageError("--demo shows simulated servers: leave out targets and --config")
     if arguments.systemd_unit:
-        names = [f"--name {quoted(name)}" for name in arguments.names]
-        write_out(LISTENING.unit(arguments, names))
+        write_out(LISTENING.unit(arguments))
         return 0
     token = LISTENING.token(arguments)
     watch = None if arguments.demo is not None else choose(arguments, os.environ)

@@ -16,15 +16,16 @@ from pathlib import Path
 
 from sparktop import __version__
 from sparktop.colors.palette import find_palette
-from sparktop.config.watch import Plain, read_config, unset_variables, watch_of
+from sparktop.config.watch import Plain, unset_variables, watch_of
 from sparktop.files import Place, find_folder, write_whole
 from sparktop.model.targets import Watch
+from sparktop.values import dataclass
 
 KEPT = 8
 """Most entries; the newest are kept."""
 _MOST_BYTES = 8 << 20
 """Most bytes of an entry; the largest configuration file has less JSON."""
-_SHAPE = 9
+_SHAPE = 10
 """Version of the structure of the settings; a new number invalidates all older entries."""
 _RULES = ("schema.py", "fields.py", "prometheus.py", "checks.py", "keys.py", "../engines/registry.py")
 """Modules with validation rules: editing one in a checkout invalidates all entries."""
@@ -51,27 +52,37 @@ class CheckedFiles:
         content = f"{__version__}\n{_SHAPE}\n{_rules_age()}\n{text}"
         return self.folder / f"{sha256(content.encode()).hexdigest()}.json"
 
-    def recall(self, text: str) -> Plain | None:
-        """Return the cached settings for the configuration text `text`; None if there is no valid entry."""
+    def recall(self, text: str) -> tuple[Plain, list[str]] | None:
+        """Return the cached settings for the configuration text `text`, and those that need an approval.
+
+        Return None if there is no valid entry.
+        """
         path = self.entry(text)
         try:
             data = None if path is None else json.loads(_own_file(path))
         except (OSError, ValueError, RecursionError):
             return None
-        if not isinstance(data, dict) or data.keys() != {"settings", "sha256"}:
+        if not isinstance(data, dict) or data.keys() != {"settings", "powers", "sha256"}:
             return None
-        settings = data["settings"]
-        if not isinstance(settings, dict) or data["sha256"] != _digest(settings):
+        settings, powers = data["settings"], data["powers"]
+        if (
+            not isinstance(settings, dict)
+            or not isinstance(powers, list)
+            or data["sha256"] != _digest([settings, powers])
+        ):
             return None
         # The only rule that depends on more than the text: the user's themes can change.
-        return settings if find_palette(str(settings.get("theme"))) else None
+        return (settings, powers) if find_palette(str(settings.get("theme"))) else None
 
-    def remember(self, text: str, settings: Plain) -> None:
-        """Store the validated settings of a configuration text; do nothing if the entry cannot be written."""
+    def remember(self, text: str, settings: Plain, powers: list[str]) -> None:
+        """Store the validated settings of a configuration text; do nothing if the entry cannot be written.
+
+        `powers` are the settings for which a file that was only found needs an approval.
+        """
         path = self.entry(text)
         if path is None:
             return
-        body = json.dumps({"settings": settings, "sha256": _digest(settings)})
+        body = json.dumps({"settings": settings, "powers": powers, "sha256": _digest([settings, powers])})
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(path, body)
@@ -86,8 +97,19 @@ class CheckedFiles:
             old.unlink(missing_ok=True)
 
 
-def configured(path: Path, env: Mapping[str, str]) -> tuple[Watch, list[str]]:
-    """Read a configuration file; return (what to watch, warnings about unset environment variables).
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What a valid configuration file says."""
+
+    watch: Watch
+    warnings: list[str]
+    """About environment variables that are not set."""
+    powers: list[str]
+    """The settings for which a file that was only found needs an approval."""
+
+
+def configured(path: Path, text: str, env: Mapping[str, str]) -> Configured:
+    """Validate `text`, the content of the configuration file `path`.
 
     A text that was validated before is taken from the cache, because importing pydantic takes longer than
     anything else before the first picture.
@@ -95,20 +117,22 @@ def configured(path: Path, env: Mapping[str, str]) -> tuple[Watch, list[str]]:
     Raises:
         ConfigError: the file is invalid; the message has a line for each fault.
     """
-    text = read_config(path)
     checked = CheckedFiles(env)
-    settings = checked.recall(text)
-    if settings is not None:
+    recalled = checked.recall(text)
+    if recalled is not None:
+        settings, powers = recalled
         try:
-            return watch_of(settings, path, env), unset_variables(settings, path, text, env)
+            return Configured(
+                watch_of(settings, path, env), unset_variables(settings, path, text, env), powers
+            )
         except (LookupError, TypeError, ValueError, AttributeError):
             pass  # not written by this version: validated like a new file
     from sparktop.config.schema import check  # late: pydantic is loaded only here
 
     config = check(path, text)
-    settings = config.settings.model_dump()
-    checked.remember(text, settings)
-    return config.watch(env), config.warnings(env)
+    powers = config.powers()
+    checked.remember(text, config.settings.model_dump(), powers)
+    return Configured(config.watch(env), config.warnings(env), powers)
 
 
 def _own_file(path: Path) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from enum import Enum
+from typing import Annotated, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -127,6 +128,34 @@ Depth = Annotated[int, Field(ge=0, le=10_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Percent = Annotated[float, Field(gt=0, le=100)]
 Limit = Annotated[float, Field(gt=0)]
+
+
+class Reach(Enum):
+    """What a setting can do beyond addresses and looks, in words for the question whether to trust its file.
+
+    Each setting has one of these marks, its own or that of its table. One without a mark is not harmless.
+    The worst come first.
+    """
+
+    PROGRAM = "runs a program"
+    SECRET = "sends a secret to a server that the file names"  # noqa: S105 - a sentence
+    FILE = "reads a file"
+    REQUEST = "sends what the file says to a server that the file names"
+    LOAD = "puts load on servers when it is started"
+    CONTROL = "changes keys, limits or what is stored and asked"
+    UNKNOWN = "does what a found file may not do"
+    NONE = ""
+
+
+_T = TypeVar("_T")
+Runs: TypeAlias = Annotated[_T, Reach.PROGRAM]
+SendsSecret: TypeAlias = Annotated[_T, Reach.SECRET]
+ReadsFile: TypeAlias = Annotated[_T, Reach.FILE]
+Sends: TypeAlias = Annotated[_T, Reach.REQUEST]
+Loads: TypeAlias = Annotated[_T, Reach.LOAD]
+Steers: TypeAlias = Annotated[_T, Reach.CONTROL]
+Harmless: TypeAlias = Annotated[_T, Reach.NONE]
+"""The mark of an address, or of how something is shown or judged: a file found by chance may set it."""
 
 
 class Strict(BaseModel):

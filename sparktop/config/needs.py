@@ -31,7 +31,7 @@ def needs_of(path: Path) -> Needs:
     """
     place = path.expanduser().absolute()
     try:
-        values = [*_values(tomllib.loads(read_config(place)))]
+        values = [*_values(tomllib.loads(read_config(place)[0]))]
     except (ConfigError, ValueError, RecursionError):
         return Needs(files=(place,))
     files = [place.parent / Path(value).expanduser() for key, value in values if key in _FILES]

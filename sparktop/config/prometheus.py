@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from sparktop.config.fields import FileName, Name, Strict, Url, Variable
+from sparktop.config.fields import (
+    FileName,
+    Harmless,
+    Name,
+    ReadsFile,
+    Sends,
+    SendsSecret,
+    Strict,
+    Url,
+    Variable,
+)
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -64,18 +74,18 @@ Hosts = Annotated[list[Name], BeforeValidator(_listed), Field(min_length=1, max_
 class PrometheusTable(Strict):
     """`[[prometheus]]`: a Prometheus, or another server with its API, through which servers are watched."""
 
-    name: Name = "prometheus"
-    url: Annotated[Url, AfterValidator(_api_url)]
-    bearer_env: Variable | None = None
-    bearer_file: FileName | None = None
-    basic_user: Name | None = None
-    password_env: Variable | None = None
-    tls_ca: FileName | None = None
-    tls_cert: FileName | None = None
-    tls_key: FileName | None = None
-    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
-    selector: Annotated[str, AfterValidator(_selector)] = ""
-    group_by: list[Annotated[str, AfterValidator(_label)]] = Field(default_factory=list)
-    machine_selector: Annotated[str, AfterValidator(_selector)] = ""
-    machines: dict[str, Hosts] = Field(default_factory=dict)
-    closer: Literal["ask", "auto", "never"] = "ask"
+    name: Harmless[Name] = "prometheus"
+    url: Harmless[Annotated[Url, AfterValidator(_api_url)]]
+    bearer_env: SendsSecret[Variable | None] = None
+    bearer_file: SendsSecret[FileName | None] = None
+    basic_user: SendsSecret[Name | None] = None
+    password_env: SendsSecret[Variable | None] = None
+    tls_ca: ReadsFile[FileName | None] = None
+    tls_cert: ReadsFile[FileName | None] = None
+    tls_key: ReadsFile[FileName | None] = None
+    headers: Sends[Annotated[dict[str, str], AfterValidator(_headers)]] = Field(default_factory=dict)
+    selector: Harmless[Annotated[str, AfterValidator(_selector)]] = ""
+    group_by: Harmless[list[Annotated[str, AfterValidator(_label)]]] = Field(default_factory=list)
+    machine_selector: Harmless[Annotated[str, AfterValidator(_selector)]] = ""
+    machines: Harmless[dict[str, Hosts]] = Field(default_factory=dict)
+    closer: Harmless[Literal["ask", "auto", "never"]] = "ask"

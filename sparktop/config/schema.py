@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,11 +18,19 @@ from sparktop.config.fields import (
     Count,
     Depth,
     FileName,
+    Harmless,
     Limit,
+    Loads,
     Name,
     Number,
     Percent,
+    Reach,
+    ReadsFile,
+    Runs,
+    Sends,
+    SendsSecret,
     Share,
+    Steers,
     Strict,
     Url,
     Variable,
@@ -31,7 +39,16 @@ from sparktop.config.fields import (
     known_theme,
 )
 from sparktop.config.prometheus import PrometheusTable
-from sparktop.config.watch import MOST_BYTES, default_toml, read_config, unset_variables, watch_of
+from sparktop.config.toml_lines import Path as KeyPath
+from sparktop.config.toml_lines import key_lines, key_name, line_of
+from sparktop.config.watch import (
+    MOST_BYTES,
+    default_toml,
+    read_config,
+    variable_words,
+    unset_variables,
+    watch_of,
+)
 from sparktop.engines import ENGINES
 from sparktop.errors import ConfigError
 from sparktop.files import find_config, usual_places
@@ -73,40 +90,40 @@ _PARSER_LINE = re.compile(r"\(at line (\d+), ")
 class NodeTable(Strict):
     """`[[nodes]]`: a machine to watch."""
 
-    name: Name
-    via: Literal["local", "agent", "ssh"] = "local"
-    url: Url | None = None
-    ssh: Name | None = None
-    token_env: Variable | None = None
-    token_file: FileName | None = None
-    tls_ca: FileName | None = None
-    command: Command | None = None
-    ssh_bundle: bool = True
+    name: Harmless[Name]
+    via: Harmless[Literal["local", "agent", "ssh"]] = "local"
+    url: Harmless[Url | None] = None
+    ssh: Runs[Name | None] = None
+    token_env: SendsSecret[Variable | None] = None
+    token_file: SendsSecret[FileName | None] = None
+    tls_ca: ReadsFile[FileName | None] = None
+    command: Runs[Command | None] = None
+    ssh_bundle: Runs[bool] = True
 
 
 class BackendTable(Strict):
     """`[[backends]]`: an inference server to watch."""
 
-    name: Name
-    url: Url
-    engine: EngineName = "auto"
-    nodes: list[str] = Field(default_factory=list)
-    slots: Count | None = None
-    cudagraph_capture_sizes: list[Count] | None = None
-    api_key_env: Variable | None = None
+    name: Harmless[Name]
+    url: Harmless[Url]
+    engine: Harmless[EngineName] = "auto"
+    nodes: Harmless[list[str]] = Field(default_factory=list)
+    slots: Harmless[Count | None] = None
+    cudagraph_capture_sizes: Harmless[list[Count] | None] = None
+    api_key_env: SendsSecret[Variable | None] = None
 
 
 class RouterTable(Strict):
     """`[[routers]]`: a router and the group of backends behind it."""
 
-    name: Name
-    url: Url
-    strategy: Name | None = None
-    backends: list[str] = Field(default_factory=list)
-    deployments: dict[str, str] = Field(default_factory=dict)
-    weights: dict[str, Annotated[float, Field(gt=0, le=1e6)]] = Field(default_factory=dict)
-    api_key_env: Variable | None = None
-    watched: bool = True
+    name: Harmless[Name]
+    url: Harmless[Url]
+    strategy: Harmless[Name | None] = None
+    backends: Harmless[list[str]] = Field(default_factory=list)
+    deployments: Harmless[dict[str, str]] = Field(default_factory=dict)
+    weights: Harmless[dict[str, Annotated[float, Field(gt=0, le=1e6)]]] = Field(default_factory=dict)
+    api_key_env: SendsSecret[Variable | None] = None
+    watched: Harmless[bool] = True
 
 
 class SweepTable(Strict):
@@ -148,91 +165,91 @@ class GuardTable(Strict):
 class ModelTable(Strict):
     """`[models."name"]`: properties of the model `name` that no server reports."""
 
-    bytes_per_token_gb: float | None = Field(default=None, gt=0)
-    cudagraph_capture_sizes: list[Count] = Field(default_factory=list)
+    bytes_per_token_gb: Harmless[float | None] = Field(default=None, gt=0)
+    cudagraph_capture_sizes: Harmless[list[Count]] = Field(default_factory=list)
 
 
 class ThresholdsTable(Strict):
     """`[thresholds]`: limits between the states of a backend, such as busy and queueing, and of latencies."""
 
-    kv_full_percent: float = Field(default=_DEFAULTS.kv_full_percent, gt=0, le=100)
-    busy_running: float = Field(default=_DEFAULTS.busy_running, gt=0)
-    busy_share: Share = _DEFAULTS.busy_share
-    queueing_share: Share = _DEFAULTS.queueing_share
-    window_s: float = Field(default=_DEFAULTS.window_s, ge=1, le=600)
-    ttft_slow_s: float | None = Field(default=None, ge=0)
-    itl_slow_ms: float | None = Field(default=None, ge=0)
-    queue_slow_s: float | None = Field(default=None, ge=0)
-    refused_warn_per_min: float | None = Field(default=_DEFAULTS.refused_warn_per_min, ge=0)
-    http_5xx_warn_per_min: float | None = Field(default=_DEFAULTS.http_5xx_warn_per_min, ge=0)
+    kv_full_percent: Harmless[float] = Field(default=_DEFAULTS.kv_full_percent, gt=0, le=100)
+    busy_running: Harmless[float] = Field(default=_DEFAULTS.busy_running, gt=0)
+    busy_share: Harmless[Share] = _DEFAULTS.busy_share
+    queueing_share: Harmless[Share] = _DEFAULTS.queueing_share
+    window_s: Harmless[float] = Field(default=_DEFAULTS.window_s, ge=1, le=600)
+    ttft_slow_s: Harmless[float | None] = Field(default=None, ge=0)
+    itl_slow_ms: Harmless[float | None] = Field(default=None, ge=0)
+    queue_slow_s: Harmless[float | None] = Field(default=None, ge=0)
+    refused_warn_per_min: Harmless[float | None] = Field(default=_DEFAULTS.refused_warn_per_min, ge=0)
+    http_5xx_warn_per_min: Harmless[float | None] = Field(default=_DEFAULTS.http_5xx_warn_per_min, ge=0)
 
 
 class AlertsTable(Strict):
     """`[alerts]`: limits at which a node's values raise alerts."""
 
-    headroom_warn_gib: Limit = _NODE_DEFAULTS.headroom_warn_gib
-    headroom_critical_gib: Limit = _NODE_DEFAULTS.headroom_critical_gib
-    available_warn_percent: Percent = _NODE_DEFAULTS.available_warn_percent
-    available_critical_percent: Percent = _NODE_DEFAULTS.available_critical_percent
-    thermal_margin_warn_c: Limit = _NODE_DEFAULTS.thermal_margin_warn_c
-    thermal_margin_critical_c: Limit = _NODE_DEFAULTS.thermal_margin_critical_c
-    throttled_warn_percent: Percent = _NODE_DEFAULTS.throttled_warn_percent
-    swap_in_warn_mib_per_s: Limit = _NODE_DEFAULTS.swap_in_warn_mib_per_s
-    rdma_errors_warn_per_s: Limit = _NODE_DEFAULTS.rdma_errors_warn_per_s
-    slow_clock_mhz: Limit = _NODE_DEFAULTS.slow_clock_mhz
-    slow_step_ratio: float = Field(default=_NODE_DEFAULTS.slow_step_ratio, ge=1.05)
+    headroom_warn_gib: Harmless[Limit] = _NODE_DEFAULTS.headroom_warn_gib
+    headroom_critical_gib: Harmless[Limit] = _NODE_DEFAULTS.headroom_critical_gib
+    available_warn_percent: Harmless[Percent] = _NODE_DEFAULTS.available_warn_percent
+    available_critical_percent: Harmless[Percent] = _NODE_DEFAULTS.available_critical_percent
+    thermal_margin_warn_c: Harmless[Limit] = _NODE_DEFAULTS.thermal_margin_warn_c
+    thermal_margin_critical_c: Harmless[Limit] = _NODE_DEFAULTS.thermal_margin_critical_c
+    throttled_warn_percent: Harmless[Percent] = _NODE_DEFAULTS.throttled_warn_percent
+    swap_in_warn_mib_per_s: Harmless[Limit] = _NODE_DEFAULTS.swap_in_warn_mib_per_s
+    rdma_errors_warn_per_s: Harmless[Limit] = _NODE_DEFAULTS.rdma_errors_warn_per_s
+    slow_clock_mhz: Harmless[Limit] = _NODE_DEFAULTS.slow_clock_mhz
+    slow_step_ratio: Harmless[float] = Field(default=_NODE_DEFAULTS.slow_step_ratio, ge=1.05)
 
 
 class EventsTable(Strict):
     """`[events]`: bell, desktop notifications, hook program and webhook by which users learn of events."""
 
-    severity: Literal["info", "warning", "critical"] = "warning"
-    bell: bool = False
-    notify: Literal["off", "osc9", "osc777"] = "off"
-    hook: Annotated[list[Argument], BeforeValidator(arguments)] = Field(default_factory=list)
-    webhook: WebhookUrl | None = None
-    webhook_token_env: Variable | None = None
+    severity: Harmless[Literal["info", "warning", "critical"]] = "warning"
+    bell: Harmless[bool] = False
+    notify: Harmless[Literal["off", "osc9", "osc777"]] = "off"
+    hook: Runs[Annotated[list[Argument], BeforeValidator(arguments)]] = Field(default_factory=list)
+    webhook: Sends[WebhookUrl | None] = None
+    webhook_token_env: SendsSecret[Variable | None] = None
 
 
 class RecorderTable(Strict):
     """`[recorder]`: the flight recorder, its size, and the kinds of alerts whose minutes it saves."""
 
-    flight: bool = True
-    flight_mib: int = Field(default=64, ge=8, le=65536)
-    incidents: list[AlertKind] = Field(default_factory=lambda: list(INCIDENTS))
+    flight: Steers[bool] = True
+    flight_mib: Steers[int] = Field(default=64, ge=8, le=65536)
+    incidents: Steers[list[AlertKind]] = Field(default_factory=lambda: list(INCIDENTS))
 
 
 class DiagnosisTable(Strict):
     """`[diagnosis]`: what may be done to find out why an engine stands still."""
 
-    ask_ranks: bool = False
+    ask_ranks: Steers[bool] = False
 
 
 class ViewTable(Strict):
     """`[view]`: how graphs and lists are drawn; what is not set here is as it was when sparktop ended."""
 
-    graphs: Literal["braille dots", "blocks"] | None = None
-    window_s: Literal[60, 120, 300, 900] | None = None
-    columns: Literal["load first", "latency first", "cache first"] | None = None
-    wall_from: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    graphs: Harmless[Literal["braille dots", "blocks"] | None] = None
+    window_s: Harmless[Literal[60, 120, 300, 900] | None] = None
+    columns: Harmless[Literal["load first", "latency first", "cache first"] | None] = None
+    wall_from: Harmless[Annotated[int, Field(ge=0, le=100_000)] | None] = None
 
 
 class Settings(Strict):
     """All tables and top-level keys of the configuration file."""
 
-    interval_s: float = Field(default=1.0, ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)
-    timeout_s: float = Field(default=LONGEST_POLL_S, ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S)
-    theme: Annotated[str, AfterValidator(known_theme)] = "spark-dark"
-    low_bandwidth: bool = False
-    keys: dict[str, str] = Field(default_factory=dict)
+    interval_s: Harmless[float] = Field(default=1.0, ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)
+    timeout_s: Harmless[float] = Field(default=LONGEST_POLL_S, ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S)
+    theme: Harmless[Annotated[str, AfterValidator(known_theme)]] = "spark-dark"
+    low_bandwidth: Harmless[bool] = False
+    keys: Steers[dict[str, str]] = Field(default_factory=dict)
     nodes: list[NodeTable] = Field(default_factory=list)
     backends: list[BackendTable] = Field(default_factory=list)
     routers: list[RouterTable] = Field(default_factory=list)
     prometheus: list[PrometheusTable] = Field(default_factory=list)
-    target_files: list[FileName] = Field(default_factory=list)
-    sparkrun: bool = False
-    sweeps: list[SweepTable] = Field(default_factory=list)
-    guard: GuardTable = GuardTable()
+    target_files: ReadsFile[list[FileName]] = Field(default_factory=list)
+    sparkrun: ReadsFile[bool] = False
+    sweeps: Loads[list[SweepTable]] = Field(default_factory=list)
+    guard: Steers[GuardTable] = GuardTable()
     models: dict[str, ModelTable] = Field(default_factory=dict)
     thresholds: ThresholdsTable = ThresholdsTable()
     alerts: AlertsTable = AlertsTable()
@@ -251,6 +268,20 @@ class Config:
     text: str = field(default="", repr=False)
     """Text of the file."""
 
+    def powers(self) -> list[str]:
+        """Return a line for each setting that a file found by chance may not make, the worst first."""
+        made = sorted(_powers(self.settings, ()), key=lambda one: [*Reach].index(one[1]))
+        if not made:
+            return []
+        lines = key_lines(self.text)
+        return [
+            clean(
+                f"line {line_of(lines, place)}: {key_name(place)}{_shown_power(reach, value)}: {reach.value}",
+                500,
+            )
+            for place, reach, value in made
+        ]
+
     def watch(self, env: Mapping[str, str]) -> Watch:
         """Return the targets and settings that the file defines; API keys and tokens come from `env`."""
         return watch_of(self.settings.model_dump(), self.path, env)
@@ -260,13 +291,41 @@ class Config:
         return unset_variables(self.settings.model_dump(), self.path, self.text, env)
 
 
+def _powers(table: Strict, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:
+    """Yield (path, reach, value) of each setting that is not harmless and differs from its default."""
+    for name, about in type(table).model_fields.items():
+        value, place = getattr(table, name), (*path, name)
+        marks = [mark for mark in about.metadata if isinstance(mark, Reach)]
+        if value == about.get_default(call_default_factory=True):
+            continue
+        if not marks and isinstance(value, Strict):
+            yield from _powers(value, place)
+        elif not marks and isinstance(value, list | dict):
+            for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from _powers(one, (*place, key))
+        elif Reach.NONE not in marks:
+            yield place, marks[0] if marks else Reach.UNKNOWN, value
+
+
+def _shown_power(reach: Reach, value: object) -> str:
+    """Return " = " and the value of a setting; "" for one that is a table, or that may be a secret itself."""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        value = " ".join(value)
+    if not isinstance(value, str | int | float) or reach is Reach.REQUEST:
+        return ""
+    shown = variable_words(value) if reach is Reach.SECRET and isinstance(value, str) else str(value)
+    # Letters that look like others are shown as what they are.
+    plain = shown.encode("ascii", "backslashreplace").decode()
+    return f" = {clean(plain, 300)}"
+
+
 def load(path: Path) -> Config:
     """Read and validate a configuration file.
 
     Raises:
         ConfigError: the file cannot be read or is invalid; the message has a line for each fault.
     """
-    return check(path, read_config(path))
+    return check(path, read_config(path)[0])
 
 
 def check(path: Path, text: str) -> Config:

@@ -5,12 +5,14 @@ Imports no pydantic, so that starts from the cache are fast.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from sparktop.errors import ConfigError
+from sparktop.files import read_bounded
 from sparktop.model.event import Severity
 from sparktop.model.targets import (
     BackendTarget,
@@ -36,23 +38,22 @@ Plain = Mapping[str, Any]
 """Validated settings as plain values: the output of `Settings.model_dump()`, also stored in the cache."""
 
 
-def read_config(path: Path) -> str:
-    """Return the text of a configuration file.
+def read_config(path: Path) -> tuple[str, os.stat_result]:
+    """Return the text of a configuration file, and what the system says of the file that was read.
 
     Raises:
         ConfigError: it cannot be read, is too large or is not UTF-8.
     """
     file = clean(path, 500)
     try:
-        with path.open("rb") as stream:
-            body = stream.read(MOST_BYTES + 1)
+        body, about = read_bounded(path, MOST_BYTES)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ConfigError(f"{file}: cannot be read: {clean(reason)}") from None
     if len(body) > MOST_BYTES:
         raise ConfigError(f"{file}: is larger than {MOST_BYTES >> 20} MiB: no configuration file")
     try:
-        return body.decode()
+        return body.decode(), about
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: is not UTF-8 text") from None

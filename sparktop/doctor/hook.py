@@ -14,14 +14,7 @@ _NAME = "hook"
 
 
 def check_hook(command: Sequence[str], env: Mapping[str, str]) -> Check:
-    """Check whether the hook program, the first word of `command`, exists and can be run.
-
-    If `command` is empty, return a warning: the hook was ignored, because the user did not name the
-    configuration file, which was found in the current folder.
-    """
-    if not command:
-        advice = "name the file with --config or SPARKTOP_CONFIG, or keep it in ~/.config/sparktop"
-        return Check(_NAME, Status.WARN, "not run: sparktop.toml was found in the current folder", advice)
+    """Check whether the hook program, the first word of `command`, exists and can be run."""
     program = clean(command[0], 200)
     if "/" not in command[0]:
         found = shutil.which(command[0], path=env.get("PATH"))

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import gzip
 import re
-import socket
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -42,6 +41,8 @@ _GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;(?!\s*q=0(?:\.0*)?\s*(?:,|$)))
 class ExportServer(WebServer):
     """Serves what a store knows as a page for Prometheus."""
 
+    command = "export"
+
     def __init__(
         self,
         store: Store,
@@ -50,10 +51,10 @@ class ExportServer(WebServer):
         token: str | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
-        hosts: Collection[str] | None = None,
+        names: Collection[str] | None = None,
     ) -> None:
         """Serve the state of `store` and the levels of `sweep`; other parameters as of `WebServer`."""
-        super().__init__(token=token, limits=limits, clock=clock, hosts=hosts)
+        super().__init__(token=token, limits=limits, clock=clock, names=names)
         self._store = store
         self._sweep = sweep
         self._events = EventCounts()
@@ -93,39 +94,24 @@ class ExportServer(WebServer):
         return kind, body, zipped
 
 
-def allowed_hosts(service: Service, host: str) -> Collection[str] | None:
-    """Return the names by which clients may address the server; None if any name is allowed.
-
-    Any name is allowed where a token is required, because a web page does not know it, and where the server
-    can be reached from outside. `host` is the host that the user gave to listen on.
-    """
-    if service.token is not None or service.is_reachable:
-        return None
-    named = {host.lower(), "localhost"}
-    for listener in service.listeners:
-        own = str(listener.getsockname()[0])
-        named.add(f"[{own}]" if listener.family == socket.AF_INET6 else own)
-    return frozenset(named)
-
-
 async def serve(
     service: Service,
     watch: Watch,
     sweeps: Path,
-    host: str,
+    names: Collection[str] | None,
     *,
     ready: Callable[[], None],
     report: Callable[[str], None],
 ) -> int:
     """Watch the targets of `watch` and serve the page until a signal arrives; return the exit code.
 
-    `sweeps` is the folder of stored sweeps, `host` the host that the user gave to listen on. `ready` is
+    `sweeps` is the folder of stored sweeps, `names` are those of the server, as for `WebServer`. `ready` is
     called once the server accepts connections. `report` receives lines on what does not answer.
     """
     store = Store(watch)
     monitor = Monitor(watch, store)
     sweep = NewestSweep(sweeps)
-    server = ExportServer(store, sweep, token=service.token, hosts=allowed_hosts(service, host))
+    server = ExportServer(store, sweep, token=service.token, names=names)
     with stopped_by_signals() as stop:
         server.start(service.listeners, tls=service.tls)
         ready()

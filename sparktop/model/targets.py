@@ -377,6 +377,9 @@ class Watch:
     view: ViewSettings = ViewSettings()
     sweep_routers: tuple[RouterTarget, ...] = ()
     """Routers that are not watched, but that sweeps can name as targets."""
+    is_trusted: bool = True
+    """Whether the user named or approved the configuration file; if not, no server in it is loaded without a
+    question."""
 
 
 def poll_groups(watch: Watch) -> list[tuple[str, list[BackendTarget]]]:

@@ -21,6 +21,7 @@ from sparktop.sources.http.session import Request, Response, SharedSession
 from sparktop.sources.node_replies import NodeReplies
 from sparktop.sources.server_words import server_words
 from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
+from sparktop.sources.wire.ranks import ASKS_RANKS
 from sparktop.sources.wire.reply import Reply
 
 SAMPLE_PATH, RANKS_PATH = "/v1/sample", "/v1/ranks"
@@ -136,6 +137,7 @@ class AgentSource:
             token,
             self._query() if path == SAMPLE_PATH else "",
             self._credentials.trust(self._where),
+            ASKS_RANKS if path == RANKS_PATH else "",
         )
         left_s = max(_SHORTEST_S, end - asyncio.get_running_loop().time())
         try:

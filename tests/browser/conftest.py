@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.agent.access import bind
+from sparktop.agent.access import bind, own_names
 from sparktop.agent.connection import Limits
 from sparktop.browser.server import LIMITS, BrowserServer
-from sparktop.browser.sessions import Sessions, own_names
+from sparktop.browser.sessions import Sessions
 from sparktop.browser.shelf import Shelf
 from sparktop.browser.studio import Studio
 from sparktop.model.event import Alert, Event, Severity

@@ -149,22 +149,3 @@ def test_agents_of_one_name_are_numbered() -> None:
     watch = chosen("http://a:9750", "https://a:9750", "a:9750", "a:1")
     assert [one.name for one in watch.nodes] == ["a", "a-2"]
     assert watch.backends[0].nodes == ("a",)
-
-
-def test_a_file_found_in_the_current_folder_runs_no_program(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A file found in the current folder runs no hook, with one line; if named by --config, it does."""
-    path = tmp_path / "sparktop.toml"
-    path.write_text(f'{FILE}\n[events]\nhook = ["bin/on-event", "x"]\nbell = true\n', encoding="utf-8")
-    found = chosen()
-    assert (found.events.hook, found.events.bell) == ((), True)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(
-        "sparktop.toml: key 'events.hook' is not used: a file found in the current folder runs no program;"
-        " name it with --config"
-    )
-    hook = (str(tmp_path / "bin/on-event"), "x")
-    assert chosen(config=path).events.hook == hook
-    assert chosen(config=Path("sparktop.toml")).events.hook == hook
-    assert capsys.readouterr().err == ""

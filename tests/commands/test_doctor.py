@@ -118,7 +118,7 @@ def test_a_file_of_sweeps_asks_for_more_files(tmp_path: Path, capsys: pytest.Cap
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     try:
-        main(["doctor"])
+        main(["doctor", "--config", str(tmp_path / "sparktop.toml")])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     line = next(line for line in capsys.readouterr().out.splitlines() if " open files: " in line)

@@ -11,8 +11,9 @@ import pytest
 
 from sparktop.config import cache
 from sparktop.config import schema as config
-from sparktop.config.cache import KEPT, CheckedFiles, configured
+from sparktop.config.cache import KEPT, CheckedFiles, Configured, configured
 from sparktop.config.schema import load
+from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
 from sparktop.model.targets import Watch
 
@@ -57,7 +58,7 @@ class Desk:
 
     def start(self) -> Watch:
         """Read the file as at a start."""
-        return configured(self.path, self.env)[0]
+        return configured(self.path, read_config(self.path)[0], self.env).watch
 
     @property
     def entry(self) -> Path:
@@ -94,10 +95,10 @@ def test_a_second_start_checks_nothing_and_watches_the_same(desk: Desk) -> None:
 def test_every_good_file_is_the_same_from_the_cache(path: Path, desk: Desk) -> None:
     """For every valid file, the watch and the warnings are the same with and without the cache."""
     loaded = load(path)
-    expected = (loaded.watch({}), loaded.warnings({}))
+    expected = Configured(loaded.watch({}), loaded.warnings({}), loaded.powers())
     env = {"XDG_CACHE_HOME": desk.env["XDG_CACHE_HOME"]}
     desk.checked = 0
-    assert [configured(path, env) for _ in range(2)] == [expected, expected]
+    assert [configured(path, read_config(path)[0], env) for _ in range(2)] == [expected, expected]
     assert desk.checked == 1
 
 
@@ -117,7 +118,8 @@ def test_variables_are_looked_up_at_each_start(desk: Desk) -> None:
     desk.env["A_KEY"] = "another"
     assert desk.start().backends[0].api_key == "another"
     desk.env["A_KEY"] = ""
-    watch, warnings = configured(desk.path, desk.env)
+    found = configured(desk.path, read_config(desk.path)[0], desk.env)
+    watch, warnings = found.watch, found.warnings
     assert watch.backends[0].api_key is None
     unset = "names the environment variable A_KEY, which is not set"
     assert warnings == [
@@ -213,7 +215,7 @@ def test_an_odd_entry_is_passed_over(desk: Desk, damage: Callable[[Path], object
 def test_a_whole_entry_of_another_shape_is_passed_over(desk: Desk, settings: dict[str, object]) -> None:
     """An entry with a valid checksum that lacks needed settings is ignored."""
     expected = desk.start()
-    CheckedFiles(desk.env).remember(FILE, settings)
+    CheckedFiles(desk.env).remember(FILE, settings, [])
     assert desk.start() == expected
     assert desk.checked == 2
 

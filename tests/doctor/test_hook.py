@@ -29,4 +29,3 @@ def test_what_cannot_be_run_is_said_with_its_remedy(tmp_path: Path) -> None:
     assert (plain.status, plain.advice) == (Status.FAIL, f"chmod +x {path}")
     assert check_hook([f"{tmp_path}/"], {}).status is Status.FAIL
     assert check_hook(["on-event"], {"PATH": "/nonexistent"}).status is Status.FAIL
-    assert check_hook([], {}).status is Status.WARN

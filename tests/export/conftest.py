@@ -38,11 +38,11 @@ async def start_server(tmp_path: Path) -> AsyncIterator[StartServer]:
     started: list[Served] = []
 
     async def start(
-        token: str | None = None, *, hosts: Collection[str] | None = None, tls: ssl.SSLContext | None = None
+        token: str | None = None, *, names: Collection[str] | None = None, tls: ssl.SSLContext | None = None
     ) -> Served:
         clock = asyncio.get_running_loop().time
         store = Store(Watch(backends=(BackendTarget("b", "http://b:8000"),)), clock=clock)
-        server = ExportServer(store, NewestSweep(tmp_path), token=token, hosts=hosts, clock=clock)
+        server = ExportServer(store, NewestSweep(tmp_path), token=token, names=names, clock=clock)
         listeners = bind("127.0.0.1", 0)
         server.start(listeners, tls=tls)
         started.append(Served(listeners[0].getsockname()[1], server, store))

@@ -149,7 +149,7 @@ runs = 2
 max_gpu_c = 200
 """
         )
-        code, out, err = await command.run("--preset", "evening")
+        code, out, err = await command.run("--config", str(config), "--preset", "evening")
     assert code == 0, err
     told = json.loads(out)
     assert told["plan"]["preset"] == "evening"

@@ -173,7 +173,7 @@ def _chosen(
     routers: dict[str, RouterTarget] = {}
     for place in places:
         target = place.target
-        known_here = place.is_configured or is_here(target.url, own)
+        known_here = (place.is_configured and watch.is_trusted) or is_here(target.url, own)
         if isinstance(target, RouterTarget):
             behind = [known[name] for name in target.backends if name in known]
             routers[target.url] = replace(target, name=place.name)

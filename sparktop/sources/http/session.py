@@ -52,6 +52,8 @@ class Request:
     """Appended to the URL, percent-encoded, with its question mark."""
     tls: ssl.SSLContext | None = None
     """What an https:// server's certificate is checked against; None for the system's certificates."""
+    header: str = ""
+    """Name of a further header, whose value is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +227,9 @@ def _head(address: Address, request: Request) -> bytes:
     """Return a request as it is sent."""
     authorization = f"Bearer {request.token}" if request.token else address.basic
     secret = f"Authorization: {authorization}\r\n" if authorization else ""
+    more = f"{request.header}: 1\r\n" if request.header else ""
     line = f"GET {address.target}{request.query} HTTP/1.1\r\nHost: {address.host_field}\r\n"
-    return f"{line}{_FIELDS}{secret}\r\n".encode("ascii")
+    return f"{line}{_FIELDS}{more}{secret}\r\n".encode("ascii")
 
 
 async def _connect(place: _Place) -> Connection:

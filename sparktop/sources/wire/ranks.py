@@ -14,6 +14,8 @@ from sparktop.sources.wire.json_line import json_line
 from sparktop.values import dataclass
 
 SCHEMA = "sparktop.ranks/1"
+ASKS_RANKS = "X-Sparktop-Ranks"
+"""The header without which an agent does not ask NCCL: a web page of another server cannot send it."""
 
 
 @dataclass(frozen=True, slots=True)

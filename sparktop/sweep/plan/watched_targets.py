@@ -34,13 +34,14 @@ def watched_targets(
     Routers that the configuration lists only for sweeps follow the watched routers. They are left out if the
     user typed the targets on the command line. `watch` has the targets known at the start, with API keys;
     `snapshot` also has those found since. `configured` has the names of targets that may be loaded without
-    confirmation. If it is None, these are all names in `watch`, or no names if the user typed the targets.
+    confirmation. If it is None, these are all names in `watch`, or no names if the user typed the targets or
+    the configuration file was only found.
     """
     typed = watch.source == _TYPED
     asked = (*watch.routers, *(() if typed else watch.sweep_routers))
     if configured is None:
         names = {one.name for one in watch.backends} | {one.name for one in asked}
-        configured = () if typed else names
+        configured = () if typed or not watch.is_trusted else names
     own = own_hosts()
     backends = _backends(watch, snapshot)
     routers = {one.name: one for one in asked}
@@ -224,5 +225,5 @@ def is_here(url: str, own: frozenset[str]) -> bool:
 
 
 def strangers(targets: Iterable[SweepTarget]) -> list[SweepTarget]:
-    """Return the targets that are neither on this machine nor in the configuration."""
+    """Return the targets that are neither on this machine nor in a configuration that the user trusts."""
     return [one for one in targets if not one.known]

@@ -9,6 +9,7 @@ from pathlib import Path
 from sparktop.config.edit import Place, Value, with_values
 from sparktop.config.found import found_toml
 from sparktop.config.options import ALL, VIEW, Option, shown_place
+from sparktop.config.trust import Approvals, is_found, refusal
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
 from sparktop.files import PRIVATE, find_config, usual_places, write_whole
@@ -69,7 +70,10 @@ class Configured:
         named = Path(self._saved.source.removesuffix(_HERE))
         if named.suffix == ".toml" and named.is_file():
             return named
-        return find_config(None, self._env) or usual_places(self._env)[-1]
+        found = find_config(None, self._env)
+        if found is None or (is_found(None, found, self._env) and refusal(found, found.stat()) is not None):
+            return usual_places(self._env)[-1]
+        return found
 
     def save(self, *, interval_s: float, low_bandwidth: bool, theme: str | None, view: View) -> str:
         """Write the changed values into the file, and nothing else; return a message for the user.
@@ -90,7 +94,7 @@ class Configured:
         if not values:
             return "nothing was changed since the last save"
         try:
-            _write(path, values)
+            _write(path, values, self._env or {})
         except (ConfigError, OSError) as error:
             return f"not saved: {clean(error, 300)}"
         self._saved = self.watch
@@ -130,8 +134,8 @@ def _text(option: Option, watch: Watch) -> str:
     return f"{text} {option.unit}".rstrip()
 
 
-def _write(path: Path, values: Mapping[Place, Value]) -> None:
-    """Write the file with other values.
+def _write(path: Path, values: Mapping[Place, Value], env: Mapping[str, str]) -> None:
+    """Write the file with other values; a file that was approved stays so.
 
     Raises:
         ConfigError: the file cannot be read or changed, or it would not be valid afterwards.
@@ -139,9 +143,14 @@ def _write(path: Path, values: Mapping[Place, Value]) -> None:
     """
     from sparktop.config.schema import check  # late: pydantic is loaded only here
 
+    approvals = Approvals(env)
     there = path.exists()
-    text = with_values(read_config(path) if there else "", values)
+    before, about = read_config(path) if there else ("", None)
+    text = with_values(before, values)
     check(path, text)
+    is_approved = about is not None and approvals.has(path, about, before)
     path.parent.mkdir(parents=True, exist_ok=True)
     # A link stays one: its target is replaced.
     write_whole(path.resolve(), text, path.stat().st_mode & 0o777 if there else PRIVATE)
+    if is_approved:
+        approvals.add(path, path.stat(), text)

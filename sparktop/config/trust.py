@@ -1,0 +1,250 @@
+"""Whether a configuration file may do what its settings say.
+
+A file that the user named, or keeps in the own configuration folder, may. One that was only found, in the
+current folder, may set addresses and looks (see `Reach` in `fields.py`), unless the user has approved this
+content at this path. One that somebody else could have written is not used at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from sparktop.config.watch import read_config
+from sparktop.errors import ConfigError
+from sparktop.files import Place, find_folder, read_bounded, write_whole
+from sparktop.model.text import clean
+
+KEPT = 100
+"""Most approvals stored; the newest are kept."""
+_MOST_BYTES = 1 << 20
+_SHOWN = 12
+"""Most settings listed."""
+_WAYS_OUT = (
+    "read it, then approve it: sparktop config --trust; or name it: --config FILE; "
+    "or go on without it: --config /dev/null"
+)
+
+
+def is_found(explicit: str | None, path: Path, env: Mapping[str, str]) -> bool:
+    """Return whether `path` was only found: not named, and not in the user's configuration folder."""
+    if explicit or env.get("SPARKTOP_CONFIG"):
+        return False
+    own = find_folder(env, Place.CONFIG)
+    return own is None or os.path.realpath(path.parent) != os.path.realpath(own)
+
+
+def refusal(path: Path, about: os.stat_result) -> str | None:
+    """Return why a found file is not used, whatever it says; None if only its user or root can write it.
+
+    `about` is of the file that was read. A link, its folder and those above it count like the file itself.
+    """
+    if not stat.S_ISREG(about.st_mode):
+        return "it is not a regular file"
+    try:
+        return _writer_of_all(path, about)
+    except OSError as error:
+        return f"it cannot be examined: {clean(error.strerror or error)}"
+
+
+def _writer_of_all(path: Path, about: os.stat_result) -> str | None:
+    """Return who else can write a file, the link to it, or a folder of either; None if nobody can.
+
+    Raises:
+        OSError: one of them is gone, or may not be examined.
+    """
+    link = path.lstat()
+    if stat.S_ISLNK(link.st_mode) and link.st_uid not in {os.geteuid(), 0}:
+        return "it is a link of another user"
+    real = Path(os.path.realpath(path))
+    if not os.path.samestat(real.stat(), about):
+        return "it was replaced while it was read"
+    if (reason := _writer(real, about)) is not None:
+        return f"it {reason}"
+    for folder in dict.fromkeys((Path(os.path.realpath(path.parent)), real.parent)):
+        for place in (folder, *folder.parents):
+            status = place.stat()
+            # Others cannot rename what is in a sticky folder, but they can put files there.
+            is_sticky = place != folder and bool(status.st_mode & stat.S_ISVTX)
+            if (reason := _writer(place, status, is_sticky=is_sticky)) is not None:
+                return f"its folder {clean(place, 200)} {reason}"
+    return None
+
+
+def _writer(path: Path, about: os.stat_result, *, is_sticky: bool = False) -> str | None:
+    """Return who else than this user or root can write a file or folder, in words; None if nobody can."""
+    if about.st_uid not in {os.geteuid(), 0}:
+        return f"belongs to another user ({_name_of(about.st_uid)})"
+    if is_sticky:
+        return None
+    if about.st_mode & stat.S_IWOTH:
+        return "can be written by every user (chmod o-w)"
+    if about.st_mode & stat.S_IWGRP and not _is_own_group(path, about.st_gid):
+        return "can be written by a group (chmod g-w)"
+    return None
+
+
+def _is_own_group(path: Path, group_id: int) -> bool:
+    """Return whether a group is of this user or of root alone, as where each user has a group of that name.
+
+    An access list can give others the rights that look like the group's.
+    """
+    import grp  # late: few starts find a file, and fewer one that a group can write
+    import pwd
+
+    try:
+        group = grp.getgrgid(group_id)
+        names = {pwd.getpwuid(os.geteuid()).pw_name, "root"}
+    except KeyError:
+        return False
+    if group.gr_name not in names or not names.issuperset(group.gr_mem):
+        return False
+    try:
+        return "system.posix_acl_access" not in os.listxattr(path)
+    except OSError:  # a file system without access lists
+        return True
+
+
+def _name_of(user: int) -> str:
+    import pwd  # late: as above
+
+    try:
+        return clean(pwd.getpwuid(user).pw_name, 40)
+    except KeyError:
+        return str(user)
+
+
+class Approvals:
+    """The configuration files that the user approved, each with its path, owner and content.
+
+    They are stored below `$XDG_STATE_HOME` or ~/.local/state; without a home directory none is.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        """Determine the path of the store from `env`; it is written with the first approval."""
+        root = find_folder(env, Place.STATE)
+        self.path = None if root is None else root / "trusted.json"
+
+    def has(self, path: Path, about: os.stat_result, text: str) -> bool:
+        """Return whether the file `path` was approved as it is."""
+        return _entry(path, about, text) in self._read()
+
+    def add(self, path: Path, about: os.stat_result, text: str) -> None:
+        """Approve the file `path` as it is.
+
+        Raises:
+            ConfigError: the approval cannot be stored.
+        """
+        if self.path is None:
+            raise ConfigError(
+                "the approval cannot be stored: there is no home directory; name it: --config FILE"
+            )
+        entry = _entry(path, about, text)
+        kept = [one for one in self._read() if one.get("path") != entry["path"]]
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_whole(self.path, json.dumps({"trusted": [*kept, entry][-KEPT:]}, indent=1) + "\n")
+        except OSError as error:
+            where = clean(self.path, 300)
+            raise ConfigError(f"{where}: the approval cannot be stored: {clean(error.strerror)}") from None
+
+    def _read(self) -> list[dict[str, object]]:
+        if self.path is None:
+            return []
+        try:
+            body, about = read_bounded(self.path, _MOST_BYTES)
+            data = json.loads(body)
+        except (OSError, ValueError, RecursionError):
+            return []
+        is_own = about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        listed = data.get("trusted") if isinstance(data, dict) and is_own else None
+        return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _entry(path: Path, about: os.stat_result, text: str) -> dict[str, object]:
+    return {
+        "path": os.path.realpath(path),
+        "owner": about.st_uid,
+        "sha256": sha256(text.encode()).hexdigest(),
+    }
+
+
+def read_found(path: Path) -> tuple[str, os.stat_result]:
+    """Return the text of a file that was only found, and what the system says of the file that was read.
+
+    Raises:
+        ConfigError: it cannot be read, or somebody else could have written it.
+    """
+    with suppress(OSError):  # what cannot be examined is not read either
+        if not path.is_file() and path.exists():
+            raise _refused(path, "it is not a regular file")
+    text, about = read_config(path)
+    if (reason := refusal(path, about)) is not None:
+        raise _refused(path, reason)
+    return text, about
+
+
+def _refused(path: Path, reason: str) -> ConfigError:
+    file = clean(path, 300)
+    return ConfigError(
+        f"{file}: found in the current folder and not used: {reason}; "
+        f"if it is yours, name it: --config {file}; without it: --config /dev/null"
+    )
+
+
+def is_trusted(
+    path: Path, about: os.stat_result, text: str, powers: Sequence[str], env: Mapping[str, str]
+) -> bool:
+    """Return whether a found file counts like one that the user named: after an approval.
+
+    `powers` are the settings that need it; where there are any, the user is asked, once for this content.
+
+    Raises:
+        ConfigError: the file may not be used.
+    """
+    approvals = Approvals(env)
+    if approvals.has(path, about, text):
+        return True
+    if not powers:
+        return False
+    ask = _asker()
+    if ask is None:
+        raise ConfigError(untrusted(path, powers))
+    file = clean(path, 300)
+    question = [f"{file} was found in this folder. If it is used, it does more than show:", *listed(powers)]
+    if not ask("\n".join(question)):
+        raise ConfigError(f"{file}: not used; without it: sparktop --config /dev/null")
+    approvals.add(path, about, text)
+    return True
+
+
+def untrusted(path: Path, powers: Sequence[str]) -> str:
+    """Return the message for a found file that would need an approval, a line for each setting."""
+    file = clean(path, 300)
+    first = f"{file}: found in the current folder and not used, because of"
+    return "\n".join([first, *listed(powers), f"{file}: {_WAYS_OUT}"])
+
+
+def listed(powers: Sequence[str]) -> list[str]:
+    """Return the lines that list the settings which need an approval, the worst first."""
+    more = len(powers) - _SHOWN
+    return [f"  {line}" for line in powers[:_SHOWN]] + ([f"  and {more} more"] if more > 0 else [])
+
+
+def _asker() -> Callable[[str], bool] | None:
+    """Return a function that asks the user on the terminal; None without one."""
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        return None
+
+    def ask(question: str) -> bool:
+        sys.stderr.write(f"{question}\nTrust this file until it is changed? [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+    return ask

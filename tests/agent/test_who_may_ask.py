@@ -1,0 +1,164 @@
+"""Who may ask a server: under its own names, and no page of another server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from sparktop.agent.access import bind, is_own, is_same_origin, own_names
+from sparktop.agent.sampler import Sampler
+from sparktop.agent.server import AgentServer
+from sparktop.demo.ras.server import RasServer
+from sparktop.hardware.ras.reader import RasReader
+from sparktop.model.failure import Failure
+from sparktop.model.targets import NodeTarget
+from sparktop.sources.agent import AgentSource
+from sparktop.sources.wire.ranks import ASKS_RANKS
+from tests.agent.fake_machine import FakeMachine
+from tests.agent.raw_client import AMPLE_S, ask, connect
+from tests.hardware.ras.examples import answer
+
+pytestmark = pytest.mark.outside
+TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
+Start = Callable[[str | None], Awaitable[int]]
+
+
+@pytest.fixture
+async def ras() -> AsyncIterator[RasServer]:
+    """Return a simulated RAS thread, which notes what it is asked."""
+    server = RasServer(lambda: answer("healthy"))
+    await server.open()
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def start(ras: RasServer) -> AsyncIterator[Start]:
+    """Return a function that starts an agent with a token or None, and returns its port."""
+    servers: list[AgentServer] = []
+
+    async def begin(token: str | None) -> int:
+        reader = RasReader(root=Path("/nonexistent"), addresses=[ras.address])
+        sampler = Sampler(FakeMachine(asyncio.get_running_loop().time))
+        names = own_names("localhost", ["board.lan"]) if token is None else None
+        server = AgentServer(sampler, token=token, ranks=reader, names=names)
+        servers.append(server)
+        listeners = bind("127.0.0.1", 0)
+        server.start(listeners)
+        return int(listeners[0].getsockname()[1])
+
+    yield begin
+    for server in servers:
+        await server.close()
+
+
+async def status(port: int, *headers: str, path: str = "/v1/sample", method: str = "GET") -> int:
+    """Return the status of a request with these headers."""
+    client = await connect(port)
+    try:
+        await client.send("\r\n".join([f"{method} {path} HTTP/1.1", *headers, "", ""]).encode())
+        got = await client.answer()
+        assert got is not None
+        return got.status
+    finally:
+        client.close()
+
+
+IMAGE = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image")
+LINK = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
+FRAME = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe")
+
+
+@pytest.mark.parametrize("path", ["/v1/sample", "/v1/ranks", "/metrics", "/healthz", "/nothing"])
+async def test_a_page_of_another_server_gets_nothing(path: str, start: Start, ras: RasServer) -> None:
+    """Images, frames and scripts of another page are refused, by what browsers send; NCCL is not asked."""
+    port = await start(None)
+    own = "Host: 127.0.0.1"
+    for headers in (
+        IMAGE,
+        FRAME,
+        ("Origin: http://evil.example",),
+        ("Origin: null",),
+        ("Sec-Fetch-Site: same-site",),
+    ):
+        assert await status(port, own, *headers, path=path) == 403, headers
+    for host in ("evil.example", "localhost.evil.example:9750", "127.0.0.1@evil.example", "2130706433"):
+        assert await status(port, f"Host: {host}", path=path) == 421, host
+    assert ras.asked == []
+
+
+async def test_own_pages_links_and_programs_may_ask(start: Start) -> None:
+    """A link that a person follows, a page of this server and a program without such headers are answered."""
+    port = await start(None)
+    for headers in (
+        (),
+        LINK,
+        ("Sec-Fetch-Site: none",),
+        ("Sec-Fetch-Site: same-origin", "Origin: http://localhost"),
+    ):
+        assert await status(port, "Host: localhost", *headers) == 200, headers
+    assert await status(port, "Host: board.lan:9750") == 200
+
+
+async def test_a_token_stands_for_any_name(start: Start) -> None:
+    """No web page knows the token, so a viewer may use any name of an agent that wants one."""
+    port = await start(TOKEN)
+    assert (await ask(port, "/v1/sample", token=TOKEN)).status == 200
+
+
+async def test_nccl_is_asked_by_no_simple_request(start: Start, ras: RasServer) -> None:
+    """Without a header that other pages cannot send, NCCL is not asked; a viewer sends it, or a token."""
+    port = await start(None)
+    own = "Host: localhost"
+    assert await status(port, own, path="/v1/ranks") == 403
+    assert await status(port, own, *LINK, path="/v1/ranks") == 403
+    assert await status(port, own, f"{ASKS_RANKS}: 1", path="/v1/ranks", method="OPTIONS") == 405
+    assert ras.asked == []
+    source = AgentSource(NodeTarget("n", "agent", f"http://127.0.0.1:{port}"))
+    assert not isinstance(await source.ask_ranks(AMPLE_S), Failure)
+    await source.close()
+    asked = len(ras.asked)
+    assert asked
+    guarded = await start(TOKEN)
+    assert await status(guarded, own, path="/v1/ranks") == 401
+    assert await status(guarded, own, f"Authorization: Bearer {TOKEN}", path="/v1/ranks") == 200
+
+
+def test_names_in_the_domains_of_this_machine_are_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name in the resolver's search domains is how viewers of the same network write it."""
+    monkeypatch.setattr("socket.gethostname", lambda: "Spark-A")
+    resolver = tmp_path / "resolv.conf"
+    resolver.write_text("# x\nnameserver 10.0.0.1\nsearch lan tailnet.ts.net.\n", encoding="utf-8")
+    names = own_names("0.0.0.0", resolver=resolver)
+    assert {"spark-a", "spark-a.lan", "spark-a.local", "spark-a.tailnet.ts.net"} <= names
+    assert not is_own("spark-a.evil.example", names)
+    assert own_names("0.0.0.0", resolver=tmp_path / "none") >= {"spark-a", "localhost"}
+
+
+def test_the_server_answers_under_its_own_names_and_addresses_only() -> None:
+    """Requests for other host names are refused, as of DNS rebinding; the port does not matter."""
+    names = own_names("0.0.0.0", ["board.lan"])
+    for host in ("localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:9752", "10.0.0.5", "board.lan:443"):
+        assert is_own(host, names), host
+    for host in ("evil.example", "localhost.evil.example", "a@localhost", "localhost/x", "", "[::1", "x:y"):
+        assert not is_own(host, names), host
+
+
+def test_only_pages_of_this_server_may_ask() -> None:
+    """The origin of a request must be exactly the addressed host."""
+    assert is_same_origin(None, "spark:9752")
+    assert is_same_origin("http://spark:9752", "spark:9752")
+    assert is_same_origin("https://spark", "SPARK")
+    for origin in (
+        "null",
+        "http://evil.example",
+        "http://spark",
+        "http://spark:9752.evil.example",
+        "ftp://spark:9752",
+    ):
+        assert not is_same_origin(origin, "spark:9752"), origin

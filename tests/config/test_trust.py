@@ -1,0 +1,406 @@
+"""A configuration file that was only found in the current folder: what it may do, and how it is approved."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import UnionType
+from typing import get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from sparktop.cli import main
+from sparktop.commands.choice import configured_watch
+from sparktop.config import trust
+from sparktop.config.fields import Reach, Strict
+from sparktop.config.schema import Settings, check
+from sparktop.errors import ConfigError
+from sparktop.model.targets import Watch
+from sparktop.store import Store
+from sparktop.sweep.plan.watched_targets import watched_targets
+
+URLS = """
+interval_s = 2
+theme = "spark-light"
+[[backends]]
+name = "b"
+url = "http://192.0.2.1:8000"
+[[nodes]]
+name = "n"
+via = "agent"
+url = "http://192.0.2.1:9750"
+[[routers]]
+name = "r"
+url = "http://192.0.2.1:4000"
+backends = ["b"]
+[[prometheus]]
+url = "http://192.0.2.1:9090"
+selector = 'job="vllm"'
+[view]
+graphs = "blocks"
+[alerts]
+slow_clock_mhz = 900
+[events]
+bell = true
+"""
+"""All that a found file may set: addresses and looks."""
+BACKEND = '[[backends]]\nname = "x"\nurl = "http://192.0.2.1:1"\n'
+PROMETHEUS = '[[prometheus]]\nurl = "http://192.0.2.1:1"\n'
+NODE = '[[nodes]]\nname = "x"\n'
+POWERS = {
+    "backend key": f'{BACKEND}api_key_env = "HOME"',
+    "router key": f'{BACKEND.replace("backends", "routers")}api_key_env = "HOME"',
+    "node token": f'{NODE}via = "agent"\nurl = "http://192.0.2.1:1"\ntoken_env = "HOME"',
+    "node token file": f'{NODE}via = "agent"\nurl = "http://192.0.2.1:1"\ntoken_file = "/etc/passwd"',
+    "node certificate": f'{NODE}via = "agent"\nurl = "https://192.0.2.1:1"\ntls_ca = "ca.pem"',
+    "ssh": f'{NODE}via = "ssh"\nssh = "host"',
+    "ssh command": f'{NODE}via = "ssh"\nssh = "host"\ncommand = "./x"',
+    "bearer": f'{PROMETHEUS}bearer_env = "HOME"',
+    "bearer file": f'{PROMETHEUS}bearer_file = "/etc/passwd"',
+    "password": f'{PROMETHEUS}basic_user = "u"\npassword_env = "HOME"',
+    "prometheus certificate": f'{PROMETHEUS}tls_cert = "a.pem"\ntls_key = "b.pem"',
+    "headers": f'{PROMETHEUS}headers = {{ Metadata-Flavor = "Google" }}',
+    "hook": '[events]\nhook = ["./x", "y"]',
+    "webhook": '[events]\nwebhook = "http://192.0.2.1:1/x"',
+    "webhook token": '[events]\nwebhook = "http://192.0.2.1:1/x"\nwebhook_token_env = "HOME"',
+    "target files": 'target_files = ["/home/*/x.json"]',
+    "sparkrun": "sparkrun = true",
+    "preset": '[[sweeps]]\nname = "quick"\nconcurrency = [4096]',
+    "trace": '[[sweeps]]\nname = "quick"\ntrace = "/etc/passwd"',
+    "guard off": "[guard]\nmin_headroom_gib = 0",
+    "keys": '[keys]\nsweep = "q"\nquit = "s"',
+    "ranks": "[diagnosis]\nask_ranks = true",
+    "recorder": "[recorder]\nflight_mib = 65536",
+}
+
+
+@pytest.fixture
+def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return an environment with a home of its own; the current folder is another one, without a terminal."""
+    (tmp_path / "home").mkdir()
+    here = tmp_path / "here"
+    here.mkdir(mode=0o755)
+    monkeypatch.chdir(here)
+    monkeypatch.delenv("SPARKTOP_CONFIG", raising=False)
+    found = {"HOME": str(tmp_path / "home")}
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", found["HOME"])
+    return found
+
+
+def write(text: str, path: str = "sparktop.toml") -> Path:
+    made = Path(path)
+    made.write_text(text, encoding="utf-8")
+    made.chmod(0o644)
+    return made
+
+
+def settings(model: type[BaseModel], *, marked: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield (name, whether it has a mark of its own or of its table) of each setting."""
+    for name, about in model.model_fields.items():
+        own = marked or any(isinstance(one, Reach) for one in about.metadata)
+        inner = [one for one in _parts(about.annotation) if isinstance(one, type) and issubclass(one, Strict)]
+        if not inner:
+            yield f"{model.__name__}.{name}", own
+        for one in inner:
+            yield from settings(one, marked=own)
+
+
+def _parts(kind: object) -> Iterator[object]:
+    yield kind
+    if get_origin(kind) is not None or isinstance(kind, UnionType):
+        for one in get_args(kind):
+            yield from _parts(one)
+
+
+def test_every_setting_says_what_it_can_do() -> None:
+    """Each setting has a mark; a new one without a mark fails here, and is not harmless."""
+    found = list(settings(Settings))
+    assert len(found) > 80
+    assert [name for name, own in found if not own] == []
+
+
+def test_a_setting_without_a_mark_is_not_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody has classified needs an approval."""
+    about = Settings.model_fields["theme"]
+    monkeypatch.setattr(about, "metadata", [one for one in about.metadata if not isinstance(one, Reach)])
+    (power,) = check(Path("x.toml"), 'theme = "spark-light"').powers()
+    assert power == "line 1: theme = spark-light: does what a found file may not do"
+
+
+def test_addresses_and_looks_need_nothing(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A found file with URLs and looks is used, but its servers are no configuration for a sweep."""
+    write(URLS)
+    watch = configured_watch(None, env)
+    assert watch is not None
+    assert (watch.interval_s, watch.backends[0].url, watch.is_trusted) == (2, "http://192.0.2.1:8000", False)
+    assert capsys.readouterr().err == ""
+    assert not any(one.known for one in watched_targets(watch, Store(watch).snapshot()))
+    named = configured_watch("sparktop.toml", env)
+    assert named is not None
+    assert all(one.known for one in watched_targets(named, Store(named).snapshot()))
+
+
+@pytest.mark.parametrize("text", POWERS.values(), ids=POWERS)
+def test_what_is_more_needs_an_approval(text: str, env: dict[str, str]) -> None:
+    """Any other setting stops a found file, is named with its line, and holds once the file is approved."""
+    path = write(text)
+    for _ in range(2):  # the second time from the cache
+        with pytest.raises(ConfigError, match=r"found in the current folder and not used(.|\n)*line \d+: "):
+            configured_watch(None, env)
+    for name in ("sparktop.toml", str(path.absolute())):
+        named = configured_watch(name, env)
+        assert named is not None
+        assert named.is_trusted
+    assert main(["config", "--trust"]) == 0
+    approved = configured_watch(None, env)
+    assert approved is not None
+    assert approved.is_trusted
+    write(f"{text}\n# changed")
+    with pytest.raises(ConfigError):
+        configured_watch(None, env)
+
+
+def test_defaults_that_are_written_out_are_no_powers(env: dict[str, str]) -> None:
+    """A setting that has its default value changes nothing."""
+    write("sparkrun = false\ntarget_files = []\n[events]\nhook = []\n[recorder]\nflight = true\n")
+    assert configured_watch(None, env) is not None
+
+
+def test_an_approval_is_of_one_path_and_content(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file in another folder is another file."""
+    write(POWERS["hook"])
+    assert main(["config", "--trust"]) == 0
+    (tmp_path / "other").mkdir(mode=0o755)
+    monkeypatch.chdir(tmp_path / "other")
+    write(POWERS["hook"])
+    with pytest.raises(ConfigError):
+        configured_watch(None, env)
+
+
+def test_an_approval_that_others_could_have_written_is_none(env: dict[str, str]) -> None:
+    """The store itself is believed only if its user alone can write it."""
+    write(POWERS["hook"])
+    assert main(["config", "--trust"]) == 0
+    store = trust.Approvals(env).path
+    assert store is not None
+    assert json.loads(store.read_text(encoding="utf-8"))["trusted"]
+    store.chmod(0o666)
+    with pytest.raises(ConfigError):
+        configured_watch(None, env)
+
+
+def in_sticky_folder() -> None:
+    Path.cwd().chmod(0o1777)
+
+
+def in_open_folder() -> None:
+    Path.cwd().chmod(0o777)
+
+
+def below_open_folder() -> None:
+    Path.cwd().parent.chmod(0o777)
+
+
+def in_setgid_folder_of_others() -> None:
+    os.chown(Path.cwd(), -1, 12)
+    Path.cwd().chmod(0o2775)
+
+
+def open_to_all() -> None:
+    Path("sparktop.toml").chmod(0o666)
+
+
+def of_a_group() -> None:
+    os.chown("sparktop.toml", -1, 12)
+    Path("sparktop.toml").chmod(0o664)
+
+
+def of_another_user() -> None:
+    os.chown("sparktop.toml", 12345, -1)
+
+
+def folder_of_another_user() -> None:
+    os.chown(Path.cwd(), 12345, -1)
+
+
+def link_of_another_user() -> None:
+    Path("sparktop.toml").rename("real.toml")
+    Path("sparktop.toml").symlink_to("real.toml")
+    os.chown("sparktop.toml", 12345, -1, follow_symlinks=False)
+
+
+def link_into_open_folder() -> None:
+    there = Path.cwd().parent / "there"
+    there.mkdir()
+    there.chmod(0o777)
+    Path("sparktop.toml").rename(there / "x.toml")
+    Path("sparktop.toml").symlink_to(there / "x.toml")
+
+
+STRANGE = [
+    in_sticky_folder,
+    in_open_folder,
+    below_open_folder,
+    in_setgid_folder_of_others,
+    open_to_all,
+    of_a_group,
+    of_another_user,
+    folder_of_another_user,
+    link_of_another_user,
+    link_into_open_folder,
+]
+NEEDS_ROOT = {
+    in_setgid_folder_of_others,
+    of_a_group,
+    of_another_user,
+    folder_of_another_user,
+    link_of_another_user,
+}
+
+
+@pytest.mark.parametrize("change", STRANGE, ids=[one.__name__ for one in STRANGE])
+def test_a_file_that_others_could_have_written_is_refused(
+    change: Callable[[], None], env: dict[str, str]
+) -> None:
+    """Whoever could have written file, link or folder: not used, even if harmless, nor approved."""
+    if change in NEEDS_ROOT and os.geteuid() != 0:
+        pytest.skip("another user's file takes root to make")
+    write(URLS)
+    change()
+    with pytest.raises(ConfigError, match=r"sparktop\.toml: found in the current folder and not used: it"):
+        configured_watch(None, env)
+    assert main(["config", "--trust"]) == 2
+    named = configured_watch("sparktop.toml", env)
+    assert named is not None
+    assert named.is_trusted
+
+
+def test_a_group_of_the_user_alone_is_the_user(env: dict[str, str]) -> None:
+    """Files that the user's own group can write are usual where each user has one."""
+    write(URLS).chmod(0o664)
+    own = configured_watch(None, env) if _has_own_group() else Watch()
+    assert own is not None
+
+
+def _has_own_group() -> bool:
+    import grp
+    import pwd
+
+    name = grp.getgrgid(Path("sparktop.toml").stat().st_gid).gr_name
+    return name == pwd.getpwuid(os.geteuid()).pw_name
+
+
+def test_a_pipe_is_refused_unread(env: dict[str, str]) -> None:
+    """A pipe in place of the file is not even read."""
+    os.mkfifo("sparktop.toml")
+    with pytest.raises(ConfigError, match="not used: it is not a regular file"):
+        configured_watch(None, env)
+
+
+def test_a_named_pipe_is_not_waited_for_long(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe that the user named is read, but not waited for without end."""
+    monkeypatch.setattr("sparktop.files.READ_S", 0.1)
+    os.mkfifo("x.toml")
+    with pytest.raises(ConfigError, match=r"is a pipe or device that had nothing to read within 0\.1 s"):
+        configured_watch("x.toml", env)
+
+
+def test_a_file_in_a_parent_is_not_found(env: dict[str, str], tmp_path: Path) -> None:
+    """Only the current folder is looked into."""
+    write(POWERS["hook"], str(tmp_path / "sparktop.toml"))
+    assert configured_watch(None, env) is None
+
+
+@pytest.mark.parametrize("go_there", [False, True])
+def test_the_own_configuration_folder_is_trusted(
+    go_there: bool,  # noqa: FBT001 - a parameter of the test
+    env: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file in ~/.config/sparktop may do anything, also where it is the current folder, by a link."""
+    own = Path(env["HOME"], ".config/sparktop")
+    own.mkdir(parents=True)
+    write(POWERS["hook"], str(own / "sparktop.toml"))
+    if go_there:
+        Path("link").symlink_to(own)
+        monkeypatch.chdir("link")
+    watch = configured_watch(None, env)
+    assert watch is not None
+    assert (watch.is_trusted, bool(watch.events.hook)) == (True, True)
+
+
+def test_home_as_the_current_folder_is_no_trust(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sparktop.toml in the home folder itself was only found."""
+    monkeypatch.chdir(env["HOME"])
+    write(POWERS["hook"])
+    with pytest.raises(ConfigError):
+        configured_watch(None, env)
+
+
+def test_the_question_names_what_would_happen(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the user is asked once, with programs first and without hidden letters; no is no."""
+    write(f"{POWERS['backend key']}\n{POWERS['hook']}".replace("./x", "./\u0430y"))
+    asked: list[str] = []
+    answers = [False, True]
+
+    def ask(question: str) -> bool:
+        asked.append(question)
+        return answers.pop(0)
+
+    monkeypatch.setattr(trust, "_asker", lambda: ask)
+    with pytest.raises(ConfigError, match="not used; without it"):
+        configured_watch(None, env)
+    for _ in range(2):
+        watch = configured_watch(None, env)
+        assert watch is not None
+        assert watch.is_trusted
+    assert len(asked) == 2
+    first, program, secret = asked[0].splitlines()
+    assert first == "sparktop.toml was found in this folder. If it is used, it does more than show:"
+    assert "events.hook" in program
+    assert "runs a program" in program
+    assert "\\u0430" in program
+    assert "backends[0].api_key_env = the environment variable HOME: sends a secret" in secret
+
+
+def test_many_powers_are_listed_in_short(env: dict[str, str]) -> None:
+    """A file with hundreds of settings that need an approval fills no screen; the worst stand first."""
+    write(
+        "\n".join(
+            f'[[backends]]\nname = "b{n}"\nurl = "http://192.0.2.1:1"\napi_key_env = "HOME"'
+            for n in range(300)
+        )
+        + '\n[events]\nhook = ["./x"]\n'
+    )
+    with pytest.raises(ConfigError) as error:
+        configured_watch(None, env)
+    lines = str(error.value).splitlines()
+    assert len(lines) == 15
+    assert "hook" in lines[1]
+    assert lines[-2] == "  and 289 more"
+
+
+def test_check_and_doctor_say_it(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`config --check` reports what needs an approval, and is no approval."""
+    write(POWERS["hook"])
+    assert main(["config", "--check"]) == 0
+    said = capsys.readouterr()
+    assert "events.hook = ./x y: runs a program" in said.err
+    assert "valid" in said.out
+    with pytest.raises(ConfigError):
+        configured_watch(None, env)
+
+
+def test_a_command_ends_with_the_words(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal a command ends with exit code 2, and nothing is sent or run."""
+    write(POWERS["bearer file"])
+    assert main(["snapshot", "127.0.0.1:9", "--seconds", "1"]) == 2
+    assert "sparktop config --trust" in capsys.readouterr().err
+    assert env
