@@ -61,7 +61,7 @@ def top_without_spikes(lines: Iterable[Sequence[float | None]], minimum: float =
         spike = max(2, int(_SPIKE_SHARE * filled) + 1) if filled >= _SPIKE_FROM else 0
         rest = known[: len(known) - spike]
         newest = (value for value in values[-2:] if value is not None)
-        lasting = max(lasting, *rest[-1:], *newest)
+        lasting = max((lasting, *rest[-1:], *newest))
         highest = max(highest, known[-1])
     if highest <= _SPIKE_HEIGHT * max(lasting, minimum):
         return Top(nice_ceiling(highest, minimum))

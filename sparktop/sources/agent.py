@@ -20,7 +20,7 @@ from sparktop.sources.http.failure import AnswerError, status_error
 from sparktop.sources.http.session import Request, Response, SharedSession
 from sparktop.sources.node_replies import NodeReplies
 from sparktop.sources.server_words import server_words
-from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
+from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks, decoded
 from sparktop.sources.wire.ranks import ASKS_RANKS
 from sparktop.sources.wire.reply import Reply
 
@@ -87,7 +87,7 @@ class AgentSource:
         end = asyncio.get_running_loop().time() + deadline_s
         try:
             body, _ = await self._fetch(RANKS_PATH, end)
-            return decode_ranks(body)
+            return await decoded(body, decode_ranks)
         except (AnswerError, WireError) as error:
             message = str(error)
             if error.kind is FailureKind.NOT_FOUND:
@@ -105,7 +105,7 @@ class AgentSource:
         body, at = await self._fetch(SAMPLE_PATH, end)
         async with self._session.turn:
             await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
-            return decode(body), at
+            return await decoded(body, decode), at
 
     async def _fetch(self, path: str, end: float) -> tuple[bytes, float]:
         """Request `path`; return the body and the time its headers arrived, on this source's clock.

@@ -75,3 +75,9 @@ def test_the_widest_of_several_scales_may_hold_the_spikes_of_others() -> None:
     """Of several scales the widest is returned, with the height of any spike above it."""
     assert widest_top([Top(10.0, 90.0), Top(40.0)], 4.0) == Top(40.0, 90.0)
     assert widest_top([Top(10.0, 90.0), Top(100.0)], 4.0) == Top(100.0)
+
+
+def test_a_graph_of_one_old_value_has_an_end() -> None:
+    """A spike with nothing beside it, and nothing in the newest slots, has a scale."""
+    values = [0.0] * 100 + [30.0, None, None]
+    assert top_without_spikes([values], 10.0) == Top(10.0, 30.0)

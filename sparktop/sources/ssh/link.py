@@ -16,7 +16,7 @@ from sparktop.model.text import clean
 from sparktop.python310.timeouts import timeout
 from sparktop.sources.ssh.failure import Ending, LinkError, explain
 from sparktop.sources.ssh.remote import READY, Remote, command_line, quiet_environment
-from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
+from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks, decoded
 from sparktop.sources.wire.reply import Reply
 
 _NOISE_LINES = 200
@@ -28,6 +28,8 @@ _STDERR_MOST_BYTES = 1 << 20
 _LAST_WORDS_S = 1.0
 """Seconds to wait for the exit status after the last answer."""
 _REPLY_START = b'{"'
+_CHECK_S = 0.05
+"""Seconds between two checks whether its children are gone."""
 _LEAVING_S = 0.5
 """Seconds for each of: exit by itself, after SIGTERM, after SIGKILL."""
 
@@ -131,7 +133,7 @@ class SshLink:
             WireError: there is no answer, or the agent is too old.
         """
         await self._write({"ranks": True})
-        return decode_ranks(await self._reply_line())
+        return await decoded(await self._reply_line(), decode_ranks)
 
     async def _write(self, question: Mapping[str, object]) -> None:
         """Write a request, as a line of JSON."""
@@ -162,13 +164,23 @@ class SshLink:
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
         # A child of ssh may hold a pipe open after ssh is gone.
+        await self._end_children()
         transport = getattr(process, "_transport", None)
         if transport is not None:
             transport.close()
 
+    async def _end_children(self) -> None:
+        """End what ssh has started, such as a ProxyCommand, and left behind: SIGTERM, then SIGKILL."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+            for _ in range(round(_LEAVING_S / _CHECK_S)):
+                await asyncio.sleep(_CHECK_S)
+                os.killpg(self._process.pid, 0)
+            os.killpg(self._process.pid, signal.SIGKILL)
+
     async def _answer(self) -> Reply:
         """Return the next reply of the agent."""
-        return decode(await self._reply_line())
+        return await decoded(await self._reply_line(), decode)
 
     async def _reply_line(self) -> bytes:
         """Read lines until one is an agent's reply and return this line.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -17,7 +18,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.model.text import clean
 from sparktop.sources.wire import ranks
-from sparktop.sources.wire.records import LARGEST, TEXT_LIMIT, UnfitError, read_json
+from sparktop.sources.wire.records import LARGEST, MOST, TEXT_LIMIT, UnfitError, read_json
 from sparktop.sources.wire.reply import SCHEMA, Reply
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 4 << 20
 """Most bytes of a reply: a minute of samples with eight GPUs and a process table is below 1 MiB."""
-_MOST_SAMPLES = 600
+MOST_CHECKED = 4096
+"""Most entries of a list or mapping that `checked` accepts where `MOST` does not name it."""
+_AT_ONCE_BYTES = 64 << 10
+"""A longer reply is decoded in a thread, so that keys are answered meanwhile."""
 _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"
 
 Value = TypeVar("Value")
@@ -75,9 +79,16 @@ def decode(body: bytes) -> Reply:
         raise _other_schema(reply.schema, reply.sparktop)
     if reply.error is not None:
         raise WireError(_kind(reply.error_kind), f"the agent there: {clean(reply.error)}")
-    if len(reply.samples) > _MOST_SAMPLES:
-        raise WireError(FailureKind.TOO_LARGE, f"the agent's answer holds over {_MOST_SAMPLES} samples")
     return reply
+
+
+async def decoded(body: bytes, read: Callable[[bytes], Value]) -> Value:
+    """Return `read(body)`; of a long body in a thread.
+
+    Raises:
+        WireError: as `read` does.
+    """
+    return read(body) if len(body) <= _AT_ONCE_BYTES else await asyncio.to_thread(read, body)
 
 
 def decode_ranks(body: bytes) -> Found:
@@ -151,7 +162,7 @@ def checked(value: Value) -> Value:
     What needs no change is not copied. A time without a zone is taken as UTC.
 
     Raises:
-        WireError: a number is not finite, or implausibly large.
+        WireError: a number is not finite, or implausibly large, or a list is implausibly long.
     """
     found: Any = value
     if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
@@ -178,8 +189,11 @@ def checked(value: Value) -> Value:
 def _checked_record(record: Any) -> Any:  # noqa: ANN401 - any dataclass of a reply
     """Return a record with checked fields; the same one if none of them is changed."""
     changed: dict[str, Any] = {}
+    kind = type(record).__name__
     for name in type(record).__match_args__:  # all fields: each is a parameter
         value = getattr(record, name)
+        if isinstance(value, tuple | Mapping) and len(value) > MOST.get(f"{kind}.{name}", MOST_CHECKED):
+            raise WireError(FailureKind.TOO_LARGE, f"{kind}.{name} has {len(value)} entries: too many")
         found = value if type(value) is float and -LARGEST <= value <= LARGEST else checked(value)
         if found is not value:
             changed[name] = found

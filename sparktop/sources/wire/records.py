@@ -16,8 +16,35 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 from sparktop.model.text import clean
 
 TEXT_LIMIT = 400
+SHORT_LIMIT = 120
+"""Most characters of a name in a list, of which there may be thousands."""
 LARGEST = 1e18
 """Largest plausible number: an exabyte, thirty billion years."""
+
+MOST_ITEMS = 64
+"""Most entries of a list or mapping that is not named below."""
+MOST: Mapping[str, int] = {
+    "NodeSample.gpus": 64,
+    "NodeSample.gpus_lost": 64,
+    "NodeSample.network": 128,
+    "NodeSample.sensors": 64,
+    "NodeSample.rails": 64,
+    "Reply.samples": 300,
+    "CpuReading.core_percent": 4096,
+    "CoreGroup.cores": 4096,
+    "GpuReading.processes": 256,
+    "GpuReading.mig_instances": 64,
+    "Workloads.processes": 64,
+    "KernelLog.lines": 64,
+    "NodeIdentity.addresses": 64,
+    "ProcessTable.processes": 200,
+    "RanksAnswer.communicators": 1024,
+    "Communicator.ranks": 4096,
+    "Communicator.missing": 4096,
+}
+"""Most entries of these lists: no machine has more, and no reader sends more."""
+_SHORT = frozenset({"name", "kind", "uuid", "netdev", "container", "container_name"})
+"""Fields that are names."""
 
 Value = TypeVar("Value")
 _Read = Callable[[Any], Any]
@@ -47,17 +74,20 @@ def read_json(kind: type[Value], body: bytes) -> Value:
 
 
 @cache
-def _reader(kind: Any) -> _Read:  # noqa: ANN401 - a type or a union of types
-    """Return the function that checks and converts a value of JSON to the type `kind`."""
+def _reader(kind: Any, most: int = MOST_ITEMS, longest: int = TEXT_LIMIT) -> _Read:  # noqa: ANN401 - a type
+    """Return the function that checks and converts a value of JSON to the type `kind`.
+
+    A list or mapping has at most `most` entries; a longer text is cut after `longest` characters.
+    """
     origin, arguments = get_origin(kind), get_args(kind)
-    if kind in _PLAIN:
-        return _PLAIN[kind]
+    if kind is str or kind in _PLAIN:
+        return _PLAIN.get(kind) or _text(longest)
     if origin in {Union, UnionType} and len(some := [one for one in arguments if one is not NoneType]) == 1:
-        return _optional(_reader(some[0]))
+        return _optional(_reader(some[0], most, longest))
     if origin is tuple and len(arguments) > 1 and arguments[1] is Ellipsis:
-        return _items(_reader(arguments[0]))
+        return _items(_reader(arguments[0], longest=SHORT_LIMIT), most)
     if origin is Mapping and arguments[0] is str:
-        return _mapping(_reader(arguments[1]))
+        return _mapping(_reader(arguments[1], longest=SHORT_LIMIT), most)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _member(kind)
     if is_dataclass(kind) and isinstance(kind, type):
@@ -65,10 +95,13 @@ def _reader(kind: Any) -> _Read:  # noqa: ANN401 - a type or a union of types
     raise TypeError(f"no reader of {kind}")
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise UnfitError("not a text")
-    return clean(value, TEXT_LIMIT)
+def _text(longest: int) -> _Read:
+    def text(value: object) -> str:
+        if not isinstance(value, str):
+            raise UnfitError("not a text")
+        return clean(value, longest)
+
+    return text
 
 
 def _truth(value: object) -> bool:
@@ -93,17 +126,19 @@ def _number(value: object) -> float:
     return float(value)
 
 
-_PLAIN: Mapping[Any, _Read] = {str: _text, bool: _truth, int: _whole, float: _number}
+_PLAIN: Mapping[Any, _Read] = {bool: _truth, int: _whole, float: _number}
 
 
 def _optional(read: _Read) -> _Read:
     return lambda value: None if value is None else read(value)
 
 
-def _items(read: _Read) -> _Read:
+def _items(read: _Read, most: int) -> _Read:
     def items(value: object) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise UnfitError("not a list")
+        if len(value) > most:
+            raise UnfitError(f"{len(value)} entries, more than {most}")
         place = 0
         try:
             found = []
@@ -118,11 +153,13 @@ def _items(read: _Read) -> _Read:
     return items
 
 
-def _mapping(read: _Read) -> _Read:
+def _mapping(read: _Read, most: int) -> _Read:
     def mapping(value: object) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise UnfitError("not an object")
-        return {clean(name, TEXT_LIMIT): read(item) for name, item in value.items()}
+        if len(value) > most:
+            raise UnfitError(f"{len(value)} entries, more than {most}")
+        return {clean(name, SHORT_LIMIT): read(item) for name, item in value.items()}
 
     return mapping
 
@@ -175,5 +212,12 @@ class _Record:
         self._needed = frozenset(
             one.name for one in own if one.default is MISSING and one.default_factory is MISSING
         )
-        self._fields = {one.name: _reader(kinds[one.name]) for one in own}
+        self._fields = {
+            one.name: _reader(
+                kinds[one.name],
+                MOST.get(f"{self._kind.__name__}.{one.name}", MOST_ITEMS),
+                SHORT_LIMIT if one.name in _SHORT else TEXT_LIMIT,
+            )
+            for one in own
+        }
         return self._fields

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
 from sparktop.model.failure import FailureKind
-from sparktop.sources.wire.records import UnfitError, read_json
+from sparktop.sources.wire.decode import WireError, decode, decoded
+from sparktop.sources.wire.records import MOST, MOST_ITEMS, SHORT_LIMIT, TEXT_LIMIT, UnfitError, read_json
+from sparktop.sources.wire.reply import Reply
 
 
 @dataclass(frozen=True)
@@ -72,3 +76,88 @@ def test_what_does_not_fit_is_named_with_its_place(body: str, words: str) -> Non
     with pytest.raises(UnfitError) as raised:
         read_json(Whole, body.encode())
     assert str(raised.value).startswith(words)
+
+
+def reply(sample: str) -> bytes:
+    return f'{{"schema": "sparktop.node/1", "sparktop": "1", "samples": [{{"at": 1.0, {sample}}}]}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        (f'"gpus": [{",".join(["{}"] * 200_000)}]', "samples.0.gpus: 200000 entries, more than 64"),
+        (
+            f'"gpus": [{{"index": 0, "processes": [{",".join(["{}"] * 9_999)}]}}]',
+            "9999 entries, more than 256",
+        ),
+        (f'"cpu": {{"core_percent": [{",".join(["1"] * 1_000_000)}]}}', "1000000 entries, more than 4096"),
+        (f'"processes": {{"processes": [{",".join(["{}"] * 105_000)}]}}', "105000 entries, more than 200"),
+        (f'"network": [{",".join(["{}"] * 5_000)}]', "5000 entries, more than 128"),
+        (f'"sensors": [{",".join(["{}"] * 5_000)}]', "5000 entries, more than 64"),
+        (f'"rails": [{",".join(["{}"] * 5_000)}]', "5000 entries, more than 64"),
+        (f'"memory": {{"parts": [{",".join(["{}"] * 5_000)}]}}', "5000 entries, more than 64"),
+        (
+            '"network": [{"name": "a", "kind": "b", "errors": {'
+            + ",".join(f'"{n}":1' for n in range(999))
+            + "}}]",
+            "999",
+        ),
+    ],
+)
+def test_no_list_is_longer_than_a_machine_has(sample: str, words: str) -> None:
+    """Each list and mapping of a reply has a maximum; a longer one is refused before its entries are read."""
+    with pytest.raises(WireError, match=words):
+        decode(reply(sample))
+
+
+def test_every_list_of_a_reply_is_bounded() -> None:
+    """No list or mapping of the records of a reply can be added without a maximum."""
+    seen: set[object] = set()
+
+    def check(kind: type[object]) -> None:
+        if kind in seen:
+            return
+        seen.add(kind)
+        for name, found in get_type_hints(kind).items():
+            for part in _parts(found):
+                if get_origin(part) in {tuple, Mapping}:
+                    most = MOST.get(f"{kind.__name__}.{name}", MOST_ITEMS)
+                    assert most <= 4096, (kind, name)
+                elif isinstance(part, type) and is_dataclass(part):
+                    check(part)
+
+    check(Reply)
+    assert len(seen) > 15
+
+
+def _parts(kind: object) -> Iterator[object]:
+    yield kind
+    for one in get_args(kind):
+        yield from _parts(one)
+
+
+def test_names_in_lists_are_short() -> None:
+    """A name is cut where thousands of them could stand; a sentence is not."""
+    found = decode(
+        reply(f'"gpus": [{{"index": 0, "name": "{"n" * 4000}"}}], "gpu_note": "{"w" * 4000}"')
+    ).samples[0]
+    assert (len(found.gpus[0].name or ""), len(found.gpu_note or "")) == (SHORT_LIMIT, TEXT_LIMIT)
+
+
+async def test_a_long_reply_is_decoded_beside_the_event_loop() -> None:
+    """While a reply of megabytes is decoded, other tasks run."""
+    cores = ",".join(["0.5"] * 4000)
+    sample = f'{{"at": 1.0, "cpu": {{"core_percent": [{cores}]}}}}'
+    body = (
+        f'{{"schema": "sparktop.node/1", "sparktop": "1", "samples": [{",".join([sample] * 200)}]}}'.encode()
+    )
+    threads: list[int] = []
+
+    def read(given: bytes) -> Reply:
+        threads.append(threading.get_ident())
+        return decode(given)
+
+    assert len((await decoded(body, read)).samples) == 200
+    await decoded(reply('"gpu_note": "x"'), read)
+    assert threads[0] != threading.get_ident()
+    assert threads[1] == threading.get_ident()
