@@ -16,8 +16,8 @@ import pytest
 from sparktop.cli import main
 from sparktop.commands.sweep.command import render
 from sparktop.config.cache import CheckedFiles, configured
-from sparktop.config.watch import read_config
 from sparktop.config.schema import load as load_config
+from sparktop.config.watch import read_config
 from sparktop.files import find_config
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import Preset, Sort, View

@@ -10,6 +10,8 @@ from operator import add, itemgetter, le
 from sparktop.engines.exposition import Labels, Places, number
 from sparktop.model.engine import Histogram
 
+MOST_BUCKETS = 512
+"""A histogram with more is unknown: no engine has as many, and each is kept for every sample of a window."""
 _KEPT_LABELS = 4096
 """Labels of buckets whose bounds are cached between pages, because the next page of a server has the same."""
 
@@ -30,7 +32,12 @@ class HistogramReader:
             if math.inf not in found and labels in counts:
                 found[math.inf] = counts[labels]
             own = tuple(sorted(found))
-            fits = own[-1] == math.inf and labels in sums and own == (self._bounds or own)
+            fits = (
+                len(own) <= MOST_BUCKETS
+                and own[-1] == math.inf
+                and labels in sums
+                and own == (self._bounds or own)
+            )
             if not fits:
                 self._series.clear()
                 return
@@ -42,7 +49,7 @@ class HistogramReader:
 
         Return None if it would be wrong: if bounds are missing, not numbers or repeated; if cumulative counts
         are negative, infinite or falling; if a sum is missing or negative; or if the series have different
-        bounds. A missing `+Inf` bucket is filled from the count.
+        bounds, or too many. A missing `+Inf` bucket is filled from the count.
         """
         totals: tuple[float, ...] | None = None
         total = 0.0

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -14,13 +15,14 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean
+from sparktop.sources.beside import read_beside
 from sparktop.sources.http.address import host_and_port
 from sparktop.sources.http.connection import OK
 from sparktop.sources.http.failure import AnswerError, status_error
 from sparktop.sources.http.session import Request, Response, SharedSession
 from sparktop.sources.node_replies import NodeReplies
 from sparktop.sources.server_words import server_words
-from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks, decoded
+from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
 from sparktop.sources.wire.ranks import ASKS_RANKS
 from sparktop.sources.wire.reply import Reply
 
@@ -87,7 +89,7 @@ class AgentSource:
         end = asyncio.get_running_loop().time() + deadline_s
         try:
             body, _ = await self._fetch(RANKS_PATH, end)
-            return await decoded(body, decode_ranks)
+            return await read_beside(partial(decode_ranks, body), len(body))
         except (AnswerError, WireError) as error:
             message = str(error)
             if error.kind is FailureKind.NOT_FOUND:
@@ -105,7 +107,7 @@ class AgentSource:
         body, at = await self._fetch(SAMPLE_PATH, end)
         async with self._session.turn:
             await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
-            return await decoded(body, decode), at
+            return await read_beside(partial(decode, body), len(body)), at
 
     async def _fetch(self, path: str, end: float) -> tuple[bytes, float]:
         """Request `path`; return the body and the time its headers arrived, on this source's clock.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 
 from sparktop.engines import ENGINES, PageError, read_page
 from sparktop.engines.document import listed_models, parse
@@ -17,6 +18,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
+from sparktop.sources.beside import read_beside
 from sparktop.sources.engine_probe import EnginePages, RouteFinder
 from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sources.http.failure import AnswerError
@@ -24,6 +26,8 @@ from sparktop.sources.http.fetch import Answer, fetch
 from sparktop.sources.http.session import Request, SharedSession
 from sparktop.sources.router_probe import LIVELINESS, RUNNING, WORKERS, is_litellm
 
+_AT_ONCE_BYTES = 256 << 10
+"""Pages of a few engine cores, of which mostly only numbers change, are read faster than a thread starts."""
 _IDENTITY_DEADLINE_S = 5.0
 _IDENTITY_AGAIN_S = 60.0
 """Seconds before an incomplete identity is requested again."""
@@ -139,9 +143,15 @@ class EngineSource:
         answer = await self._pages.answer(engine, deadline_s)
         async with self._session.turn:
             await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
-            return read_page(
-                answer.body, at=answer.at, engine=engine, answer_ms=answer.answer_ms, memory=self._memory
+            read = partial(
+                read_page,
+                answer.body,
+                at=answer.at,
+                engine=engine,
+                answer_ms=answer.answer_ms,
+                memory=self._memory,
             )
+            return await read_beside(read, len(answer.body), at_once=_AT_ONCE_BYTES)
 
     async def _get(self, path: str, deadline_s: float) -> Answer:
         if self._key_problem is not None:
@@ -299,7 +309,8 @@ class EngineSource:
             names = (path, *(name for newer, name in ENGINES[engine].older if newer == path))
             for name in names:
                 with suppress(AnswerError, PageError):
-                    answers[path] = parse((await self._get(name, _IDENTITY_DEADLINE_S)).body)
+                    body = (await self._get(name, _IDENTITY_DEADLINE_S)).body
+                    answers[path] = await read_beside(partial(parse, body), len(body))
                     break
         reported = replace(ENGINES[engine].identify(answers), models=listed_models(answers.get("/v1/models")))
         missing = {part.name for part in fields(reported) if getattr(reported, part.name) is None}

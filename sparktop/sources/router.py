@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
 from sparktop.engines import PageError
@@ -26,6 +27,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
+from sparktop.sources.beside import read_beside
 from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.http.fetch import Answer, fetch
@@ -172,7 +174,7 @@ class RouterSource:
             path, read = _OTHERS[index]
             try:
                 answer = await self._get(path, max(0.01, end - asyncio.get_running_loop().time()))
-                page = read(answer.body)
+                page = await read_beside(partial(read, answer.body), len(answer.body))
             except (AnswerError, PageError) as error:
                 if known is None or error.kind is FailureKind.NOT_FOUND:
                     continue
@@ -230,7 +232,8 @@ class RouterSource:
             return
         self._counts_at = self._clock() + _COUNTS_AGAIN_S
         try:
-            self._counts = read_counts((await self._get(METRICS, deadline_s)).body)
+            body = (await self._get(METRICS, deadline_s)).body
+            self._counts = await read_beside(partial(read_counts, body), len(body))
         except (AnswerError, PageError) as error:
             self._counts = None
             passing = isinstance(error, AnswerError) and error.kind is FailureKind.TIMEOUT
@@ -281,7 +284,8 @@ class RouterSource:
                 continue
             left_s = end - asyncio.get_running_loop().time()
             try:
-                answers[path] = parse((await self._get(path, max(0.01, left_s))).body)
+                body = (await self._get(path, max(0.01, left_s))).body
+                answers[path] = await read_beside(partial(parse, body), len(body))
             except (AnswerError, PageError) as error:
                 troubles[path] = error
         return answers, troubles

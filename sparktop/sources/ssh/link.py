@@ -9,14 +9,16 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from sparktop.hardware.ras.reader import Found
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 from sparktop.python310.timeouts import timeout
+from sparktop.sources.beside import read_beside
 from sparktop.sources.ssh.failure import Ending, LinkError, explain
 from sparktop.sources.ssh.remote import READY, Remote, command_line, quiet_environment
-from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks, decoded
+from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
 from sparktop.sources.wire.reply import Reply
 
 _NOISE_LINES = 200
@@ -133,7 +135,8 @@ class SshLink:
             WireError: there is no answer, or the agent is too old.
         """
         await self._write({"ranks": True})
-        return await decoded(await self._reply_line(), decode_ranks)
+        line = await self._reply_line()
+        return await read_beside(partial(decode_ranks, line), len(line))
 
     async def _write(self, question: Mapping[str, object]) -> None:
         """Write a request, as a line of JSON."""
@@ -180,7 +183,8 @@ class SshLink:
 
     async def _answer(self) -> Reply:
         """Return the next reply of the agent."""
-        return await decoded(await self._reply_line(), decode)
+        line = await self._reply_line()
+        return await read_beside(partial(decode, line), len(line))
 
     async def _reply_line(self) -> bytes:
         """Read lines until one is an agent's reply and return this line.

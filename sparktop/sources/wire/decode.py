@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -28,8 +27,6 @@ MOST_BYTES = 4 << 20
 """Most bytes of a reply: a minute of samples with eight GPUs and a process table is below 1 MiB."""
 MOST_CHECKED = 4096
 """Most entries of a list or mapping that `checked` accepts where `MOST` does not name it."""
-_AT_ONCE_BYTES = 64 << 10
-"""A longer reply is decoded in a thread, so that keys are answered meanwhile."""
 _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"
 
 Value = TypeVar("Value")
@@ -80,15 +77,6 @@ def decode(body: bytes) -> Reply:
     if reply.error is not None:
         raise WireError(_kind(reply.error_kind), f"the agent there: {clean(reply.error)}")
     return reply
-
-
-async def decoded(body: bytes, read: Callable[[bytes], Value]) -> Value:
-    """Return `read(body)`; of a long body in a thread.
-
-    Raises:
-        WireError: as `read` does.
-    """
-    return read(body) if len(body) <= _AT_ONCE_BYTES else await asyncio.to_thread(read, body)
 
 
 def decode_ranks(body: bytes) -> Found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from typing import get_args, get_origin, get_type_hints
@@ -11,7 +10,7 @@ from typing import get_args, get_origin, get_type_hints
 import pytest
 
 from sparktop.model.failure import FailureKind
-from sparktop.sources.wire.decode import WireError, decode, decoded
+from sparktop.sources.wire.decode import WireError, decode
 from sparktop.sources.wire.records import MOST, MOST_ITEMS, SHORT_LIMIT, TEXT_LIMIT, UnfitError, read_json
 from sparktop.sources.wire.reply import Reply
 
@@ -142,22 +141,3 @@ def test_names_in_lists_are_short() -> None:
         reply(f'"gpus": [{{"index": 0, "name": "{"n" * 4000}"}}], "gpu_note": "{"w" * 4000}"')
     ).samples[0]
     assert (len(found.gpus[0].name or ""), len(found.gpu_note or "")) == (SHORT_LIMIT, TEXT_LIMIT)
-
-
-async def test_a_long_reply_is_decoded_beside_the_event_loop() -> None:
-    """While a reply of megabytes is decoded, other tasks run."""
-    cores = ",".join(["0.5"] * 4000)
-    sample = f'{{"at": 1.0, "cpu": {{"core_percent": [{cores}]}}}}'
-    body = (
-        f'{{"schema": "sparktop.node/1", "sparktop": "1", "samples": [{",".join([sample] * 200)}]}}'.encode()
-    )
-    threads: list[int] = []
-
-    def read(given: bytes) -> Reply:
-        threads.append(threading.get_ident())
-        return decode(given)
-
-    assert len((await decoded(body, read)).samples) == 200
-    await decoded(reply('"gpu_note": "x"'), read)
-    assert threads[0] != threading.get_ident()
-    assert threads[1] == threading.get_ident()

@@ -1,0 +1,62 @@
+"""Reads long answers in a thread, so that keys and other sources never wait for a page of megabytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, TypeVar
+
+AT_ONCE_BYTES = 64 << 10
+"""An answer up to this size is read at once: a page of vLLM with one engine takes a millisecond."""
+
+Found = TypeVar("Found")
+
+
+class _Readers:
+    """One thread that reads answers one after the other.
+
+    It is a daemon, for which the end of the program does not wait. As it is one, two answers of a server are
+    never read at the same time, even if the caller of the first has given up.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self._lock = Lock()
+        self._is_started = False
+
+    def add(self, read: Callable[[], Found]) -> Future[Found]:
+        """Return the future result of `read`."""
+        future: Future[Found] = Future()
+        self._waiting.put((read, future))
+        with self._lock:
+            if not self._is_started:
+                self._is_started = True
+                Thread(target=self._work, name="reader", daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            read, future = self._waiting.get()
+            if future.set_running_or_notify_cancel():  # its caller has not given up
+                try:
+                    found = read()
+                except Exception as error:  # noqa: BLE001 - for whoever waits
+                    future.set_exception(error.with_traceback(None))  # its frame holds the future
+                else:
+                    future.set_result(found)
+                    del found
+            del read, future
+
+
+_readers = _Readers()
+
+
+async def read_beside(read: Callable[[], Found], size: int, *, at_once: int = AT_ONCE_BYTES) -> Found:
+    """Return `read()`, which reads an answer of `size` bytes; a longer one than `at_once` in a thread.
+
+    Only one thread reads, and in the order of the calls. A caller that is cancelled does not wait for it.
+    """
+    return read() if size <= at_once else await asyncio.wrap_future(_readers.add(read))
