@@ -26,6 +26,9 @@ class Limits:
     request_s: float = 5.0
     """Seconds for a client to send a complete request, excluding the TLS handshake."""
     handshake_s: float = 5.0
+    handshakes: int = 32
+    """TLS handshakes in progress at once, and those of one client address."""
+    peer_handshakes: int = 8
     answer_s: float = 10.0
     """Seconds for a client to read a complete answer."""
     keep_alive_s: float = 75.0

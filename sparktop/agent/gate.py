@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from sparktop.agent.connection import Connection, Limits, refusal
+from sparktop.sources.http.failure import forget_frames
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class Gate:
         self._clock = clock
         self._connections: dict[object, Connection] = {}
         """By aiohttp's protocol object, in the order in which the connections were accepted."""
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: dict[asyncio.Task[None], Connection] = {}
+        """Connections that are not open yet, by the task that opens each, oldest first."""
         self._listeners: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -116,26 +118,53 @@ class Gate:
                 if self._tls is None:
                     client.send(_FULL)
             return
+        if self._tls is not None:
+            self._limit_handshakes(peer)
         inner = self._make_inner()
         connection = Connection(inner, peer, self._limits, self._clock, self._forget)
         self._connections[inner] = connection
         task = asyncio.get_running_loop().create_task(self._connect(connection, client))
         connection.opened_by(task)
-        self._opening.add(task)
+        self._opening[task] = connection
         task.add_done_callback(lambda ended: self._opened(ended, connection, client))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._limits.look_s, self._look)
 
+    def _limit_handshakes(self, peer: str) -> None:
+        """Break off the oldest handshake of an address that has too many, so that `peer` may begin another.
+
+        A half handshake takes 300 KiB. Where there are too many of all addresses, the one with the most loses
+        its oldest.
+        """
+        waiting = [one for one in self._opening.values() if not one.connected]
+        by_peer: dict[str, list[Connection]] = {}
+        for one in waiting:
+            by_peer.setdefault(one.peer, []).append(one)
+        own = by_peer.get(peer, [])
+        if len(own) >= self._limits.peer_handshakes:
+            most = own
+        elif len(waiting) >= self._limits.handshakes:
+            most = max(by_peer.values(), key=len)
+        else:
+            return
+        self._forget(most[0])
+        most[0].abort()
+
     async def _connect(self, connection: Connection, client: socket.socket) -> None:
         """Attach the socket to the connection's protocol, after the TLS handshake if TLS is used."""
-        # A failed handshake is the client's problem, not an error of ours.
-        with contextlib.suppress(OSError, TimeoutError):
+        try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 client,
                 ssl=self._tls,
                 ssl_handshake_timeout=None if self._tls is None else self._limits.handshake_s,
             )
+        except (OSError, TimeoutError) as error:
+            # A failed handshake is the client's problem, not an error of ours.
+            forget_frames(error)
+        except asyncio.CancelledError as error:
+            forget_frames(error)
+            raise
 
     def _opened(self, task: asyncio.Task[None], connection: Connection, client: socket.socket) -> None:
         """Clean up after the task `task`, which ran `_connect`, has ended.
@@ -143,7 +172,7 @@ class Gate:
         Log an unexpected error of the task. If the connection did not open, close its socket and remove the
         connection.
         """
-        self._opening.discard(task)
+        self._opening.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a connection could not be opened", exc_info=error)
         if not connection.connected:

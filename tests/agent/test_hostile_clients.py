@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -353,3 +356,62 @@ async def test_a_handshake_that_stalls_ends(
     assert answer.status == 200
     assert {await one.closed() for one in clients} <= {b""}
     viewer.close()
+
+
+async def test_half_handshakes_are_few_and_leave_nothing(
+    start_agent: StartAgent, clients: list[Client], certificate: tuple[Path, Path]
+) -> None:
+    """At most 8 handshakes of one address are open, and one that fails or is broken off is no garbage."""
+    cert, key = certificate
+    agent = await start_agent(TOKEN, tls=open_tls(str(cert), str(key)))
+
+    def open_handshakes() -> int:
+        return sum(isinstance(one, SSLProtocol) for one in gc.get_objects())
+
+    hello = _client_hello()
+    gc.collect()
+    gc.disable()
+    try:
+        for begin in (b"", hello[:7], hello, b"GET / HTTP/1.1\r\n\r\n"):
+            for _ in range(50):
+                clients.append(await connect(agent.port))
+                await clients[-1].send(begin)
+            await until(lambda: agent.server.connections <= 8)
+            assert open_handshakes() <= 16
+        for one in clients:
+            one.close()
+        await until(lambda: agent.server.connections == 0)
+        assert open_handshakes() == 0
+    finally:
+        gc.enable()
+    viewer = await connect(agent.port, tls=ssl.create_default_context(cafile=str(cert)))
+    await viewer.send(request("/v1/sample", token=TOKEN))
+    answer = await viewer.answer()
+    assert answer is not None
+    assert answer.status == 200
+    viewer.close()
+
+
+async def test_no_address_can_take_all_handshakes(
+    start_agent: StartAgent, clients: list[Client], certificate: tuple[Path, Path]
+) -> None:
+    """Half handshakes of many addresses are 32 at most, and a viewer of another one still gets through."""
+    cert, key = certificate
+    agent = await start_agent(TOKEN, tls=open_tls(str(cert), str(key)))
+    clients += [await connect(agent.port, source=f"127.0.1.{1 + number % 10}") for number in range(80)]
+    await until(lambda: agent.server.connections <= 32)
+    viewer = await connect(agent.port, tls=ssl.create_default_context(cafile=str(cert)))
+    await viewer.send(request("/v1/sample", token=TOKEN))
+    answer = await viewer.answer()
+    assert answer is not None
+    assert answer.status == 200
+    viewer.close()
+
+
+def _client_hello() -> bytes:
+    """Return what a client of TLS sends first."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
