@@ -8,7 +8,9 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable
+from errno import EAGAIN
 from pathlib import Path
+from typing import BinaryIO
 
 from sparktop import files
 from sparktop.errors import OutputError
@@ -27,17 +29,37 @@ def write_out(text: str) -> None:
     stream = sys.stdout
     if stream is None:
         raise OutputError("standard output is closed")
-    if isinstance(stream, io.TextIOWrapper):
-        # On a terminal of another encoding, missing characters become "?".
-        stream.reconfigure(errors="replace")
     try:
-        stream.write(text)
-        stream.flush()
+        if isinstance(stream, io.TextIOWrapper):
+            # On a terminal of another encoding, missing characters become "?".
+            stream.flush()
+            _write_all(stream.buffer, [text.encode(stream.encoding, "replace")])
+        else:
+            stream.write(text)
+            stream.flush()
     except BrokenPipeError:
         drop_out()
     except OSError as error:
         drop_out()
         raise OutputError(f"standard output: {_reason(error)}") from None
+
+
+def _write_all(stream: BinaryIO, parts: Iterable[bytes]) -> None:
+    """Write all bytes, also to a stream without a buffer, as with PYTHONUNBUFFERED.
+
+    There a write may take less than it was given, when the disk becomes full; only the next one fails.
+
+    Raises:
+        OSError: not all could be written.
+    """
+    for part in parts:
+        left = memoryview(part)
+        while left:
+            written = stream.write(left)
+            if not written:
+                raise BlockingIOError(EAGAIN, os.strerror(EAGAIN))
+            left = left[written:]
+    stream.flush()
 
 
 def write_markdown(text: str) -> None:
@@ -149,8 +171,7 @@ def write_parts(path: Path | None, parts: Iterable[bytes]) -> None:
             raise OutputError("standard output is closed")
         else:
             sys.stdout.flush()
-            sys.stdout.buffer.writelines(parts)
-            sys.stdout.buffer.flush()
+            _write_all(sys.stdout.buffer, parts)
     except BrokenPipeError:
         drop_out()
     except OSError as error:

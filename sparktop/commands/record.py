@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Record until Ctrl+C, SIGTERM or a limit.
 
     With --check, check a recording instead; with --systemd-unit, print a systemd unit instead. Return the
-    exit code: 1 if a checked recording is damaged, else 0.
+    exit code: 1 if a checked recording is damaged or the end could not be recorded, else 0.
 
     Raises:
         SparktopError: an argument, the configuration file or a file cannot be used.
@@ -95,10 +95,14 @@ def run(arguments: argparse.Namespace) -> int:
     limits = Limits(arguments.seconds, arguments.max_bytes)
     incidents = incident_folder(flight_folder(os.environ))
     written = asyncio.run(record(watch, Path(arguments.output), limits, tell, incidents))
-    total = sum(path.stat().st_size for path in written if path.exists())
-    names = ", ".join(clean(path, 200) for path in written)
-    tell(f"recorded {total / _UNITS['K']:,.0f} KiB in {names or 'no file'}")
-    return 0
+    if not written.paths:
+        raise OutputError(
+            f"{clean(arguments.output, 200)}: nothing was recorded: {written.problem or 'no reading'}"
+        )
+    total = sum(path.stat().st_size for path in written.paths)
+    names = ", ".join(clean(path, 200) for path in written.paths)
+    tell(f"recorded {total / _UNITS['K']:,.0f} KiB in {names}")
+    return 0 if written.problem is None else 1
 
 
 def _check_new(path: Path) -> None:

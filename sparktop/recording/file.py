@@ -16,6 +16,7 @@ from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, FrameReader
 MIN_FREE_BYTES = 1 << 30
 MIN_FREE_SHARE = 0.02
 """Writing pauses while the disk has less room than the larger of these: others need it too."""
+_MIB = 1 << 20
 _LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.02
 
 
@@ -50,6 +51,19 @@ class RecordingFile:
     def length(self) -> int:
         """Length of the file in bytes, up to the end of its last completely written block."""
         return self._good_end
+
+    def check_room(self) -> None:
+        """Check, before anything is measured, that there is room to write.
+
+        Raises:
+            OutputError: the disk is nearly full.
+        """
+        try:
+            require_room(self._descriptor)
+        except OSError as error:
+            raise OutputError(
+                f"{clean(self.path, 300)}: cannot be written: {clean(error.strerror)}"
+            ) from None
 
     def append(self, data: bytes, *, frame_open: bool, sync: bool = True) -> None:
         """Append complete Zstandard blocks; with `sync`, wait until they are on the disk.
@@ -187,5 +201,7 @@ def require_room(descriptor: int) -> None:
     """
     disk = os.fstatvfs(descriptor)
     free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-    if free < max(MIN_FREE_BYTES, MIN_FREE_SHARE * size):
-        raise OSError(errno.ENOSPC, "the disk is nearly full")
+    left = max(MIN_FREE_BYTES, MIN_FREE_SHARE * size)
+    if free < left:
+        room = f"{free / _MIB:,.0f} MiB are free, and {left / _MIB:,.0f} are left to others"
+        raise OSError(errno.ENOSPC, f"the disk is nearly full: {room}")

@@ -114,6 +114,8 @@ class Recorder:
         self._part_at = 0.0
         self._level: int | None = None
         self._failed_at: float | None = None
+        self.problem: str | None = None
+        """Why nothing can be written at present; None while that works."""
         self._has_logged = False
         self._last = Instant(0.0, datetime.fromtimestamp(0, UTC))
         """Time of the newest record."""
@@ -192,7 +194,7 @@ class Recorder:
                 self._flush(stopping=stopping, sync=is_due or stopping)
             except Exception:  # noqa: BLE001 - nothing else handles it; the program must go on
                 _log.exception("the recorder failed")
-                self._fail("recording failed: see the log")
+                self._fail("an error in sparktop; its log has more")
             if stopping:
                 break
             if is_due:
@@ -215,18 +217,19 @@ class Recorder:
             self._update_head(item for _, item in items)
             with self._lock:
                 self._dropped += dropped + len(items)
-            self._fail(f"recording pauses: {clean(reason, 300)}; next try in {RETRY_S:.0f} s")
+            self._fail(clean(reason, 300))
             return
         if time.thread_time() - began > _SLOW_FLUSH_S and len(items) < FEW_BACKENDS:
             self._level = _MANY_LEVEL
         if self._failed_at is not None:
-            self._failed_at = None
+            self._failed_at = self.problem = None
             self._on_problem("recording goes on")
         self._on_written(self._last)
 
-    def _fail(self, message: str) -> None:
+    def _fail(self, reason: str) -> None:
+        self.problem = reason
         if self._failed_at is None:
-            self._on_problem(message)
+            self._on_problem(f"recording pauses: {reason}; next try in {RETRY_S:.0f} s")
         self._failed_at = time.monotonic()
         self._frame = None
         if self._file is not None:

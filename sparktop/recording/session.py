@@ -169,9 +169,12 @@ class Recordings:
         if store is None:
             return "nothing to record yet"
         if self._own is not None and self.own_path is not None:
-            path = self.own_path
+            path, own = self.own_path, self._own
             await asyncio.to_thread(self._end_own, "stopped")
-            return f"recorded {clean(path, 200)}"
+            if not _has_content(path):
+                return f"nothing was recorded in {clean(path, 200)}: {own.problem or 'no reading'}"
+            lost = f"; its end is missing: {own.problem}" if own.problem is not None else ""
+            return f"recorded {clean(path, 200)}{lost}"
         path = folder / f"sparktop-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}"
         try:
             import_module("sparktop.recording.zstandard")
@@ -271,10 +274,19 @@ class Limits:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a recording without a screen left on the disk."""
+
+    paths: Sequence[Path]
+    problem: str | None
+    """Why its end is missing; None for a complete recording."""
+
+
 async def record(
     watch: Watch, path: Path, limits: Limits, report: Callable[[str], None], incidents: Path
-) -> Sequence[Path]:
-    """Watch and record into `path` until Ctrl+C, SIGTERM or a limit; return the files that were written.
+) -> Written:
+    """Watch and record into `path` until Ctrl+C, SIGTERM or a limit; return the files that it wrote.
 
     After a day or a GiB a file with the next number begins beside it. The minutes around chosen alerts are
     saved in the folder `incidents`, too. `report` receives lines for the user; it is called in any thread.
@@ -285,7 +297,11 @@ async def record(
     if not path.parent.is_dir():
         raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
     import_module("sparktop.recording.zstandard")  # fail before anything is watched
-    RecordingFile(path).close()
+    file = RecordingFile(path)
+    try:
+        file.check_room()
+    finally:
+        file.close()
     written, stopped, ended = list[Path](), list[str](), asyncio.Event()
 
     def end(number: signal.Signals) -> None:
@@ -320,11 +336,25 @@ async def record(
         await asyncio.to_thread(recorder.stop, stopped[0] if stopped else reason or "ended")
         await asyncio.to_thread(saved.finish)
         undo()
-    return written
+    if recorder.problem is not None:
+        report(f"the end was not recorded: {recorder.problem}")
+    return Written([one for one in written if _has_content(one)], recorder.problem)
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _next_path(first: Path, written: list[Path], _: Instant) -> Path:
-    """Return the path of the next file of a recording whose first file is `first`; add it to `written`."""
+    """Return the path of the next file of a recording whose first file is `first`; add it to `written`.
+
+    A file into which nothing could be written is tried again.
+    """
+    if written and not _has_content(written[-1]):
+        return written[-1]
     stem = first.name.partition(".")[0]
     written.append(first if not written else first.with_name(f"{stem}.{len(written) + 1}{SUFFIX}"))
     return written[-1]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -87,3 +89,24 @@ def test_messages_to_nowhere_are_dropped(monkeypatch: pytest.MonkeyPatch) -> Non
     """Messages are dropped if standard error is closed; the exit code stays the same."""
     monkeypatch.setattr(sys, "stderr", None)
     tell("x")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", [["config", "--default"], ["agent", "--print-bundle"]])
+def test_a_result_that_is_cut_off_is_an_error(command: list[str], unbuffered: str, tmp_path: Path) -> None:
+    """If standard output takes only a part, the exit code is 1, with and without a buffer."""
+    path = tmp_path / "out"
+    with path.open("wb") as out:
+        done = subprocess.run(  # noqa: S603 - this program
+            [sys.executable, "-m", "sparktop", *command],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered, "HOME": str(tmp_path)},
+            timeout=60,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        )
+    assert (done.returncode, path.stat().st_size) == (1, 4096)
+    assert b"sparktop: standard output" in done.stderr
+    assert b"File too large" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from sparktop.commands.record import unit
 from sparktop.model.targets import Watch
 from sparktop.recording.frames import MAGIC
 from sparktop.recording.player import Player, Recording
+from sparktop.recording.session import Written
 
 NODE = '[[nodes]]\nname = "here"\n'
 MOST_LOST_S = 3.5
@@ -91,9 +93,9 @@ def test_a_recording_is_continued_only_on_request(
 
     begun: list[Path] = []
 
-    async def record(_: Watch, path: Path, *__: object) -> list[Path]:
+    async def record(_: Watch, path: Path, *__: object) -> Written:
         begun.append(path)
-        return []
+        return Written([path], None)
 
     monkeypatch.setattr("sparktop.recording.session.record", record)
     monkeypatch.chdir(tmp_path)
@@ -112,6 +114,44 @@ def test_a_recording_is_continued_only_on_request(
     Path("empty").touch()
     assert main(["record", "-o", "empty"]) == 0
     assert begun == [path, Path("empty")]
+
+
+def test_a_full_disk_is_named_before_anything_is_watched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no room, no file is left, and the exit code is 1."""
+    monkeypatch.setattr("sparktop.recording.file.MIN_FREE_BYTES", 1 << 60)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    config = tmp_path / "x.toml"
+    config.write_text(NODE)
+    path = tmp_path / "night.rec.zst"
+    assert main(["record", "--config", str(config), "-o", str(path)]) == 1
+    assert "night.rec.zst: cannot be written: the disk is nearly full: " in capsys.readouterr().err
+    assert not path.exists()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("most", "words"), [(0, "nothing was recorded: "), (400, "the end was not recorded: ")]
+)
+def test_the_last_line_is_of_what_is_on_the_disk(tmp_path: Path, most: int, words: str) -> None:
+    """If the disk takes no more, last line and exit code say what is there; no second file is named."""
+    config = tmp_path / "x.toml"
+    config.write_text(NODE)
+    path = tmp_path / "night.rec.zst"
+    done = subprocess.run(  # noqa: S603 - this program
+        [*PROGRAM, "--config", str(config), "-o", str(path), "--seconds", "3"],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        timeout=120,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 1, lines
+    assert any(words in line for line in lines), lines
+    assert "night.2" not in done.stderr.decode()
+    assert path.exists() == bool(path.exists() and path.stat().st_size)
 
 
 def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
