@@ -62,6 +62,8 @@ _READINGS: Mapping[type[Any], Kind] = {
     Fleet: Kind.FLEET,
     Failure: Kind.FAIL,
 }
+MOST_TARGETS = 1024
+"""Most servers and machines of a recording that is played."""
 _MOST_PAGES = 1000
 """Servers of a recording of which the previous page is kept."""
 _TEXT = 300
@@ -266,8 +268,8 @@ def _watch(record: Record) -> Call | None:
     fields = record.fields
     if "add" in fields:
         targets = fields["add"]
-        if not isinstance(targets, list):
-            raise RecordError("targets that are not a list")
+        if not isinstance(targets, list) or len(targets) > MOST_TARGETS:
+            raise RecordError(f"targets that are not a list of at most {MOST_TARGETS}")
         return Call(Change.ADD, tuple(read_target(one) for one in targets))
     if "remove" in fields:
         return Call(Change.REMOVE, (_key(record),))

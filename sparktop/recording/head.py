@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.model.text import clean
-from sparktop.recording.calls import TARGET_KINDS, adapter, read_target, target_fields
+from sparktop.recording.calls import MOST_TARGETS, TARGET_KINDS, adapter, read_target, target_fields
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.sources.wire.decode import WireError, checked
 from sparktop.sources.wire.json_line import json_line
@@ -39,6 +39,8 @@ from sparktop.store.journal import Call, Change
 from sparktop.values import dataclass
 
 SCHEMA = "sparktop.recording/1"
+_MOST_ENTRIES = 4096
+"""Most entries of any other list of a head."""
 SUMMARY_S = 60.0
 """Seconds that the summary of a head covers."""
 Identity = EngineIdentity | NodeIdentity
@@ -67,6 +69,10 @@ class Announced:
     """Metrics of all servers over the last minute: `generation_tps`, `requests`, `headroom_gib`."""
     at: float | None = None
     """Monotonic time of all this, which may be before the frame; None if an older version has recorded."""
+
+
+class TooManyTargetsError(RecordError):
+    """Raised for a head with more targets than a player can show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,16 +248,20 @@ def read_head(record: Record) -> Head:
     try:
         body = json.loads(record.body)
         watch = body["watch"]
+        if len(watch["targets"]) > MOST_TARGETS:
+            raise TooManyTargetsError(
+                f"it names {len(watch['targets']):,} servers and machines, more than {MOST_TARGETS:,}"
+            )
         targets = [read_target(one) for one in watch["targets"]]
         return Head(
             targets={key_of(one): one for one in targets},
-            identities=dict(_identity(label, one) for label, one in body["identities"].items()),
+            identities=dict(_identity(label, one) for label, one in _few(body["identities"]).items()),
             interval_s=float(watch["interval_s"]),
-            searching=tuple(clean(one, 200) for one in watch["searching"]),
+            searching=tuple(clean(one, 200) for one in _few(watch["searching"])),
             simulated=watch["simulated"] is True,
             thresholds=_of(StateThresholds, watch["thresholds"]),
             node_thresholds=_of(NodeThresholds, watch["node_thresholds"]),
-            models={clean(name, 200): _of(ModelFacts, one) for name, one in watch["models"].items()},
+            models={clean(name, 200): _of(ModelFacts, one) for name, one in _few(watch["models"]).items()},
             announced=checked(_announced(body)),
             version=clean(fields.get("sparktop"), 200),
             hostname=clean(fields.get("hostname"), 200),
@@ -285,11 +295,22 @@ def read_landmarks(record: Record) -> Landmarks:
             None if load is None else float(load["mean"]),
             tuple(
                 (_utc(one["at"]), clean(one["subject"], 200), Severity(one["severity"]))
-                for one in body["events"]
+                for one in _few(body["events"])
             ),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise RecordError("a head that cannot be read") from None
+
+
+def _few(items: Value) -> Value:
+    """Return `items`, a list or mapping of a head.
+
+    Raises:
+        ValueError: it has more entries than any recording.
+    """
+    if len(cast("Sized", items)) > _MOST_ENTRIES:
+        raise ValueError("too many entries")
+    return items
 
 
 def _utc(text: str) -> datetime:
@@ -298,10 +319,10 @@ def _utc(text: str) -> datetime:
 
 def _announced(body: Mapping[str, Any]) -> Announced:
     return Announced(
-        tuple(_of(Alert, one) for one in body["alerts"]),
-        tuple(_of(Event, one) for one in body["events"]),
-        {name: (str(word), _unix_s(since)) for name, (word, since) in body["verdicts"].items()},
-        {name: _of(Range, one) for name, one in body["summary"].items()},
+        tuple(_of(Alert, one) for one in _few(body["alerts"])),
+        tuple(_of(Event, one) for one in _few(body["events"])),
+        {name: (str(word), _unix_s(since)) for name, (word, since) in _few(body["verdicts"]).items()},
+        {name: _of(Range, one) for name, one in _few(body["summary"]).items()},
         None if (at := body.get("announced_at")) is None else float(at),
     )
 

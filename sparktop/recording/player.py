@@ -15,13 +15,21 @@ from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Thresholds
 from sparktop.model.text import clean
-from sparktop.recording.calls import call_of, sweep_of
+from sparktop.recording.calls import MOST_TARGETS, call_of, sweep_of
 from sparktop.recording.frames import MAGIC, Damage, FrameReader
-from sparktop.recording.head import SCHEMA, Head, Landmarks, key_of, read_head, read_landmarks
+from sparktop.recording.head import (
+    SCHEMA,
+    Head,
+    Landmarks,
+    TooManyTargetsError,
+    key_of,
+    read_head,
+    read_landmarks,
+)
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.recording.time_line import CLOCK_ERROR_S, ForwardClock, FrameStart, TimeLine, runs_from
 from sparktop.store import Store
-from sparktop.store.journal import Call
+from sparktop.store.journal import Call, Change
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from sparktop.model.sweep_view import SweepView
@@ -93,6 +101,22 @@ class Recording:
         """Close all files."""
         while self._descriptors:
             os.close(self._descriptors.pop())
+
+    def check_targets(self) -> None:
+        """Check that a player can show the servers and machines with which the recording begins.
+
+        Raises:
+            UsageError: there are too many.
+        """
+        first = self.frames[0]
+        record = self._reader(first.path).first(first.offset)
+        try:
+            if record is not None:
+                read_head(record)
+        except TooManyTargetsError as error:
+            raise UsageError(f"{clean(first.path, 300)} cannot be played: {error}") from None
+        except RecordError:
+            return
 
     @property
     def damage(self) -> list[tuple[Path, Damage]]:
@@ -205,6 +229,7 @@ class Player:
         """What is kept of each server's previous page."""
         self._target: datetime | None = None
         """Moment of the last jump; None if the recording is played from its start."""
+        recording.check_targets()
         self._begin(recording.frames[0])
 
     def _begin(self, frame: FrameStart) -> None:
@@ -290,11 +315,18 @@ class Player:
                 self.sweep = sweep_of(record)
             elif record.instant.wall < self._since and record.kind in _READINGS:
                 self.instant = record.instant
-            elif (call := self._call_of(record)) is not None:
+            elif (call := self._call_of(record)) is not None and self._has_room(call):
                 self.instant = record.instant
                 getattr(self.store, call.change.value)(*call.arguments)
         except (RecordError, TypeError):
             self.unreadable += 1
+
+    def _has_room(self, call: Call) -> bool:
+        """Return whether a call leaves the store with no more targets than can be shown; count it if not."""
+        if call.change is not Change.ADD or len(self.store.targets()) + len(call.arguments) <= MOST_TARGETS:
+            return True
+        self.unreadable += 1
+        return False
 
     def _pass_head(self, record: Record) -> None:
         """Read the head of the next frame, and begin a new store if the machine or the clock has restarted.

@@ -103,3 +103,42 @@ def test_whatever_a_recording_holds_it_is_played_or_refused(
         return
     player.play(honest[-1].instant.wall)
     assert "\\u001b" not in json.dumps(to_json(player.snapshot()))
+
+
+def with_targets(count: int, honest: list[Record], path: Path) -> Path:
+    """Write a recording whose head names `count` servers."""
+    first = json.loads(honest[0].body)
+    targets = [{"kind": "backend", "name": f"b{n}", "url": "http://127.0.0.1:1"} for n in range(count)]
+    body = {**first, "watch": {**first["watch"], "targets": targets}}
+    frame = FrameWriter(3)
+    data = frame.add(encode(replace(honest[0], body=json.dumps(body).encode())))
+    path.write_bytes(data + frame.add(encode(honest[1])) + frame.end())
+    return path
+
+
+def test_a_recording_of_too_many_servers_is_refused(honest: list[Record], tmp_path: Path) -> None:
+    """A small file that names 30,000 servers is refused with one line; 1,024 can be played."""
+    path = with_targets(30_000, honest, tmp_path / "many")
+    assert path.stat().st_size < 300_000
+    with pytest.raises(UsageError, match=r"many cannot be played: it names 30,000 servers and machines"):
+        Player(Recording([path]))
+    player = Player(Recording([with_targets(1024, honest, tmp_path / "most")]))
+    assert len(player.store.targets()) == 1024
+
+
+def test_servers_that_are_added_later_are_bounded_too(honest: list[Record], tmp_path: Path) -> None:
+    """Records that add servers until there are too many are passed over."""
+    path = tmp_path / "a"
+    frame = FrameWriter(3)
+    data = frame.add(encode(honest[0]))
+    for part in range(100):
+        targets = [
+            {"kind": "backend", "name": f"b{part}-{n}", "url": "http://127.0.0.1:1"} for n in range(100)
+        ]
+        data += frame.add(
+            encode(replace(honest[1], kind=Kind.WATCH, source=None, fields={"add": targets[:20]}, body=b""))
+        )
+    path.write_bytes(data + frame.end())
+    player = Player(Recording([path]))
+    player.play(player.recording.end)
+    assert len(player.store.targets()) <= 1024

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 4 << 20
 """Most bytes of a reply: a minute of samples with eight GPUs and a process table is below 1 MiB."""
-MOST_CHECKED = 4096
+MOST_CHECKED = 65_536
 """Most entries of a list or mapping that `checked` accepts where `MOST` does not name it."""
 _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"
 
