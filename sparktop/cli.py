@@ -14,6 +14,7 @@ from sparktop.commands.arguments import Parser
 from sparktop.commands.output import drop_out, flush_out, tell, write_out
 from sparktop.ending import CLOSING_S, ENDING
 from sparktop.errors import SparktopError, UsageError
+from sparktop.files import raise_open_files
 from sparktop.model.text import clean
 
 COMMANDS: dict[str, str] = {
@@ -74,6 +75,7 @@ def program() -> NoReturn:
     If threads or blocked writes delay the exit, the process is ended by force after some seconds.
     """
     ENDING.enabled = True
+    raise_open_files()
     code = main()
     ENDING.begin(code, CLOSING_S)
     sys.exit(code)

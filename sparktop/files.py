@@ -7,10 +7,12 @@ file then does not load pydantic.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import stat
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import Enum
 from errno import EISDIR
 from pathlib import Path
@@ -20,6 +22,10 @@ PRIVATE = 0o600
 """Mode of a file that only its user may read."""
 SHARED = 0o666
 """Mode of a file that a user asked for by name: the umask decides who may read it."""
+_OPEN_FILES = 1 << 17
+"""Open files wanted: a sweep of 65,536 requests at once, and the servers that are watched."""
+_SPARE_FILES, _FEWEST = 40, 8
+"""Open files left to everything but connections, and the fewest connections."""
 READ_S = 20.0
 """Seconds for which the content of a pipe or device is waited for."""
 _NAME_LENGTH = 40
@@ -33,6 +39,23 @@ class Place(Enum):
     CACHE = ("XDG_CACHE_HOME", ".cache")
     DATA = ("XDG_DATA_HOME", ".local/share")
     STATE = ("XDG_STATE_HOME", ".local/state")
+
+
+def raise_open_files() -> int | None:
+    """Raise this process's soft limit of open files towards the hard limit; return it, None for no limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    goal = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < goal:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
+            soft = goal
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def connections_that_fit() -> int:
+    """Return how many connections watching may open, so that files can still be opened."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _OPEN_FILES if soft == resource.RLIM_INFINITY else max(_FEWEST, soft - _SPARE_FILES)
 
 
 def find_folder(env: Mapping[str, str], place: Place) -> Path | None:

@@ -26,12 +26,25 @@ _SHOWN_BYTES = 64
 class Exchange:
     """A GET that was sent, and its answer as it arrives."""
 
-    __slots__ = ("_answer", "_cap_bytes", "_clock", "_collector", "_done", "_first", "_where", "_words", "at")
+    __slots__ = (
+        "_answer",
+        "_cap_bytes",
+        "_clock",
+        "_collector",
+        "_done",
+        "_first",
+        "_where",
+        "_words",
+        "at",
+        "is_resolving",
+    )
 
     def __init__(self, where: str, clock: Callable[[], float], cap_bytes: int) -> None:
         """Expect an answer of `where` (host and port) with a body of at most `cap_bytes` bytes."""
         self.at: float | None = None
         """When the head of the answer was complete, in seconds of `clock`; None before."""
+        self.is_resolving = False
+        """Whether the address of the host's name is being looked up."""
         self._done: asyncio.Future[bytes] | None = asyncio.get_running_loop().create_future()
         """What `result` waits for."""
         self._where = where
@@ -41,6 +54,11 @@ class Exchange:
         self._first = b""
         self._words = b""
         self._collector: BodyCollector | None = None
+
+    @property
+    def where(self) -> str:
+        """Host and port of the server."""
+        return self._where
 
     @property
     def status(self) -> int | None:
@@ -164,6 +182,8 @@ class Connection(asyncio.Protocol):
     """A connection to a server; what arrives belongs to the present exchange."""
 
     __slots__ = ("_exchange", "_transport", "idle_since")
+    opened = 0
+    """Number of open connections of this program."""
 
     def __init__(self) -> None:
         self.idle_since = 0.0
@@ -198,6 +218,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; asyncio calls it once the connection is open."""
         self._transport = cast("asyncio.Transport", transport)
+        Connection.opened += 1
 
     def data_received(self, data: bytes) -> None:
         """Pass received data on; asyncio calls it. Data without a request ends the connection."""
@@ -209,6 +230,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the exchange; asyncio calls it."""
         self._transport = None
+        Connection.opened -= 1
         if self._exchange is not None:
             self._exchange.lost(exc)
             self._exchange = None

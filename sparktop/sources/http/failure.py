@@ -83,6 +83,22 @@ def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes:
     return AnswerError(FailureKind.TIMEOUT, message)
 
 
+def no_name_server(where: str, deadline_s: float) -> AnswerError:
+    """Return the error for a host name of which no name server has said anything within `deadline_s`."""
+    message = (
+        f"no name server says where {where} is within {deadline_s:g} s: does DNS work? Its address would do"
+    )
+    return AnswerError(FailureKind.DNS, message)
+
+
+def too_many_connections(where: str, fit: int) -> AnswerError:
+    """Return the error where this program may not open more than `fit` connections."""
+    message = (
+        f"{where} is not watched: the limit of open files allows {fit} connections: raise it (ulimit -n)"
+    )
+    return AnswerError(FailureKind.UNSUPPORTED, message)
+
+
 def unusable_address(where: str) -> AnswerError:
     """Return the error for a URL to which no request can be sent."""
     message = f"{where} is not a usable address: write http://host:port or https://host:port"

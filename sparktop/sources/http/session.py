@@ -13,13 +13,16 @@ import ssl
 from collections.abc import Callable
 
 from sparktop import __version__
+from sparktop.files import connections_that_fit
 from sparktop.sources.http.address import Address, parse_address, same_page
 from sparktop.sources.http.connection import OK, Connection, Exchange
 from sparktop.sources.http.failure import (
     NOT_FOUND,
     REDIRECTS,
     AnswerError,
+    no_name_server,
     timeout_error,
+    too_many_connections,
     transport_error,
     unusable_address,
 )
@@ -71,6 +74,9 @@ class Response:
 
 class SharedSession:
     """Connections of several sources, with a count of these; idle ones close when the last source leaves."""
+
+    _connecting = 0
+    """Number of connections of this program that are being opened."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
@@ -141,6 +147,8 @@ class SharedSession:
         except TimeoutError as error:
             # A status counts even where the words that explain it are late.
             if exchange.status in {None, OK}:
+                if exchange.is_resolving:
+                    raise no_name_server(request.where, deadline_s) from error
                 answering, came = exchange.status is not None, exchange.body_bytes
                 raise timeout_error(
                     request.where, deadline_s, answering=answering, body_bytes=came
@@ -167,7 +175,23 @@ class SharedSession:
                 if not exchange.is_untouched:
                     raise
             exchange.restart()
-        return await self._run(await _connect(place), place, head, exchange)
+        return await self._run(await self._connect(place, exchange), place, head, exchange)
+
+    async def _connect(self, place: _Place, exchange: Exchange) -> Connection:
+        """Return a new connection, if this program may open another one.
+
+        Raises:
+            AnswerError: its limit of open files is reached.
+            OSError, UnicodeError: as of `_connect`.
+        """
+        fit = connections_that_fit()
+        if Connection.opened + SharedSession._connecting >= fit:
+            raise too_many_connections(exchange.where, fit)
+        SharedSession._connecting += 1
+        try:
+            return await _connect(place, exchange)
+        finally:
+            SharedSession._connecting -= 1
 
     async def _run(self, connection: Connection, place: _Place, head: bytes, exchange: Exchange) -> bytes:
         try:
@@ -232,7 +256,7 @@ def _head(address: Address, request: Request) -> bytes:
     return f"{line}{_FIELDS}{more}{secret}\r\n".encode("ascii")
 
 
-async def _connect(place: _Place) -> Connection:
+async def _connect(place: _Place, exchange: Exchange) -> Connection:
     """Return a new connection.
 
     Raises:
@@ -243,7 +267,9 @@ async def _connect(place: _Place) -> Connection:
     host, port, tls = place
     address, delay_s = host, None
     if ":" not in host and not host.rpartition(".")[2].isdigit():  # a name, "spark1" included
+        exchange.is_resolving = True
         found = await look_up(host, port)
+        exchange.is_resolving = False
         if len(found) > 1:
             # Not with one address: each refused connection would leave cycles of garbage.
             delay_s = _HAPPY_EYEBALLS_S

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import resource
-from contextlib import suppress
 from pathlib import Path
+
+from sparktop.files import raise_open_files
 
 _SPARE = 16
 """Number of file descriptors kept free for pipes, name resolution and short-lived files of libraries."""
 
 
 def raise_limit() -> int | None:
-    """Raise this process's soft limit of open files to its hard limit.
+    """Raise this process's soft limit of open files as far as is wanted.
 
     Return how many more connections the limit allows; None if there is no limit.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-    if soft == resource.RLIM_INFINITY:
-        return None
-    return max(0, soft - _open_now() - _SPARE)
+    soft = raise_open_files()
+    return None if soft is None else max(0, soft - _open_now() - _SPARE)
 
 
 def _open_now() -> int:
