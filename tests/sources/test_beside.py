@@ -49,6 +49,9 @@ async def test_answers_are_read_one_after_the_other() -> None:
     unwanted = asyncio.ensure_future(read_beside(lambda: order.append(3), size))
     await asyncio.sleep(0)
     unwanted.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await unwanted
+    await asyncio.sleep(0)  # the thread's future is cancelled by a callback
     may_end.set()
     await second
     await read_beside(lambda: order.append(4), size)
