@@ -45,8 +45,8 @@ from sparktop.config.watch import (
     MOST_BYTES,
     default_toml,
     read_config,
-    variable_words,
     unset_variables,
+    variable_words,
     watch_of,
 )
 from sparktop.engines import ENGINES
