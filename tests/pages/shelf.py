@@ -254,7 +254,7 @@ def watch(name: str) -> Watched:
         async with serving(pages) as (served, urls):
             targets = [urls[one].removeprefix("http://") for one in page.watched]
             loop = asyncio.get_running_loop()
-            watched = chosen_of(Watch(), Namespace(targets=targets), has_file=False)
+            watched = chosen_of(Watch(), Namespace(targets=targets), {}, has_file=False)
             watched = replace(watched, nodes=())  # this machine is no part of the page
             watched = replace(watched, backends=tuple(replace(one, nodes=()) for one in watched.backends))
             observed = await observe(watched, page.seconds, ways=RealWays(clock=loop.time))
