@@ -17,6 +17,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from sparktop.errors import UsageError
+from sparktop.files import read_bounded
 from sparktop.model.targets import AGENT_PORT
 from sparktop.model.text import clean
 
@@ -115,9 +116,9 @@ def read_token(
         return (None, None) if given is None else (checked_token(given, variable), None)
     name = f"--token-file {clean(file, 300)}"
     try:
-        with Path(file).open("rb") as stream:
-            open_to_others = bool(stat.S_IMODE(Path(file).stat().st_mode) & stat.S_IROTH)
-            line = stream.readline(2 * _MOST_TOKEN)
+        content, about = read_bounded(Path(file), 2 * _MOST_TOKEN)
+        open_to_others = bool(stat.S_IMODE(about.st_mode) & stat.S_IROTH)
+        line = content.partition(b"\n")[0]
     except (OSError, ValueError) as error:
         raise UsageError(f"{name}: {_reason(error)}") from None
     token = checked_token(line.decode("utf-8", "replace"), name)

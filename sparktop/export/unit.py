@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sparktop.agent.unit import UnitFlags, command_line, environment_lines, quoted, user_lines
 from sparktop.config.needs import Needs, needs_of
+from sparktop.errors import UsageError
 
 CONFIG = "/etc/sparktop/sparktop.toml"
 """The configuration file in the unit if neither targets nor a file were given."""
@@ -33,7 +34,15 @@ def watched_by(config: str | None, targets: Sequence[str]) -> tuple[list[str], N
     """Return the unit's words that name what is watched, quoted for systemd, and what that needs.
 
     These are `targets`, else the configuration file `config`, else the usual file.
+
+    Raises:
+        UsageError: a target holds a password.
     """
+    if any("@" in target for target in targets):
+        raise UsageError(
+            "a TARGET with a user or password would stand in the unit: name it in a configuration file, "
+            "with api_key_env, and give --config FILE"
+        )
     names = [quoted(target) for target in targets]
     if config is None and targets:
         return names, Needs(variables=False)

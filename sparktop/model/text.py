@@ -16,6 +16,8 @@ _CLEAN = re.compile("(?:[!-~]+(?: [!-~]+)*)?")
 _BEFORE_UNIT = re.compile(
     r"(?<=\d) (?=(?:%|°C|ms|s|min|h|W|kW|kWh|MHz|tok/s|/s|[kMG]B(?:/s)?|[KMGT]iB)(?![\w/]))"
 )
+_BLANK = "\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\u034f\U0001d159 "
+"""Characters that look like nothing, though they are no spaces."""
 _FORMULA = ("=", "+", "-", "@")
 """Characters that make a spreadsheet run a field as a formula if it begins with one of them."""
 
@@ -24,7 +26,8 @@ def clean(text: object, limit: int = 200) -> str:
     """Return `str(text)` as one printable line of at most `limit` characters.
 
     Control characters (an escape sequence's first character too), bidi marks and other invisible characters
-    become a space or are removed; runs of white space become one space; a line that was cut ends in "…".
+    become a space or are removed; runs of white space become one space; a line that was cut ends in "…". A
+    text of characters that look like nothing is named.
     Markup such as `[red]` stays: it is data, and the widgets that draw it never parse markup.
     """
     source = str(text)[:_ENOUGH]
@@ -43,6 +46,8 @@ def clean(text: object, limit: int = 200) -> str:
         else:
             kept.append(char)
     line = " ".join("".join(kept).split())
+    if line and not line.strip(_BLANK):
+        line = f"(blank: U+{ord(line[0]):04X})"
     return line if len(line) <= limit else line[: max(0, limit - 1)] + "…"
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote, quote_plus
 
 from sparktop.model.text import clean
 
+_SHORTEST_FORM = 6
+"""Fewer characters of a secret than these are not searched: they stand in any text."""
 WORDS_LIMIT = 90
 """Most characters quoted from a server's own words."""
 
@@ -14,16 +19,32 @@ def server_words(body: bytes, secret: str | None, limit: int = WORDS_LIMIT) -> s
     """Return the server's message from an error body, cleaned and cut to `limit` characters.
 
     Return "" for HTML or an empty body. From JSON as inference servers write it (`{"error": {"message": …}}`,
-    `{"detail": …}`) only the message is returned. Where the server repeats `secret`, "…" replaces it.
+    `{"detail": …}`) only the message is returned. Where the server repeats `secret`, also encoded or
+    backwards, "…" replaces it.
     """
     text = body.decode("utf-8", "replace").strip()
     if text.startswith("<"):
         return ""
     if text.startswith("{"):
         text = _json_message(text)
-    if secret:
-        text = text.replace(secret, "…")
-    return clean(text, limit)
+    return clean(_without(text, secret) if secret else text, limit)
+
+
+def _without(text: str, secret: str) -> str:
+    """Return `text` with "…" for a secret that it repeats, also percent-encoded, in base64 or backwards."""
+    raw = secret.encode()
+    # Of base64, the characters that depend on the secret alone, whatever stands before and after it.
+    inside = [
+        encode(b"\0" * shift + raw).decode()[-(-shift * 8 // 6) :].rstrip("=")[: len(raw) * 8 // 6 - 1]
+        for shift in range(3)
+        for encode in (b64encode, urlsafe_b64encode)
+    ]
+    forms = {secret, secret[::-1], quote(secret, safe=""), quote(secret), quote_plus(secret), *inside}
+    percent = "".join(f"%{byte:02x}" for byte in raw)
+    for form in sorted({*forms, percent, raw.hex()}, key=len, reverse=True):
+        if len(form) >= min(len(secret), _SHORTEST_FORM):
+            text = re.sub(re.escape(form), "…", text, flags=re.IGNORECASE)
+    return text
 
 
 def _json_message(text: str) -> str:

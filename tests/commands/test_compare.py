@@ -204,3 +204,13 @@ def test_one_file_prints_its_table(capsys: pytest.CaptureFixture[str], tmp_path:
     (series,) = json.loads(out)["series"]
     assert (series["name"], series["published"], series["levels"][0]["concurrency"]) == ("a", False, 2)
     assert len(series["levels"][0]["figures"]["decode_tps"]["values"]) == 3
+
+
+def test_a_pipe_without_a_writer_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file argument that is a pipe ends with one line instead of waiting for ever."""
+    monkeypatch.setattr("sparktop.files.READ_S", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["compare", str(tmp_path / "pipe")]) == 2
+    assert "is a pipe or device that had nothing to read within" in capsys.readouterr().err

@@ -100,3 +100,12 @@ def test_a_configuration_in_a_home_is_not_hidden(tmp_path: Path) -> None:
     config.write_text('[[nodes]]\nname = "a"\nvia = "agent"\ntls_ca = "/home/nobody-here/ca.pem"\n')
     assert "\nProtectHome=read-only\n" in made(plain, str(config), ())
     assert "\nProtectHome=yes\n" in unit(plain, (), Needs())
+
+
+@pytest.mark.parametrize("command", ["export", "serve"])
+def test_a_unit_never_holds_a_password(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A TARGET with a password is refused without being repeated: units can be read by every user."""
+    assert main([command, "--systemd-unit", "http://me:hunter2@10.0.0.1:8000"]) == 2
+    said = capsys.readouterr()
+    assert "a TARGET with a user or password would stand in the unit" in said.err
+    assert "hunter2" not in said.err + said.out

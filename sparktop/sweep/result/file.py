@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from sparktop.errors import UsageError
+from sparktop.files import read_bounded
 from sparktop.model.text import clean
 
 MOST_BYTES = 256 << 20
@@ -58,8 +59,7 @@ def read_json(path: Path) -> object:
 def _bytes(path: Path) -> bytes:
     name = clean(path)
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+        data, _ = read_bounded(path, MOST_BYTES)
     except (OSError, ValueError) as error:
         reason = clean(getattr(error, "strerror", None) or error)
         raise UsageError(f"{name}: cannot be read: {reason}; give the result file of a sweep") from None

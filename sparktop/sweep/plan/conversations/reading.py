@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktop.errors import UsageError
+from sparktop.files import read_bounded
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.conversations.draw import Draw
@@ -65,8 +66,7 @@ def find_conversations(name: str) -> ConversationPreset:
         near = did_you_mean(name, BUILT_IN) or f" (known: {', '.join(BUILT_IN)}, or the path of a TOML file)"
         raise UsageError(f"there is no workload '{shown}'{near}")
     try:
-        with Path(name).open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content, _ = read_bounded(Path(name), _MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{shown} cannot be read: {clean(error.strerror or error, 100)}") from None
     if len(content) > _MOST_BYTES:
