@@ -179,7 +179,9 @@ class Table:
         rows = self._with_graphs(view, figures, spark, leads)
         if view.failure is not None or view.age_s is None:
             role = failure_role(view) if view.failure else "stale"
-            return [[row[0], *in_role(row[1:], role)] for row in rows]
+            # Name and state are of now, the figures are the last ones.
+            head = [rows[0][0], *in_role(rows[0][1:3], role), *in_role(rows[0][3:], "stale")]
+            return [head, *([row[0], *in_role(row[1:], "stale")] for row in rows[1:])]
         return rows
 
     def _shaped(self, longest: int) -> tuple[int, list[Column], int]:
@@ -245,5 +247,5 @@ def short_entry(view: BackendView, name: str, width: int, *, selected: bool = Fa
         figure(f" {run}+{wait}", known=view.running is not None, role=wait_role(view)),
     ]
     if view.failure is not None or view.age_s is None:
-        row = in_role(row, failure_role(view) if view.failure else "stale")
+        row = [*in_role(row[:2], failure_role(view) if view.failure else "stale"), *in_role(row[2:], "stale")]
     return fit_row([mark(selected=selected), *row], width)
