@@ -32,6 +32,8 @@ _SAME_GAUGE = ("pid", "tp_rank", "pp_rank")
 """Labels by which series differ that report the same gauge: API servers of one vLLM, ranks of one lane of
 SGLang."""
 _GAUGES = (("running", "sum"), ("waiting", "sum"), ("kv_cache_percent", "max"))
+_FULLEST_POOL = (":token_usage", "sglang_token_usage")
+"""SGLang's use of its fullest pool, which is the KV cache's only where a server has no gauge of that."""
 _RATES = ("generation_tokens", "prompt_tokens")
 _QUANTILES = ("ttft", "itl")
 _BY_MODE = "realtime"
@@ -67,6 +69,11 @@ async def gauges_and_rates(
         name: f"{how} {_BY} (max without ({same}) ({selector(names_for(name), NOT_A_ROUTER, more)}))"
         for name, how in _GAUGES
     }
+    older = tuple(name for name in names_for("kv_cache_percent") if name.endswith(_FULLEST_POOL))
+    kv = tuple(name for name in names_for("kv_cache_percent") if name not in older)
+    asked["kv_cache_percent"] = " or ".join(
+        f"max {_BY} (max without ({same}) ({selector(names, NOT_A_ROUTER, more)}))" for names in (kv, older)
+    )
     windows = dict.fromkeys(_RATES, window_s) | {"preemptions": max(_LEAST_STATE_S, 2 * every_s + _SLACK_S)}
     for name, rate_s in windows.items():
         asked[name] = _rate(name, more, rate_s, replicated=replicated, of_ray=RAY in engines)

@@ -177,6 +177,24 @@ def test_prompts_that_take_most_of_the_time() -> None:
     assert 55 < found.value < 65
 
 
+@pytest.mark.parametrize(("share", "limits"), [(0.012, False), (0.6, True)])
+def test_the_servers_own_time_of_prompts_replaces_an_estimate(share: float, limits: bool) -> None:  # noqa: FBT001 - a case
+    """Whatever steps and tokens suggest, the seconds that the server counts for prompts decide."""
+    counted = Served(prompt_tokens=3000.0, per_prompt_s=0.0002 if not limits else 0.0).looks()
+    looks = tuple(look._replace(prefilled_s=share * (look.at - 100.0)) for look in counted)
+    found = limited_by(Evidence(looks, machines=(machine(),)))
+    assert found is not None
+    assert (found.kind is LimitKind.PREFILL) is limits
+    if limits:
+        assert found.value == pytest.approx(60.0)
+
+
+def test_tokens_that_are_counted_at_the_end_of_a_request_say_nothing_of_steps() -> None:
+    """A server that counts so has no step times: neither prompts nor bandwidth are named by an estimate."""
+    found = judged(Served(prompt_tokens=3000.0, per_prompt_s=0.0002), counts_at_end=True)
+    assert found.kind is LimitKind.UNKNOWN
+
+
 def test_an_idle_gpu_and_a_full_core() -> None:
     """If the GPU is busy for only 40 % and one core is full while requests run, the CPU is the limit."""
     found = judged(Served(), machines=(machine(gpu=40.0, core=99.0),))
