@@ -78,7 +78,7 @@ _LIMITS = tuple(
     )
 )
 _TOO_LONG = re.compile(
-    r"context[ _](?:length|size|window)\b.{0,60}(?:exceed|overflow|too small|reached)"
+    r"context[ _](?:length|size|window|the)\b.{0,60}(?:exceed|overflow|too small|reached)"
     r"|(?:exceed|overflow|longer than|greater than|larger than).{0,60}context"
     r"|(?:prompt|input)\b.{0,40}\btoo long"
     r"|reduce the length of the (?:messages|prompt|input)",
