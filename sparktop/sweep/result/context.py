@@ -33,6 +33,9 @@ class ContextPart(Part):
     """Mean share (0 to 100) of the context's tokens that the prompts found in the cache; None if unknown."""
     found_from: Literal["answers", "counters"] | None = None
     """What reported it: the usage of each answer, or the servers' counters."""
+    asked_tokens: Number = None
+    """Tokens that the servers looked for in their prefix caches, by their counters: 0 where it is off; None
+    where they do not count them."""
     counted_percent: Number = None
     """The same share as the servers' counters report it; None if unknown."""
 

@@ -67,7 +67,9 @@ MEANINGS = {
         "vLLM: --enable-prompt-tokens-details",
     ),
     NO_PREFIX_CACHE: Explained(
-        "nothing came from the prefix cache", "start the server without --no-enable-prefix-caching"
+        "nothing came from the prefix cache",
+        "where it is off: start the server without --no-enable-prefix-caching; where it is on: the model, a "
+        "cache salt or a changed beginning of the prompts prevents hits",
     ),
     FOREIGN_TRAFFIC: Explained(
         "the server generated or read more tokens than this sweep asked for, or did not come to rest before",

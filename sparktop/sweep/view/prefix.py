@@ -99,12 +99,14 @@ def _off_words(level: LevelResult) -> str:
     counted = (
         "no hits reported" if level.context and level.context.found_percent is None else "no hits counted"
     )
+    is_on = level.context is not None and level.context.asked_tokens
+    off = "prefix cache is on and gave nothing" if is_on else "prefix cache is off"
     if cold is None or level.ttft_ms is None:
-        return f"prefix cache is off: {counted}"
+        return f"{off}: {counted}"
     if few := _too_few(cold, level.ttft_ms):
-        return f"prefix cache is off: {counted}; {few}"
+        return f"{off}: {counted}; {few}"
     alike = "warm = cold within the noise" if _alike(cold, level.ttft_ms) else "TTFT"
-    return f"prefix cache is off: {alike} ({level.ttft_ms.mean:,.0f} and {cold.mean:,.0f} ms), {counted}"
+    return f"{off}: {alike} ({level.ttft_ms.mean:,.0f} and {cold.mean:,.0f} ms), {counted}"
 
 
 def _found_words(level: LevelResult) -> str:

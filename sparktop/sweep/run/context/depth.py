@@ -79,6 +79,7 @@ def context_part(
         each_stream_tps=() if each is None else each.stream_tps,
         found_percent=found_percent,
         found_from=found_from,
+        asked_tokens=None if grown is None else grown.cache_queries,
         counted_percent=_counted(least, prompts, grown),
     )
 
@@ -128,7 +129,13 @@ def context_doubts(level: LevelResult) -> Iterator[Validity]:
         message = "whether the context was in the prefix cache is unknown: the server reports no hits"
         yield Validity(code=CONTEXT_UNKNOWN, message=message)
     elif percent < _OFF_PERCENT:
-        message = "nothing was in the prefix cache: is it off (--no-enable-prefix-caching)?"
+        asked = level.context.asked_tokens
+        if asked:
+            message = (
+                f"nothing was found in the prefix cache, which is on: it was asked for {asked:,.0f} tokens"
+            )
+        else:
+            message = "nothing was in the prefix cache: is it off (--no-enable-prefix-caching)?"
         yield Validity(code=NO_PREFIX_CACHE, message=message)
     elif level.depth and (missing := level.depth * (1 - percent / _PERCENT)) > max(
         _LOST_SHARE * level.depth, _LONGEST_BLOCK

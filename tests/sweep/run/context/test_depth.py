@@ -191,3 +191,13 @@ def test_no_curve_over_depth_without_depth() -> None:
     result = SweepResult.model_construct(targets=())
     assert depth_curves(result) == ()
     assert target.context is None
+
+
+@pytest.mark.parametrize(("asked", "is_on"), [(450_000.0, True), (0.0, False), (None, False)])
+def test_a_cache_that_is_on_is_not_advised(asked: float | None, *, is_on: bool) -> None:
+    """A server that looks for tokens in its prefix cache and finds none has it switched on."""
+    part = ContextPart(found_percent=0.0, asked_tokens=asked)
+    level = LevelResult(concurrency=1, depth=4096, context=part)
+    (mark,) = context_doubts(level)
+    assert ("which is on: it was asked for 450,000 tokens" in mark.message) is is_on
+    assert ("--no-enable-prefix-caching" in mark.message) is not is_on
