@@ -17,6 +17,8 @@ from sparktop.errors import SparktopError, UsageError
 from sparktop.files import raise_open_files
 from sparktop.model.text import clean
 
+_NEARLY = 0.8
+"""Similarity (0 to 1) from which on a word is taken for a mistyped command."""
 COMMANDS: dict[str, str] = {
     "demo": "simulated servers on this machine, and the viewer on them",
     "snapshot": "watch for a moment, then one report: json, md, html, svg or txt",
@@ -88,7 +90,24 @@ def _dispatch(words: list[str]) -> int:
         return 0
     if first in COMMANDS:
         return _parse_and_run(parser_of(first), first, words[1:])
+    _refuse_typo(first)
     return _parse_and_run(viewer_parser(), _VIEWER, words)
+
+
+def _refuse_typo(word: str) -> None:
+    """Raise UsageError for a word that is nearly a command: it was not meant as a host.
+
+    A file, an address and a name with a dot, a colon, a digit or a hyphen are no mistyped commands.
+    """
+    if not (word.isalpha() and word.isascii() and word.islower()):
+        return
+    from difflib import get_close_matches  # late: only words that may be commands
+
+    if near := get_close_matches(word[:64], COMMANDS, n=1, cutoff=_NEARLY):
+        raise UsageError(
+            f"there is no command '{word[:64]}': did you mean '{near[0]}'? "
+            f"A host of that name is written {word[:64]}:8000"
+        )
 
 
 def parser_of(command: str) -> Parser:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sparktop.model.snapshot import Snapshot
 
 FORMATS = ("json", "md", "html", "svg", "txt")
+_OTHER_NAMES = {"text": "txt", "htm": "html", "markdown": "md"}
 DEFAULT_SIZE = (120, 36)
 """Columns and rows of the screen in svg and html."""
 TEXT_WIDTH = 100
@@ -69,7 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="watch for S seconds (default: until rates cover two intervals or all failed, 5 at most; "
         "30 for a server whose page takes long)",
     )
-    parser.add_argument("--format", choices=FORMATS, default="json", dest="form", help="default: json")
+    parser.add_argument(
+        "--format",
+        type=lambda text: _OTHER_NAMES.get(text, text),
+        choices=FORMATS,
+        dest="form",
+        help="default: that of the suffix of -o, else json",
+    )
     parser.add_argument(
         "--size",
         type=screen_size,
@@ -96,6 +103,10 @@ def run(arguments: argparse.Namespace) -> int:
     output = None if arguments.output in {None, "-"} else Path(arguments.output)
     if output is not None:
         check_file(output)
+    if arguments.form is None:
+        suffix = "" if output is None else output.suffix.lower().removeprefix(".")
+        named = _OTHER_NAMES.get(suffix, suffix)
+        arguments.form = named if named in FORMATS else "json"
     if any(one is not None for one in (arguments.recordings, arguments.compare, arguments.at)):
         return _report_past(arguments, output)
     watch = choose(arguments, os.environ)

@@ -6,6 +6,7 @@ import argparse
 
 import pytest
 
+from sparktop.cli import main
 from sparktop.commands.sweep.command import add_arguments, wishes_of
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode
@@ -70,3 +71,22 @@ def test_a_hung_request_has_a_time_limit_of_the_users_own() -> None:
         limits = _plan(*words, "--timeout", "7").timeouts
         assert (limits.first_token_s, limits.between_tokens_s) == (7.0, 7.0)
     assert _plan("-c", "1").timeouts.first_token_s == 300.0
+
+
+def test_the_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line each, with the levels and lengths, and nothing is sent."""
+    assert main(["sweep", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("quick ") and "c = 1, 4, 16 and on to 256" in line for line in lines)
+    assert len(lines) > 5
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("swep", "sweep"), ("snapshoot", "snapshot"), ("raport", "report")]
+)
+def test_a_mistyped_command_is_no_host(typed: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused at once, with the command that was meant and how a host of that name is written."""
+    assert main([typed]) == 2
+    said = capsys.readouterr().err
+    assert f"did you mean '{meant}'" in said
+    assert f"{typed}:8000" in said

@@ -82,7 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
     """Add the options that define the load: preset, concurrency, token counts, runs and the like."""
-    parser.add_argument("--preset", metavar="NAME", help="default: quick; an unknown one lists all")
+    parser.add_argument("--preset", metavar="NAME", help="default: quick; --list shows all")
+    parser.add_argument("--list", action="store_true", help="list the presets and end")
     parser.add_argument(
         "-c",
         "--concurrency",
@@ -186,6 +187,8 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 
     open_log(os.environ)
+    if arguments.list:
+        return _list_presets(arguments.config)
     output = None if arguments.output in {None, "-"} else Path(arguments.output)
     if output is not None:
         check_file(output)
@@ -206,6 +209,21 @@ def run(arguments: argparse.Namespace) -> int:
         _check_llama_benchy(plan)
     ask_first(chosen.targets, is_sure=arguments.yes)
     return _make(plan, chosen, form, output)
+
+
+def _list_presets(config: str | None) -> int:
+    """Print the presets with what each measures, those of the configuration too; return the exit code 0."""
+    # Late: --help needs none of them.
+    from sparktop.commands.choice import configured_watch
+    from sparktop.model.targets import Watch
+    from sparktop.sweep.plan.preset_words import preset_line
+    from sparktop.sweep.plan.presets import all_presets
+
+    watch = configured_watch(config, os.environ) or Watch()
+    known = all_presets(watch.sweeps)
+    width = max(map(len, known))
+    write_out("".join(f"{name:<{width}}  {preset_line(one)}\n" for name, one in known.items()))
+    return 0
 
 
 def _check_llama_benchy(plan: Plan) -> None:
