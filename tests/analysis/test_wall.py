@@ -14,7 +14,7 @@ from sparktop.analysis.wall import Top, Wall, node_of, wall_of, wall_of_fleet
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Scrape
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Scrape, Sum
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.snapshot import (
     BackendState,
@@ -113,9 +113,10 @@ def test_old_samples_of_a_prometheus_are_stale() -> None:
 def test_unknown_figures_stay_unknown() -> None:
     """A sum without any known value is None; servers that are down do not count."""
     silent = wall(server("a", "g"), server("b", "g")).groups[0]
-    assert (silent.running, silent.generation_tps, silent.kv_percent, silent.ttft_p95_s) == (None,) * 4
+    assert (silent.kv_percent, silent.ttft_p95_s) == (None, None)
+    assert (silent.running, silent.generation_tps) == (Sum(None, 0, 2), Sum(None, 0, 2))
     down = server("a", "g", state=BackendState.UNREACHABLE, running=30.0)
-    assert wall(down, server("b", "g", running=2.0)).groups[0].running == 2.0
+    assert wall(down, server("b", "g", running=2.0)).groups[0].running == Sum(2.0, 1, 1)
 
 
 @pytest.mark.parametrize(

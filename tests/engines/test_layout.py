@@ -140,9 +140,11 @@ def test_replicas_share_their_layout_but_not_their_values() -> None:
 def test_values_that_stay_keep_their_objects() -> None:
     """Unchanged histograms stay the same object, so that comparing them is cheap."""
     memory, body = PageMemory(), (DATA / VLLM).read_bytes()
-    first = ENGINES["vllm"].read(body, at=1.0, memory=memory)
+    read = ENGINES["vllm"].read
+    assert read is not None
+    first = read(body, at=1.0, memory=memory)
     moved = re.sub(rb"(num_requests_running\S+) \S+", rb"\1 5.0", body)
     assert memory.follow(moved)
-    second = ENGINES["vllm"].read(moved, at=2.0, memory=memory)
+    second = read(moved, at=2.0, memory=memory)
     assert second.lanes[0].running == 5.0
     assert second.lanes[0].ttft is first.lanes[0].ttft is not None

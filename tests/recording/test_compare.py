@@ -90,7 +90,7 @@ def test_both_are_shown_as_each_alone(before: Path, after: Path, passed_s: float
         assert [value for _, value in series] == [value for _, value in of_own]
         assert both.at - series[-1][0] == pytest.approx(alone[index % 2].at - of_own[-1][0])
     assert [one.name for one in both.nodes][::2] == ["spark-a@before", "spark-b@before"]
-    assert both.totals.running == sum(one.totals.running or 0.0 for one in alone)
+    assert both.totals.running.value == sum(one.totals.running.value or 0.0 for one in alone)
 
 
 def test_groups_are_judged_apart_and_drawn_on_one_scale(before: Path, after: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Sum
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.report.fleets import group_rows
@@ -55,7 +55,7 @@ def test_each_server_stands_on_one_wall() -> None:
     second = shown.fleets[1].fleet
     assert second is not None
     assert second.note == "4 of its servers are shown by another Prometheus"
-    assert (shown.totals.running, shown.totals.counted, shown.totals.watched) == (9, 5, 5)
+    assert shown.totals.running == Sum(9, 5, 5)
     assert [row.cells[1] for row in group_rows(shown.fleets)] == ["4", "1"]
     assert pair.store.snapshot().fleets[1].fleet is second
 
@@ -66,10 +66,10 @@ def test_the_other_takes_over_what_does_not_answer_through_the_first() -> None:
     pair.accept("one", replace(BOTH, servers=(replace(SERVERS[0], down=True), *SERVERS[1:])))
     shown = pair.accept("two", BOTH)
     assert [len(one) for one in names(shown)] == [5, 1]
-    assert shown.totals.counted == 4
+    assert shown.totals.running.known == 4
     shown = pair.accept("one", Failure(FailureKind.REFUSED, "connection refused", 101.0))
     assert [len(one) for one in names(shown)] == [0, 6]
-    assert (shown.totals.running, shown.totals.counted) == (8, 4)
+    assert shown.totals.running[:2] == (8, 4)
     assert [len(one) for one in names(pair.accept("one", BOTH))] == [6, 0]
 
 

@@ -62,7 +62,7 @@ def test_old_samples_are_no_figures(every_s: float, limit_s: float) -> None:
     scene.pass_to(limit_s)
     shown = scene.store.snapshot()
     assert shown.backends[0].ok
-    assert shown.totals.running == 10
+    assert shown.totals.running.value == 10
     scene.pass_to(limit_s + 1)
     shown = scene.store.snapshot()
     far = shown.backends[0]
@@ -109,16 +109,16 @@ def test_the_wall_of_a_prometheus_that_fails_has_no_figures() -> None:
     scene.pass_to(37.0)
     (view,) = scene.store.snapshot().fleets
     assert view.fleet is not None
-    assert wall_of_fleet(view.fleet).groups[0].running == 5
+    assert wall_of_fleet(view.fleet).groups[0].running.value == 5
     scene.pass_to(38.0)
     (view,) = scene.store.snapshot().fleets
     assert view.fleet is not None
     (group,) = wall_of_fleet(view.fleet).groups
-    assert (group.states, group.running, group.waiting) == (["stale"], None, None)
+    assert (group.states, group.running.value, group.waiting.value) == (["stale"], None, None)
     assert view.fleet.servers[0].running is None
     assert scene.store.snapshot().fleets[0].fleet is view.fleet
     fresh = (FleetServer("far", "http://f", "g", 39.0, running=4.0),)
     scene.store.accept(MAIN, Fleet(40.0, 15.0, fresh), 1.0)
     (view,) = scene.store.snapshot().fleets
     assert view.fleet is not None
-    assert wall_of_fleet(view.fleet).groups[0].running == 4
+    assert wall_of_fleet(view.fleet).groups[0].running.value == 4

@@ -27,10 +27,10 @@ def test_the_title_is_the_sum_of_the_rows() -> None:
     assert view.by_rows
     assert view.fleet is not None
     assert [one.generation_tps for one in view.fleet.servers] == [200.5, 200.5]
-    assert totals(ROWS, [view]).generation_tps == 401.0
+    assert totals(ROWS, [view]).generation_tps.value == 401.0
     assert figures.of([WALL], ROWS)[0].fleet is view.fleet
     changed = (replace(ROWS[0], running=5.0), ROWS[1])
-    assert totals(changed, figures.of([WALL], changed)).running == 9.0
+    assert totals(changed, figures.of([WALL], changed)).running.value == 9.0
 
 
 def test_with_a_server_that_has_no_row_the_rates_are_those_of_the_prometheus() -> None:

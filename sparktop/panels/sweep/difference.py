@@ -6,9 +6,9 @@ from itertools import groupby
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import LoadPoint
 from sparktop.model.sweep_comparison import (
-    NO_DIFFERENCE,
     NOT_CERTAIN,
     Difference,
     DifferenceRow,

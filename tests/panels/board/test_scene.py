@@ -11,6 +11,7 @@ from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.event import Severity
+from sparktop.model.fleet import Sum
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.board.bars import footer_row, header_row, scroll_keys
 from sparktop.panels.board.flat import flatten
@@ -292,7 +293,9 @@ def test_the_header_has_the_rates_with_commas_as_walls_have(
     playing: Snapshot, rate: float, said: str
 ) -> None:
     """At every width: the totals of a wall have the same number in the same form."""
-    some = replace(playing, totals=replace(playing.totals, generation_tps=rate, prompt_tps=rate))
+    some = replace(
+        playing, totals=replace(playing.totals, generation_tps=Sum(rate, 1, 1), prompt_tps=Sum(rate, 1, 1))
+    )
     for width in (60, 80, 120, 200):
         header = row_text(header_row(some, width))
         assert f" {said}" in header

@@ -77,7 +77,7 @@ def test_a_prometheus_that_stops_is_the_reason_why_nothing_is_known() -> None:
 
 def test_the_sum_of_the_rates_has_all_servers_in_it_when_a_look_begins() -> None:
     """All rates are known although the samples of the closer look come between two scrapes."""
-    rates = {one.at: one.totals.generation_tps for one in watched(ENDED + 60)}
+    rates = {one.at: one.totals.generation_tps.value for one in watched(ENDED + 60)}
     assert {round(rate or 0.0) for at, rate in rates.items() if at > 60} == {1000}
 
 

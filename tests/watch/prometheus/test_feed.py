@@ -39,8 +39,8 @@ async def test_servers_are_found_and_their_samples_have_their_own_times() -> Non
             ("h:0", 3, "bored")
         ]
         assert view.by_rows
-        assert shown.totals.running == 9
-        assert shown.totals.generation_tps == sum(each.generation_tps or 0.0 for each in shown.backends)
+        assert shown.totals.running.value == 9
+        assert shown.totals.generation_tps.value == sum(each.generation_tps or 0.0 for each in shown.backends)
         assert view.age_s == pytest.approx(3.0, abs=2.5)
 
 

@@ -112,7 +112,7 @@ async def test_the_series_of_two_replicas_count_once(tmp_path: Path) -> None:
                 found.add("vllm", f"spark-{number}:8000", VLLM, prometheus_replica=replica)
         async with scraping(found, tmp_path, victoria_metrics) as url, watched(url) as (feed, store):
             await look_until(feed, store, lambda one: _figures(one) == ([8, 8], [8, 8]))
-            assert store.snapshot().totals.running == 16
+            assert store.snapshot().totals.running.value == 16
 
 
 def _figures(store: Store) -> tuple[list[float | None], list[float | None]]:

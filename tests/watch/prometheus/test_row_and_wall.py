@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.model.fleet import Sum
 from sparktop.model.snapshot import Snapshot
 from sparktop.store import Store
 from tests.sources.installed import installed
@@ -99,9 +100,10 @@ async def test_replicas_of_ray_are_servers(tmp_path: Path) -> None:
             assert {one.group for one in shown.backends} == {"m-one", "m-two"}
             assert {one.engine for one in shown.backends} == {"ray"}
             assert max(rates(shown)) < 150
-            assert (shown.totals.running, shown.totals.counted, shown.totals.watched) == (11.0, 4, 4)
+            assert shown.totals.running == Sum(11.0, 4, 4)
             assert shown.fleets[0].by_rows
-            assert shown.totals.generation_tps == sum(one.generation_tps or 0.0 for one in shown.backends)
+            rates_shown = [one.generation_tps or 0.0 for one in shown.backends]
+            assert shown.totals.generation_tps.value == sum(rates_shown)
             node(found, new, began, first)
             del found.text[old]
             await look_until(feed, store, is_down)
