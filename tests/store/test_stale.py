@@ -69,8 +69,8 @@ def test_old_samples_are_no_figures(every_s: float, limit_s: float) -> None:
     assert (far.state, far.state_text) == (BackendState.STALE, "stale")
     assert far.failure is not None
     assert far.failure.message == "no new sample through main: http://p:9090: nothing listens there"
-    assert (shown.totals.running, shown.totals.waiting) == (5, 2)
-    assert {group.name: group.running for group in wall_of(shown).groups}["g"] is None
+    assert (shown.totals.running.value, shown.totals.waiting.value) == (5, 2)
+    assert {group.name: group.running.value for group in wall_of(shown).groups}["g"] is None
     reported = current(shown).backends[0]
     assert (reported.running, reported.generation_tps, reported.scrape) == (None, None, far.scrape)
 
