@@ -49,7 +49,6 @@ _METRICS = re.compile(
 _LOOKED_AT = 65536
 """Number of bytes at the start of a response that are used to classify it."""
 _PROGRAMS: Mapping[str, str] = {
-    "llamaswap": "llama-swap",
     "litellm": "LiteLLM",
     "gpustack": "GPUStack",
     "aigw": "Envoy AI gateway",

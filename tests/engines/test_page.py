@@ -62,7 +62,6 @@ def test_a_server_without_statistics_is_up_with_metrics_disabled(
 @pytest.mark.parametrize(
     ("lines", "title"),
     [
-        (b"llamaswap_requests_total 5\n", "llama-swap"),
         (b"go_info 1\nlitellm_requests_metric_total 5\n", "LiteLLM"),
         (b'node_cpu_seconds_total{cpu="0"} 5\n', "node_exporter"),
         (b"DCGM_FI_DEV_GPU_UTIL 5\n", "dcgm-exporter"),
