@@ -68,7 +68,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _log_bug(error)
     finally:
         flush_out()
-        ENDING.call_off()
 
 
 def program() -> NoReturn:

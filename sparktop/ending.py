@@ -54,6 +54,8 @@ class Ending:
         """False in a process that must not be ended because it does more than run this program: no timer
         starts."""
         self._clock: object | None = None
+        self._until = 0.0
+        """Monotonic time at which the timer that runs ends the process."""
         self.restore: Callable[[], None] | None = None
         """Restores the terminal without waiting for it; called before the process is ended by force."""
 
@@ -67,18 +69,23 @@ class Ending:
 
         Return at once.
 
-        `code` is the exit code of a forced end. A timer that already runs is not changed.
+        `code` is the exit code of a forced end. A timer that already runs is only shortened: however many
+        steps an end has, the first request bounds all of them together.
         """
-        if self._clock is not None or not self.enabled:
+        if not self.enabled:
             return
         within_s = PATIENCE_S if within_s is None else within_s
+        until = time.monotonic() + within_s
+        if self._clock is not None and until >= self._until:
+            return
+        self._until = until
         self._clock = clock = object()
         self._alarm(within_s + _ALARM_AFTER_S)
         # Not threading.Thread: a signal handler may have interrupted the holder of that module's locks.
         _thread.start_new_thread(self._wait, (clock, code, within_s))
 
     def call_off(self) -> None:
-        """Stop the timer, because the program has ended or continues after all."""
+        """Stop the timer, because the program continues after all."""
         if self._clock is not None:
             self._clock = None
             self._alarm(0.0)

@@ -87,6 +87,18 @@ def test_the_first_clock_counts() -> None:
     assert (left.codes, restored) == ([143], ["terminal"])
 
 
+def test_no_later_step_of_an_end_prolongs_it() -> None:
+    """The first request bounds the whole end: a later one may only shorten what is left."""
+    left = Left()
+    left.ending.begin(143, 1000.0)
+    left.ending.begin(0, 2000.0)
+    assert left.alarms == [1002.0]
+    left.ending.begin(3, 0.0)
+    assert left.done.wait(10)
+    assert left.codes == [3]
+    assert left.alarms == [1002.0, 2.0]
+
+
 def test_a_terminal_that_cannot_be_put_back_stops_nothing() -> None:
     """If restoring the terminal fails, the process ends all the same."""
     left = Left()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import termios
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ VIEWER = "http://127.0.0.1:9/"
 DRAWN = b"refused"
 ENTERED = b"\x1b[?1049h"
 """Begins the alternate screen."""
+LEFT = b"\x1b[?1049l"
+"""Ends it."""
 
 
 def children(pid: int) -> list[int]:
@@ -128,6 +131,45 @@ async def test_a_suspended_viewer_ends_with_its_terminal(tmp_path: Path) -> None
         terminal.close()
         process.send_signal(signal.SIGCONT)  # as a shell does for its jobs; the kernel for some of them
         assert await process.wait() == 129
+
+
+async def test_ctrl_z_gives_the_terminal_back_until_fg(tmp_path: Path) -> None:
+    """The shell has the terminal as it was; fg draws everything again, several times; q then ends it."""
+    terminal = Terminal(tmp_path)
+    shell = (
+        "bash",
+        "-c",
+        'set -m; "$0" "$@"; for n in 1 2 3; do echo given back $n; read -r line; fg; done; exit $?',
+    )
+    async with terminal.running(VIEWER, leader=shell) as process:
+        await terminal.until(DRAWN)
+        (viewer,) = children(process.pid)
+        for number in range(1, 4):
+            before = len(terminal.seen)
+            terminal.type(b"\x1a")
+            await terminal.until(b"given back %d" % number, after=before)
+            assert LEFT in terminal.seen[before:]
+            assert terminal.seen.rindex(LEFT) < terminal.seen.rindex(b"given back")
+            assert is_stopped(viewer)
+            assert termios.tcgetattr(terminal.master)[3] & termios.ECHO
+            before = len(terminal.seen)
+            terminal.type(b"go on\n")
+            await terminal.until(ENTERED, after=before)
+            await terminal.until(DRAWN, after=before)
+        terminal.type(b"q")
+        assert await process.wait() == 0
+
+
+async def test_ctrl_z_without_a_shell_stops_nothing(tmp_path: Path) -> None:
+    """Where nobody could resume it, as in a window of its own, it says so and lives on."""
+    terminal = Terminal(tmp_path)
+    async with terminal.running(VIEWER) as process:
+        await terminal.until(DRAWN)
+        terminal.type(b"\x1a")
+        await terminal.until(b"no shell is behind this terminal")
+        assert not is_stopped(process.pid)
+        terminal.type(b"q")
+        assert await process.wait() == 0
 
 
 @pytest.mark.parametrize("leader", [(), WAITS])

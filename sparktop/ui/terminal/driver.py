@@ -106,6 +106,7 @@ class TerminalDriver(LinuxDriver):
         """Restore the terminal's previous state until SIGCONT arrives."""
         super().suspend_application_mode()
         self._mode = _Mode.SUSPENDED
+        self.output.drain()  # a stopped process writes nothing any more
 
     def _sigcont_application(self, *_: object) -> None:
         """Handle SIGCONT: switch the terminal to application mode again if it was suspended.
