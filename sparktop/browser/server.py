@@ -141,7 +141,13 @@ class BrowserServer(WebServer):
     async def _page(self, request: web.BaseRequest, wanted: Page) -> web.Response:
         """Return the document of a page, drawn at the width that the browser had last."""
         cookies = request.headers.get("Cookie")
-        picture = await self._studio.picture(wanted, shared_width(cookie(cookies, "sparktop_columns")))
+        picture = await self._studio.picture(
+            wanted,
+            shared_width(
+                cookie(cookies, "sparktop_columns"),
+                on_a_phone="Mobi" in request.headers.get("User-Agent", ""),
+            ),
+        )
         body = page_html(picture, wanted, theme=self._theme_of(request), themes=self._themes())
         response = page(body.encode(), _HTML)
         response.set_status(200 if picture.is_found else 404)

@@ -12,7 +12,7 @@ from sparktop.browser.address import Kind, Page, parse_path
 from sparktop.browser.document import page_html, token_html
 from sparktop.browser.drawing import draw
 from sparktop.browser.markup import row_html
-from sparktop.browser.style import AUTO, style_sheet
+from sparktop.browser.style import AUTO, static, style_sheet
 from sparktop.browser.widths import WIDTHS, shared_width
 from sparktop.colors.palette import shipped_palettes
 from tests.browser.conftest import HOSTILE, hostile_snapshot
@@ -129,8 +129,8 @@ def test_no_other_path_is_a_page(path: str) -> None:
 
 def test_the_picture_is_as_wide_as_the_browser_allows_in_steps() -> None:
     """The picture has the largest of a few widths that fits; an invalid width gives the default."""
-    assert [shared_width(text) for text in ("1", "79", "80", "150", "99999")] == [60, 72, 80, 140, 240]
-    assert {shared_width(text) for text in (None, "", "-5", "1e3", "9" * 400, "\uff18\uff10")} == {80}
+    assert [shared_width(text) for text in ("1", "79", "80", "150", "99999")] == [60, 72, 80, 144, 240]
+    assert {shared_width(text) for text in (None, "", "-5", "1e3", "9" * 400, "\uff18\uff10")} == {120}
 
 
 @pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
@@ -163,3 +163,17 @@ def test_every_theme_has_a_colour_for_each_role(theme: str) -> None:
 def test_without_a_configured_theme_the_colours_follow_the_browser() -> None:
     """Without a configured theme, the colours are dark or light as the browser prefers."""
     assert "@media print, (prefers-color-scheme: light) {" in style_sheet(AUTO)
+
+
+def test_a_phone_begins_with_few_columns() -> None:
+    """A browser that has not reported its width gets a board of a desk's window, on a phone a narrow one."""
+    assert shared_width(None) == 120
+    assert shared_width(None, on_a_phone=True) == 60
+    assert shared_width("100", on_a_phone=True) == 96
+
+
+def test_letters_are_bounded() -> None:
+    """However wide the window, letters have 16 pixels at most; 120 columns fit into 1000 pixels."""
+    assert "font-size: min(16px," in static("board.css")
+    (least,) = re.findall(r"LEAST_FONT = ([0-9.]+)", static("board.js"))
+    assert 120 * float(least) * 0.602 <= 1000 - 32
