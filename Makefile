@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 UNHUNG := timeout 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install uninstall bundle demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme lock clean FORCE
+.PHONY: help venv install uninstall bundle fuzz demo test unit all-tests lint rules types pictures compiled wheel sbom aarch64 live prometheus soak bench truth screenshots readme lock clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ uninstall: ## remove what make install made
 
 bundle: $(VENV)/.dev ## one executable file in dist/, for this machine or ARCH=aarch64, Python FOR=3.12
 	$(UNHUNG) $(BIN)/python scripts/bundle.py $(if $(ARCH),--arch $(ARCH)) $(if $(FOR),--python $(FOR))
+
+fuzz: $(VENV)/.dev ## random keys, clicks and resizes on the demo for FOR=60 seconds, from SEED=1
+	$(BIN)/python -m tests.ui.fuzz --seconds $(or $(FOR),60) --seed $(or $(SEED),1)
 
 demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
