@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
@@ -29,10 +31,12 @@ from sparktop.ui.keys import key_table
 from sparktop.ui.notices import NOTICE_CSS
 from sparktop.ui.remembered import as_configured, recall, remember
 from sparktop.ui.rewind import Rewind
+from sparktop.ui.screens.base import is_outdated
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 from sparktop.ui.sweep_desk import SweepDesk
 from sparktop.ui.terminal.driver import TerminalDriver
+from sparktop.ui.terminal.jobs import has_shell
 from sparktop.ui.terminal.meter import TerminalMeter
 from sparktop.ui.terminal.notifier import notify_of_events
 from sparktop.ui.terminal.output import TerminalOutput
@@ -73,7 +77,10 @@ class SparktopApp(ThemedApp):
     ENABLE_COMMAND_PALETTE = False
     CSS = "OverviewScreen { background: $background; }" + NOTICE_CSS
     # With priority: keys of the application do not reach it from a dialog.
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+    ]
     followed: Path | None = None
     """A progress file written by another program's sweep, shown from the start; None for none."""
 
@@ -135,6 +142,8 @@ class SparktopApp(ThemedApp):
             keys=key_table(keys or {}, watch),
             show_processes=self._show_processes,
         )
+        if self.no_color_wanted:
+            self.overview.unavailable = frozenset({"theme"})
         self.role_styles.blocks = self.overview.view.graphs is GraphStyle.BLOCKS
         self.desk = SweepDesk(self, self, watch=watch or Watch(), store=store, env=env, state=state)
         self.overview.desk, self.overview.timeline = self.desk, self.timeline
@@ -160,6 +169,11 @@ class SparktopApp(ThemedApp):
     def get_default_screen(self) -> Screen[None]:
         """Return the overview, on which the application starts."""
         return self.overview
+
+    async def on_event(self, event: events.Event) -> None:
+        """Handle an event, but no key that was meant for a screen which is not on top any more."""
+        if not is_outdated(event):
+            await super().on_event(event)
 
     def on_mount(self) -> None:
         """Draw an empty frame at once, then start everything that takes time."""
@@ -274,8 +288,8 @@ class SparktopApp(ThemedApp):
             return
         nearest = min(range(len(INTERVALS_S)), key=lambda i: abs(INTERVALS_S[i] - self.interval_s))
         wanted = INTERVALS_S[max(0, min(len(INTERVALS_S) - 1, nearest + step))]
-        if wanted == self.interval_s:
-            self.notify(f"{wanted:g} s is the {'longest' if step > 0 else 'shortest'} interval", timeout=2)
+        ends = f"{wanted:g} s is the {'longest' if step > 0 else 'shortest'} interval"
+        self.notify(ends if wanted == self.interval_s else f"polls every {wanted:g} s", timeout=2)
         self.cadence.ask(wanted)
         if self._monitor is not None:
             self._monitor.set_interval(self.cadence.interval_s)
@@ -383,6 +397,20 @@ class SparktopApp(ThemedApp):
             self.screen.action_answer(True)  # noqa: FBT003 - Textual's actions take their arguments by place
         else:
             await self.action_quit()
+
+    def action_suspend_process(self) -> None:
+        """Give the terminal back to the shell until it resumes this job; meanwhile nothing is polled.
+
+        Not while a sweep loads servers: its load generator would go on, unwatched. A countdown is called off.
+        """
+        if self.is_headless or not has_shell():
+            self.notify("no shell is behind this terminal that could resume sparktop", timeout=3)
+        elif self.desk.loads:
+            self.notify("a sweep is running: it cannot be suspended; x twice stops it", timeout=3)
+        else:
+            self.desk.call_off()
+            # As the terminal itself does: make, sudo and others of the job are to stop too.
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
 
     def end_in_time(self, code: int) -> None:
         """Start a timer that forces the process to exit with `code` if the shutdown takes too long."""

@@ -40,6 +40,7 @@ class ReplayApp(SparktopApp):
         """Show `replay`, with the view that `state` remembers."""
         super().__init__(replay.snapshot, theme=theme, keys=keys, state=state, timeline=replay)
         self.replay = replay
+        self.overview.unavailable |= {"sweep", "capacity", "sweep-editor", "history", "record", "mark"}
 
     def on_mount(self) -> None:
         """Draw, then keep jumping or playing in the recording, for about `SLICE_S` seconds at a time.
@@ -85,4 +86,5 @@ class ReplayApp(SparktopApp):
     def action_interval(self, step: int) -> None:
         """Play faster (1) or slower (-1)."""
         self.replay.faster(step)
+        self.notify(f"plays {self.replay.speed:g} times as fast", timeout=2)
         self._redraw()

@@ -89,6 +89,11 @@ class SweepDesk:
         """Whether a sweep is about to start or running, so that the screen is drawn more often."""
         return self.sweeping is not None and self.sweeping.busy
 
+    @property
+    def loads(self) -> bool:
+        """Whether a sweep of sparktop's own puts load on servers now."""
+        return self.sweeping is not None and self.sweeping.loads
+
     def band(self) -> SweepView | Countdown | None:
         """Return what the sweep's panel on the board shows: a sweep or a countdown; None for no panel."""
         return None if self.sweeping is None else self.sweeping.band()
@@ -337,8 +342,7 @@ class SweepDesk:
 
     def ask_to_leave(self) -> bool:
         """Ask whether to stop the sweep and quit, and return True; if no sweep runs, only return False."""
-        sweeping = self.sweeping
-        if sweeping is None or not sweeping.loads:
+        if not self.loads:
             self.call_off()
             return False
         from sparktop.ui.screens.ask import QuitScreen

@@ -69,6 +69,8 @@ class RankAsker:
             return f"NCCL is being asked about {name}"
         if (why := why_not(view)) is not None:
             return f"NCCL is not asked about {name}: {why}"
+        if self._has_one_gpu(view):
+            return f"NCCL is not asked about {name}: it runs on one GPU and has no other ranks"
         nodes = [node for node in view.nodes if self._source(node) is not None]
         if not nodes:
             return f"NCCL is not asked about {name}: none of its machines is watched (see [[nodes]])"
@@ -113,6 +115,12 @@ class RankAsker:
             return False
         self._store.accept(key, RanksReading(clock(), node, found.answer, warning=found.warning))
         return True
+
+    def _has_one_gpu(self, view: BackendView) -> bool:
+        """Return whether all machines of a backend are known, and have one GPU together."""
+        samples = {one.name: one.sample for one in self._store.snapshot().nodes}
+        gpus = [None if (found := samples.get(node)) is None else len(found.gpus) for node in view.nodes]
+        return None not in gpus and sum(filter(None, gpus)) == 1
 
     def _source(self, node: str) -> AsksRanks | None:
         """Return the source of a node if it can ask NCCL; None if it cannot, or the node is not watched."""

@@ -66,18 +66,22 @@ async def test_the_last_box_says_why_it_stays() -> None:
         ]
 
 
-async def test_the_interval_says_where_it_ends() -> None:
-    """Beyond the longest and the shortest interval + and - say so, before that nothing."""
+async def test_each_change_of_the_interval_is_said() -> None:
+    """`+` and `-` say what they changed, beside an alert too, and where there is no longer or shorter one."""
     app = SparktopApp(picture)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        for key, many, words in (("plus", 3, "10 s is the longest"), ("minus", 5, "0.25 s is the shortest")):
-            app.clear_notifications()
-            await pilot.press(*[key] * many)
-            await pilot.pause()
-            assert not list(app._notifications)
-            await pilot.press(key)
-            await pilot.pause()
-            assert [one.message for one in app._notifications] == [f"{words} interval"]
+        for key, words in (
+            (
+                "plus",
+                ["polls every 2 s", "polls every 5 s", "polls every 10 s", "10 s is the longest interval"],
+            ),
+            ("minus", [f"polls every {one} s" for one in ("5", "2", "1", "0.5", "0.25")]),
+            ("minus", ["0.25 s is the shortest interval"]),
+        ):
+            for word in words:
+                await pilot.press(key)
+                await pilot.pause()
+                assert [one.message for one in app._notifications] == [word]
 
 
 async def test_ctrl_c_quits() -> None:

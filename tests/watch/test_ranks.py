@@ -12,6 +12,7 @@ import pytest
 from sparktop.hardware.ras.reader import Found
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.ranks import RanksView, RanksWord
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Source
@@ -259,5 +260,27 @@ def test_without_a_key_only_an_engine_that_seems_stuck_is_asked_about_and_seldom
             await asyncio.sleep(1.0)
         assert len(asked) == 4
         assert asked[3] - asked[0] >= 600
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "asks"), [((1, 0), False), ((1, 1), True), ((2, 0), True), ((1, None), True)]
+)
+def test_a_server_on_one_gpu_is_not_asked_about(gpus: tuple[int | None, ...], asks: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """It has no other ranks: the message says so, and its panel stays; unknown GPUs may be more."""
+
+    async def work() -> None:
+        watching = Watching(Node("spark-a", found("healthy")))
+        await asyncio.sleep(30)
+        at = asyncio.get_running_loop().time()
+        for name, count in zip(NODES, gpus, strict=True):
+            if count is not None:
+                sample = NodeSample(at, gpus=tuple(GpuReading(index, "GB10") for index in range(count)))
+                watching.store.accept(SourceKey.node(name), sample)
+        words = watching.asker.ask("b")
+        assert ("is asked" in words) is asks
+        assert ("one GPU" in words) is not asks
+        assert bool(watching.tasks) is asks
 
     run(work)

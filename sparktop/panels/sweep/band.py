@@ -36,7 +36,7 @@ _LEAST_LEVELS = 3
 def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw a sweep (a benchmark), running or finished, as exactly `height` rows of `width` cells."""
     inner, inside = width - 4, height - 2
-    whole = " enter whole sweep " if selected else " z whole sweep "
+    whole = " enter whole sweep " if selected else ""  # else both keys open the selected panel
     legend = marks_key(view, inner - len(whole)) if view.status.over else []
     rows = _answer(view, inner, inside) if view.status.over else _running(view, inner, inside)
     return [

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from textual import events
 from textual.screen import ModalScreen, Screen
 
 Result = TypeVar("Result")
 _INPUT = (events.InputEvent, events.Paste)
+_TYPED_ON: WeakKeyDictionary[events.Key, BaseScreen[Any]] = WeakKeyDictionary()
+"""The screen through which a key passed, on its way to the application's table of keys."""
+
+
+def is_outdated(event: events.Event) -> bool:
+    """Return whether a key was typed on a screen that has been closed or covered since."""
+    screen = _TYPED_ON.get(event) if isinstance(event, events.Key) else None
+    return screen is not None and not screen.is_active
 
 
 class BaseScreen(Screen[Result], Generic[Result]):
@@ -32,6 +41,8 @@ class BaseScreen(Screen[Result], Generic[Result]):
         if isinstance(event, _INPUT) and not self.is_active:
             event.stop()
             return
+        if isinstance(event, events.Key):
+            _TYPED_ON[event] = self
         await super().on_event(event)
 
 

@@ -90,6 +90,8 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         self.view = view or View()
         self.coarse = 1
         """Number of poll intervals per dot column of the graphs."""
+        self.unavailable: frozenset[str] = frozenset()
+        """Names of the keys that cannot help in this program: the row of keys leaves them out."""
         self.notice: str | None = None
         """Text for the header: why polls or drawings are slower than requested; None if they are not."""
         self._opened_in_detail = False
@@ -188,7 +190,9 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         # The frame of a panel that is shown has the key that hides it.
         hidden = {name for name, box in _BOXES.items() if not getattr(self.view.boxes, box)}
         keys = [
-            (key.shown, key.footer) for key in table if key.footer and key.name not in _BOXES.keys() - hidden
+            (key.shown, key.footer)
+            for key in table
+            if key.footer and key.name not in _BOXES.keys() - hidden and self._helps(key.name)
         ]
         unseen = keys_to_unseen(table, self.view, self._shown) if self.zoomed is None else []
         first = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys(), *self._wall_keys()]
@@ -200,6 +204,26 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         below = self._board_height - self._room - self._scroll
         return [*scroll_keys(self._scroll, below), *keys]
+
+    def _helps(self, name: str) -> bool:
+        """Return whether the key `name` can do something with what is on the screen."""
+        shown = self._shown
+        servers = 0 if shown is None else len(shown.backends) + len(shown.fleets)
+        nodes = 0 if shown is None else len(shown.nodes)
+        match name:
+            case "balance" | "why":
+                return shown is None or bool(shown.balance)
+            case "processes":
+                return nodes > 0
+            case "sort":
+                return self.on_processes or max(servers, nodes) > 1
+            case "filter":
+                return self.on_processes or servers + nodes > 0
+            case "sweep" | "capacity" | "sweep-editor":
+                loadable = shown is None or bool(shown.backends) or bool(shown.routers)
+                return loadable and not self.frozen and name not in self.unavailable
+            case _:
+                return name not in self.unavailable
 
     def show_as(self, view: View) -> None:
         """Draw with the view `view` (preset, boxes, sort orders, filters) and post `ViewChanged`."""

@@ -12,7 +12,7 @@ from sparktop.ui.styles import RoleStyles
 
 DIFFERENCE_KEYS = (
     Key("back", ("escape",), "esc", "back", "back to the history", "back"),
-    Key("swap", ("r",), "r", "swap", "swap before and after", "swap"),
+    Key("swap", ("v",), "v", "swap", "swap before and after", "swap"),
     Key("pair", ("tab", "right"), "tab →", "pair(1)", "the next pair of targets", "next pair"),
     Key("pair-back", ("shift+tab", "left"), "←", "pair(-1)", "the pair of targets before"),
     Key("down", ("down", "j"), "↓ j", "scroll_by(1)", "scroll down", "scroll"),

@@ -53,14 +53,14 @@ async def test_a_searched_history_fills_the_screen(filled: Shown, size: tuple[in
 async def test_tags_and_note_are_typed_at_the_bottom(filled: Shown) -> None:
     """They begin with what is there, stand in the row, and Esc leaves them as they were."""
     async with filled.on():
-        await filled.press("down", "T")
+        await filled.press("down", "number_sign")
         await filled.type("night #tp2")
-        await filled.press("enter", "N")
+        await filled.press("enter", "C")
         await filled.type("fans off")
         await filled.press("enter")
         assert filled.current == "3.json"
         assert "#night #tp2  fans off" in filled.text
-        await filled.press("T")
+        await filled.press("number_sign")
         assert filled.screen.query_one(Input).value == "night tp2"
         await filled.type("other")
         await filled.press("escape")
@@ -74,7 +74,7 @@ async def test_tags_and_note_are_typed_at_the_bottom(filled: Shown) -> None:
 async def test_what_is_typed_is_no_key(filled: Shown) -> None:
     """Letters of a note delete, mark and open nothing."""
     async with filled.on():
-        await filled.press("N", *"duck ic", "space")
+        await filled.press("C", *"duck ic", "space")
         assert filled.screen.query_one(Input).value == "duck ic "
         assert "5 results" in filled.rows[0]
 

@@ -58,8 +58,8 @@ async def test_every_page_has_exactly_the_size_of_the_terminal(
         await done_and_open(stage, pilot)
         for keys, wanted in (
             ((), Page.MAIN),
-            (("g",), Page.CURVES),
-            (("t",), Page.TOPOLOGIES),
+            (("v",), Page.CURVES),
+            (("T",), Page.TOPOLOGIES),
             (("n",), Page.NOTICES),
             (("escape", "down", "enter"), Page.EVIDENCE),
         ):
@@ -179,12 +179,12 @@ async def test_curves_and_tracks_come_in_turn(stage: SweepStage) -> None:
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await done_and_open(stage, pilot)
         assert "Decode in" in stage.text()
-        await press(pilot, "g")
+        await press(pilot, "v")
         assert "┐curves┌" in stage.text()
-        await press(pilot, "g")
+        await press(pilot, "v")
         assert "in flight" in stage.text()
         assert "┐sweep quick┌" in stage.text()
-        await press(pilot, "g", "g")
+        await press(pilot, "v", "v")
         assert "Decode in" in stage.text()
         assert "┐sweep quick┌" in stage.text()
 
@@ -193,7 +193,7 @@ async def test_before_the_first_level_there_are_no_curves(stage: SweepStage) -> 
     """g, t and r say what they lack instead of showing an empty page."""
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await stage.start(pilot)
-        await press(pilot, "z", "g", "t", "r")
+        await press(pilot, "z", "v", "T", "R")
         assert page(stage) is Page.MAIN
         assert stage.toasts() == [
             "no curves yet: no level is done",
@@ -210,7 +210,7 @@ async def test_published_tables_go_round(stage: SweepStage) -> None:
         await done_and_open(stage, pilot)
         seen = []
         while True:
-            await press(pilot, "r")
+            await press(pilot, "R")
             reference = stage.full.reference
             if reference is None:
                 break
@@ -226,7 +226,7 @@ async def test_a_reference_stays_while_levels_come(stage: SweepStage) -> None:
     """What is laid over a running sweep's curves is still there after the next level."""
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await run_and_open(stage, pilot)
-        await press(pilot, "r", "g")
+        await press(pilot, "R", "v")
         assert "ref:" in stage.text()
         stage.play(("spark-a", 4))
         await stage.settled()

@@ -81,10 +81,10 @@ async def test_r_swaps_before_and_after() -> None:
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
         first = app.text
-        await press(pilot, "r")
+        await press(pilot, "v")
         assert "decode: slower at c4, c16" in app.text
         assert "▼ worse" in app.text
-        await press(pilot, "r")
+        await press(pilot, "v")
         assert app.text == first
 
 
@@ -97,12 +97,12 @@ async def test_tab_goes_through_the_pairs_and_a_swap_stays_on_its_pair() -> None
         await pilot.pause()
         assert "pair 1 of 2" in app.rows[0]
         assert "before  a, quick" in app.text
-        await press(pilot, "r")
+        await press(pilot, "v")
         assert "before  a, quick 2026-11-21" in app.text
-        await press(pilot, "r", "tab")
+        await press(pilot, "v", "tab")
         assert "pair 2 of 2" in app.rows[0]
         assert "before  b, quick 2026-11-20" in app.text
-        await press(pilot, "r")
+        await press(pilot, "v")
         assert "before  b, quick 2026-11-21" in app.text
         assert "decode: slower" in app.text
         await press(pilot, "tab")

@@ -48,7 +48,7 @@ async def test_an_empty_history_says_how_to_make_one(shown: Shown, size: tuple[i
     """Nothing is there and no key does harm."""
     async with shown.on(size):
         assert "no sweep is stored yet: s starts one" in shown.text
-        await shown.press("enter", "space", "c", "d", "u", "T", "N", "o", "down", "end", "pagedown")
+        await shown.press("enter", "space", "c", "d", "u", "number_sign", "C", "f", "down", "end", "pagedown")
         assert "nothing to bring back" in shown.text or "no sweep is stored yet" in shown.text
         assert shown.opened == []
 
@@ -216,7 +216,7 @@ async def test_a_comparison_is_drawn_in_the_present_theme(filled: Shown) -> None
 async def test_the_path_is_told(filled: Shown) -> None:
     """The whole path is there to be copied."""
     async with filled.on():
-        await filled.press("o")
+        await filled.press("f")
         (toast,) = filled.pilot.app._notifications
         assert toast.message == str(filled.folder / "4.json")
 
