@@ -205,7 +205,7 @@ async def test_before_the_first_level_there_are_no_curves(stage: SweepStage) -> 
 
 
 async def test_published_tables_go_round(stage: SweepStage) -> None:
-    """Key r lays one table after another over the curves, names it and its source, and ends with none."""
+    """Key R lays one table after another over the curves, names it and its source, and ends with none."""
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await done_and_open(stage, pilot)
         seen = []
@@ -216,7 +216,7 @@ async def test_published_tables_go_round(stage: SweepStage) -> None:
                 break
             seen.append(reference.name)
             assert f"ref:{reference.name}" in stage.text()
-            assert f"ref: {reference.name[:20]}" in stage.footer()
+            assert f"Ref: {reference.name[:20]}" in stage.footer()
             assert reference.source in stage.toasts()[-1]
         assert len(seen) == len(set(seen)) >= 2
         assert "ref:" not in stage.text()
