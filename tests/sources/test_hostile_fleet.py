@@ -63,7 +63,9 @@ def replying(
 
 async def watched(servers: dict[str, RawServer]) -> Snapshot:
     """Watch all servers until each of them has answered or failed, the healthy one twice."""
-    watch = Watch(backends=tuple(s.target(name) for name, s in servers.items()), interval_s=0.25, timeout_s=2.0)
+    watch = Watch(
+        backends=tuple(s.target(name) for name, s in servers.items()), interval_s=0.25, timeout_s=2.0
+    )
     store = Store(watch)
     monitor = Monitor(watch, store)
     await monitor.start()
