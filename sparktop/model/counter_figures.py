@@ -91,7 +91,7 @@ COUNTER_FIGURES = (
         "prefill_kv_sum",
         of="prefill_kv_count",
         how=How.MEAN,
-        unit="tok each",
+        unit="tok/req",
     ),
     CounterFigure(
         "preemptions_per_request",
@@ -99,7 +99,7 @@ COUNTER_FIGURES = (
         "request_preemptions_sum",
         of="request_preemptions_count",
         how=How.MEAN,
-        unit="each",
+        unit="/req",
         fault=True,
     ),
     CounterFigure(
