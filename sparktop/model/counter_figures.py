@@ -91,7 +91,7 @@ COUNTER_FIGURES = (
         "prefill_kv_sum",
         of="prefill_kv_count",
         how=How.MEAN,
-        unit="tok/req",
+        unit="tok",
     ),
     CounterFigure(
         "preemptions_per_request",
