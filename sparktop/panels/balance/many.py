@@ -64,7 +64,7 @@ def _load(shown: GroupSlots, index: int, width: int, height: int) -> list[Row]:
 
 def _speed(shown: GroupSlots, index: int, width: int) -> list[Row]:
     values = shown.generation_tps[index]
-    now = shown.rate(values)
+    now = newest(values)
     graph = area_rows(values, width, 1, shown.tps_top, "generation", end_slot=shown.end_slot)
     text = numbers.rate(now, 5).strip()
     return in_gutter([_named(shown, index, figure(text, known=now is not None))], graph)

@@ -118,7 +118,7 @@ def _speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
     )
     top = numbers.tick(shown.tps_top)
     ends = [
-        scale_end([*tps_words(sign, shown.rate(values))], top)
+        scale_end([*tps_words(sign, newest(values))], top)
         for sign, values in zip((UP, DOWN), shown.generation_tps, strict=True)
     ]
     empty: list[Row] = [[] for _ in range(half - 1)]

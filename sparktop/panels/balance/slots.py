@@ -60,7 +60,7 @@ class GroupSlots:
         return self.load.end
 
     def rate(self, values: Slots) -> float | None:
-        """Return the mean of the newest of the token rates `values`; None if the newest is not known."""
+        """Return the mean of the token rates `values` of the last 10 s; None if the newest is not known."""
         known = [value for value in values[-self.rate_slots :] if value is not None]
         return sum(known) / len(known) if known and newest(values) is not None else None
 
@@ -207,9 +207,9 @@ def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
     """
     graph = width - GUTTER
     rows = area_rows(shown.group_tps, graph, height, shown.group_top, "generation", end_slot=shown.end_slot)
-    more = ""
+    more = f"Σ over {_RATE_S:g} s · "
     if shown.even_tps is not None:
-        more = f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
+        more += f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
         rows = with_level(rows, shown.even_tps / shown.group_top)
     words = [*tps_words("Σ", shown.rate(shown.group_tps)), label(" tok/s")]
     gutter = [scale_end(words, numbers.tick(shown.group_top))]

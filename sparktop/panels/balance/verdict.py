@@ -174,7 +174,7 @@ def _lost(balance: Balance) -> list[Row]:
     if balance.router is None or balance.in_sweep:
         return []
     if lost is None:
-        why = f": {balance.lost_unknown}" if balance.lost_unknown else ""
+        why = f" ({balance.lost_unknown})" if balance.lost_unknown else ""
         if balance.lost_before_percent is None or balance.lost_before_s is None:
             return [[label(f"tokens lost: unknown{why}")]]
         before = numbers.percent(balance.lost_before_percent).strip()

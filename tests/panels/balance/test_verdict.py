@@ -128,8 +128,8 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
         lost_before_s=40.0,
     )
     said = [row_text(piece) for piece in verdict_pieces(balance, ())]
-    assert "about 29 % of tokens lost 40 s ago, now unknown: the step time is uncertain" in said
+    assert "about 29 % of tokens lost 40 s ago, now unknown (the step time is uncertain)" in said
     first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="no step time yet")
-    assert "tokens lost: unknown: no step time yet" in [
+    assert "tokens lost: unknown (no step time yet)" in [
         row_text(piece) for piece in verdict_pieces(first, ())
     ]
