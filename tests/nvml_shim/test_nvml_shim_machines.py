@@ -16,6 +16,7 @@ GIB = 2**30
 SHARES = ("software power cap", "sync boost", "software thermal", "hardware thermal", "hardware power brake")
 GB10 = {
     "index": 0,
+    "memory_note": None,
     "name": "NVIDIA GB10",
     "uuid": "GPU-11111111-2222-3333-4444-555555555555",
     "utilization_percent": 96.0,

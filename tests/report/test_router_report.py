@@ -33,6 +33,8 @@ def test_json_has_the_routers_of_the_schema() -> None:
         "backends": ["spark-a", "spark-b"],
         "deployments": {"spark-1": "spark-a", "spark-2": "spark-b", "cloud-1": None},
         "stuck": {},
+        "deployment_troubles": {},
+        "slow": None,
         "cooldown_s": None,
         "cooldowns_disabled": None,
         "failures": None,

@@ -157,7 +157,7 @@ async def test_a_key_that_no_header_can_hold_is_told(api_key: str, serve: Serve)
     failure = await fail(source)
     await source.close()
     assert failure.kind is FailureKind.UNAUTHORIZED
-    assert "api_key_env" in failure.message
+    assert "look at its environment variable" in failure.message
     assert server.connections == 0
 
 

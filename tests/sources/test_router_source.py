@@ -237,7 +237,7 @@ async def test_a_key_that_no_header_may_hold_is_never_sent(serve: Serve) -> None
     await source.close()
     assert sample.alive
     assert sample.note is not None
-    assert "api_key_env" in sample.note
+    assert "look at its environment variable" in sample.note
     assert set(server.paths) == {"/health/liveliness", "/health/readiness"}
     assert not any(b"Authorization" in head for head in server.heads)
 

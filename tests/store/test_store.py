@@ -11,6 +11,7 @@ import pytest
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import Sum
 from sparktop.model.node import (
     CpuReading,
     GpuReading,
@@ -91,10 +92,10 @@ def test_totals_are_over_backends_that_answer(make_world: MakeWorld) -> None:
     world = make_world(TWO)
     world.feed(running(1000, 3, waiting=2.0), name="b")
     world.feed(running(1000, 4), name="c")
-    assert (world.snapshot().totals.running, world.snapshot().totals.waiting) == (7, 2)
+    assert (world.snapshot().totals.running.value, world.snapshot().totals.waiting.value) == (7, 2)
     world.store.accept(SourceKey.backend("b"), Failure(FailureKind.TIMEOUT, "slow", 1001))
     totals = world.snapshot().totals
-    assert (totals.running, totals.waiting, totals.generation_tps) == (4, None, None)
+    assert (totals.running, totals.waiting.value, totals.generation_tps.value) == (Sum(4, 1, 2), None, None)
 
 
 def test_lanes_add_up(world: World, make_page: MakePage) -> None:
