@@ -118,6 +118,7 @@ class _VirtualConnection(Connection):
     def __init__(self, at: float) -> None:
         self.reader = None
         self.open = True
+        self.used = False
         self._at = at
 
     def send(self, request: bytes) -> float:

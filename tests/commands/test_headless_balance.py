@@ -26,7 +26,7 @@ from tests.watch.monitor_fakes import FakeSource, FakeWays
 pytestmark = pytest.mark.long
 
 NAMES = ("spark-a", "spark-b")
-ANSWERS_MS = {4: 2.0, 2: 6.0, 1: 13.0}
+ANSWERS_MS = {4: 2.0, 2: 13.0, 1: 26.0}
 """What an answer costs decides how often a loaded group is looked at."""
 
 
@@ -97,7 +97,8 @@ def test_the_report_says_the_announced_word(form: str) -> None:
     """An announced oscillation is not reported as "unknown"."""
     text = watched("leastbusy-c16-b", 1, form)
     assert "oscillating" in text
-    judged = [line for line in text.splitlines() if "needs the number of engine steps" not in line]
+    # The limit of each server is unknown beside it: a router that counts nothing is not blamed.
+    judged = [line for line in text.splitlines() if "the loads of proxy are oscillating" not in line]
     assert "unknown" not in "\n".join(judged).replace("– is unknown", "")
 
 

@@ -17,7 +17,12 @@ from stage.rehearsal import Rehearsal
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 
-_WORKS = set(LimitKind) - {LimitKind.CLIENT, LimitKind.ROUTER, LimitKind.UNKNOWN}
+_WORKS = set(LimitKind) - {
+    LimitKind.CLIENT,
+    LimitKind.CLIENT_OR_ROUTER,
+    LimitKind.ROUTER,
+    LimitKind.UNKNOWN,
+}
 _RESTS = {BackendState.BORED, BackendState.IDLE}
 SWEPT = frozenset({"b"})
 
