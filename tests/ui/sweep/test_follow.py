@@ -49,7 +49,7 @@ async def test_a_finished_run_stands_on_the_board(size: tuple[int, int]) -> None
     """Its tool, its end and its answer are there, above the monitor."""
     app = make_app(RECORDED)
     async with app.run_test(size=size):
-        await shows(app, "sweep llama-benchy 0.4.0", "most at c = 4", "spark-a")
+        await shows(app, "sweep llama-benchy 0.4.0", "best: c = 4", "spark-a")
         assert {row_width(row) for row in app.overview.canvas.rows} == {size[0]}
 
 
