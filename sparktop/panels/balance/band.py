@@ -118,7 +118,10 @@ def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> lis
     """Return exactly `height` rows of text on a group's balance: verdict, values, and reasons if they fit."""
     if height == 1:
         return [fit_row(value_line(balance, width), width)]
-    rows = flowed(verdict_pieces(balance, snapshot.routers), width)
+    pieces = verdict_pieces(balance, snapshot.routers)
+    if row_width(pieces[0]) > width:
+        pieces = verdict_pieces(balance, snapshot.routers, short=True)
+    rows = flowed(pieces, width)
     rows += reason_rows(balance, width, height - len(rows))
     return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
 
