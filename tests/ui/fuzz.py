@@ -235,6 +235,8 @@ class Fuzz:
         while not re.search(rb"sorted: |processes by ", self.terminal.seen[before:]):
             if self.ended or time.monotonic() > end:
                 raise self.fail("the notice of 'o' is not on the screen")
+            if not self.on_board():  # a screen that opened late, as the history after its files are read
+                await self.home()
             self.send("o", "o")
             await asyncio.sleep(2.0)
 

@@ -131,7 +131,7 @@ async def test_the_batch_of_a_level_is_that_of_its_measured_runs(monkeypatch: py
     (level,) = result.targets[0].levels
     assert level.server is not None
     assert level.server.generation_tokens == 4 * 64
-    assert level.busy_batch["spark-a"] > 2.2  # with the warm-up 1.6
+    assert level.busy_batch["spark-a"] > 1.8  # with the warm-up 1.6; less than 4 on a busy machine
     assert [one.code for one in level.validity if one.code in {"foreign_traffic", "count_mismatch"}] == []
 
 

@@ -181,7 +181,7 @@ async def test_every_form_has_the_row(short: Short) -> None:
     assert evidence is not None
     assert [mark.message for mark in evidence.row.marks] == [refused.error]
     assert (evidence.facts, evidence.why_no_timeline) == ((), "the server refused its requests")
-    assert "the level has a mark" in " ".join(result_view(again).verdict)
+    assert "the level has a warning" in " ".join(result_view(again).verdict)
 
 
 @pytest.mark.parametrize("context", [None, 1000, 5000])
