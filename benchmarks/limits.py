@@ -1,10 +1,11 @@
 """Check whether the limit that sparktop names is the one that a simulated server was built to have.
 
 Each run is a server (or several behind a router) with one known bottleneck, simulated for 75 s and polled
-by the real store each second; a group behind a router, until its balance is judged. `tuned` families were
-used while the rules were written. `held out` families have other engines, other lengths and loads, and were
-only run afterwards. Prints the confusion table of either: rows are the limits that runs were built with,
-columns the verdicts of the store at their ends.
+by the real store each second; a group behind a router, until its balance is judged, and a client with pauses,
+until one of them is new: a pause that is over is no limit any more. `tuned` families were used
+while the rules were written. `held out` families have other engines, other lengths and loads, and were only
+run afterwards. Prints the confusion table of either: rows are the limits that runs were built with, columns
+the verdicts of the store at their ends.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from sparktop.analysis.balance.dispersion import fewest_requests
 from sparktop.demo.gb10 import Machine
 from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import LimitKind
@@ -28,6 +30,8 @@ from stage.limited import LengthsDraw, LimitedRun, Setting, Users, kinds
 
 SECONDS = 75
 STEP_S, LONGEST_S = 15, 660
+JUDGED_S = 10
+"""Seconds after which the store has judged a server twice, as a new word needs."""
 DENSE_8B = EngineProfile(
     name="dense-8b",
     model="dense-8b",
@@ -165,7 +169,9 @@ def _router(family: Family) -> Setting:
     slots = dice.choice((16, 48))
     profile = replace(family.engine, max_num_seqs=slots, kv_blocks=40_000)
     lengths = family.lengths(dice.uniform(50, 500), dice.uniform(150, 400))
-    users = Users(round(slots * dice.uniform(0.6, 1.8)), lengths, shares=shares)
+    # With fewer, the balance has no verdict, and no router is blamed.
+    least = round(1.25 * fewest_requests(servers))
+    users = Users(max(least, round(slots * dice.uniform(0.6, 1.8))), lengths, shares=shares)
     return Setting(profile, users, servers=servers)
 
 
@@ -206,6 +212,10 @@ def run(kind: LimitKind, family: Family, seed: int, *, blind: bool = False) -> t
     limits = simulated.play(SECONDS)
     while kind is LimitKind.ROUTER and not _is_judged(simulated):
         limits = simulated.play(STEP_S)
+    if kind is LimitKind.CLIENT:
+        while simulated.store.snapshot().backends[0].running:
+            limits = simulated.play(1)
+        limits = simulated.play(JUDGED_S)
     return kinds(limits)[0], "–" if limits[0] is None else limits[0].line
 
 

@@ -203,11 +203,10 @@ def _is_routed(router: RouterTrack, group: Group, backends: Mapping[str, Backend
     """Return whether the router's own counts show that the requests of its backends pass it."""
     behind = _behind(group, backends)
     since = max((track.work.looks[-1].at for track in behind), default=math.inf) - _ROUTED_S
-    arrived = [track.load.arrived(since) for track in behind]
+    ended = [track.load.counted(since).get("finished") for track in behind]
+    known = [count for count in ended if count is not None]
     held = sum(_held(track) for track in behind)
-    known = [count for count in arrived if count is not None]
-    ended = max(0.0, sum(known) - held) if len(known) == len(arrived) else None
-    return router.passes(since, ended, held)
+    return router.passes(since, sum(known) if len(known) == len(ended) else None, held)
 
 
 def _held_back(router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -99,6 +100,11 @@ class RouterTrack:
             },
             refusals=_grown(first.refusals, last.refusals),
         )
+
+    @property
+    def counts_since(self) -> float:
+        """Monotonic time of the oldest sample whose counts are kept; infinite before the first."""
+        return self._recent[0].at if self._recent else math.inf
 
     def passes(self, since: float, ended: float | None, held: float) -> bool | None:
         """Return whether the router's own counts since `since` show that its backends' requests pass it.

@@ -102,6 +102,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
 
 def _passes(router: RouterTrack, logs: Sequence[LoadLog], since: float) -> bool | None:
     """Return whether the router's own counts show that the requests of its backends pass it."""
+    since = max(since, router.counts_since)
     arrived = [log.arrived(since) for log in logs]
     known = [count for count in arrived if count is not None]
     newest = [log.load() for log in logs]
