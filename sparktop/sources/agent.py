@@ -248,13 +248,13 @@ def _refusal(response: Response, where: str, token: str | None) -> AnswerError:
     match response.status:
         case 401 | 403 if token:
             message = f"the agent at {where} refuses the token: look at token_env or token_file in the config"
-            return AnswerError(FailureKind.UNAUTHORIZED, message)
+            return AnswerError(FailureKind.UNAUTHORIZED, f"{message}{quoted}")
         case 401 | 403:
             message = f"the agent at {where} wants a token: set token_env or token_file in the config"
-            return AnswerError(FailureKind.UNAUTHORIZED, message)
+            return AnswerError(FailureKind.UNAUTHORIZED, f"{message}{quoted}")
         case 404:
             message = f"404: no sparktop agent answers at {where}: is the URL right?"
-            return AnswerError(FailureKind.NOT_FOUND, message)
+            return AnswerError(FailureKind.NOT_FOUND, f"{message}{quoted}")
         case 429:
             return AnswerError(FailureKind.HTTP, f"429: the agent at {where} is asked too often{quoted}")
         case 503:

@@ -11,6 +11,8 @@ from sparktop.model.text import clean
 
 _SHORTEST_FORM = 6
 """Fewer characters of a secret than these are not searched: they stand in any text."""
+_STATUS_WORDS = frozenset({"unauthorized", "forbidden", "not found", "404 page not found", "404 not found"})
+"""Messages of web frameworks that repeat the status and say no more."""
 WORDS_LIMIT = 90
 """Most characters quoted from a server's own words."""
 
@@ -18,20 +20,23 @@ WORDS_LIMIT = 90
 def server_words(body: bytes, secret: str | None, limit: int = WORDS_LIMIT) -> str:
     """Return the server's message from an error body, cleaned and cut to `limit` characters.
 
-    Return "" for HTML or an empty body. From JSON as inference servers write it (`{"error": {"message": …}}`,
-    `{"detail": …}`) only the message is returned. Where the server repeats `secret`, also encoded or
-    backwards, "…" replaces it.
+    Return "" for HTML, an empty body, or a mere name of the status. From JSON as inference servers write it
+    (`{"error": {"message": …}}`, `{"detail": …}`) only the message is returned. Where the server repeats
+    `secret`, also encoded or backwards, "…" replaces it.
     """
     text = body.decode("utf-8", "replace").strip()
     if text.startswith("<"):
         return ""
     if text.startswith("{"):
         text = _json_message(text)
-    return clean(_without(text, secret) if secret else text, limit)
+    words = clean(without_secret(text, secret), limit)
+    return "" if words.strip(" .!").lower() in _STATUS_WORDS else words
 
 
-def _without(text: str, secret: str) -> str:
+def without_secret(text: str, secret: str | None) -> str:
     """Return `text` with "…" for a secret that it repeats, also percent-encoded, in base64 or backwards."""
+    if not secret:
+        return text
     raw = secret.encode()
     # Of base64, the characters that depend on the secret alone, whatever stands before and after it.
     inside = [

@@ -173,6 +173,45 @@ async def test_a_missing_key_and_a_wrong_one_are_told_apart(
     assert words in failure.message
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (
+            "401 No",
+            b'{"error": {"message": "No api key\x1b[2J passed in, got sk-secret"}}',
+            "No api key [2J passed",
+        ),
+        (
+            "403 No",
+            b'{"detail": "virtual key sk-secret may not read this"}',
+            "virtual key … may not read this",
+        ),
+        ("404 No", b"metrics are off: start with --metrics", "metrics are off: start with --metrics"),
+    ],
+)
+async def test_what_a_server_says_of_a_refusal_is_quoted(
+    status: str, body: bytes, said: str, serve: Serve
+) -> None:
+    """Behind 401, 403 and 404 too, cleaned and without the key, beside what the user can do."""
+    server: RawServer = await serve({"/metrics": answer(body, status)})
+    source = EngineSource(server.target(api_key="sk-secret"))
+    failure = await fail(source)
+    await source.close()
+    assert said in failure.message
+    assert "secret" not in failure.message
+    assert "--api-key-env" in failure.message or "is the path in its URL right" in failure.message
+
+
+@pytest.mark.parametrize("body", [b"", b'{"detail": "Not Found"}', b"404 page not found\n", b"<h1>no</h1>"])
+async def test_a_body_that_repeats_the_status_is_not_quoted(body: bytes, serve: Serve) -> None:
+    """Frameworks answer 404 with its name, which says no more than the message."""
+    server: RawServer = await serve({"/metrics": answer(body, "404 Not Found")})
+    source = EngineSource(server.target())
+    failure = await fail(source)
+    await source.close()
+    assert "has no such page: is it an inference server" in failure.message
+
+
 async def test_a_redirect_is_not_followed(serve: Serve) -> None:
     """The server that a redirect points to is never asked."""
     other: RawServer = await serve(replies())

@@ -47,16 +47,22 @@ def status_error(status: int, where: str, *, location: str, words: str, has_key:
     match status:
         case 401 | 403:
             wish = f"{where} refuses the key" if has_key else f"{where} wants a key"
-            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {wish} ({HOW_TO_GIVE_A_KEY})")
+            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {wish} ({HOW_TO_GIVE_A_KEY}){quoted}")
         case _ if status == NOT_FOUND:
-            hint = "is it an inference server, and is the path in its URL right?"
-            return AnswerError(FailureKind.NOT_FOUND, f"404: {where} has no such page: {hint}")
+            return not_found(f"{where} has no such page", "an inference server", words)
         case 503:
             return AnswerError(FailureKind.LOADING, f"503: {where} is loading or not ready{quoted}")
         case _ if status in REDIRECTS:
             return redirect_error(status, where, location)
         case _:
             return AnswerError(FailureKind.HTTP, f"{where} answered with HTTP status {status}{quoted}")
+
+
+def not_found(what: str, kind: str, words: str) -> AnswerError:
+    """Return the error for the status 404, which says `what` is missing of `kind` and quotes `words`."""
+    quoted = f": {words};" if words else ":"
+    hint = f"is it {kind}, and is the path in its URL right?"
+    return AnswerError(FailureKind.NOT_FOUND, f"{NOT_FOUND}: {what}{quoted} {hint}")
 
 
 def redirect_error(status: int, where: str, location: str) -> AnswerError:

@@ -24,13 +24,16 @@ from sparktop.sources.http.address import host_and_port
 from sparktop.sources.http.aiohttp_failure import transport_error
 from sparktop.sources.http.body import BodyCollector
 from sparktop.sources.http.failure import (
+    NOT_FOUND,
     REDIRECTS,
     AnswerError,
+    not_found,
     redirect_error,
     timeout_error,
 )
 from sparktop.sources.prometheus.answer import Answer, Series, answer_steps, trouble_in
 from sparktop.sources.prometheus.steps import in_steps
+from sparktop.sources.server_words import without_secret
 from sparktop.values import dataclass, replace
 
 MOST_BYTES = 20 << 20
@@ -184,7 +187,7 @@ class PrometheusClient:
         return self._session
 
     def _status_error(self, status: int, body: bytes, location: str) -> AnswerError:
-        said = trouble_in(body)
+        said = trouble_in(self._without_secrets(body))
         quoted = f": {said}" if said else ""
         if status in _TOO_MUCH:
             return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quoted}")
@@ -194,10 +197,17 @@ class PrometheusClient:
             return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {self.where} {self._wish(said)}{quoted}")
         if _WANTS_TLS in body:
             return AnswerError(FailureKind.TLS, f"{self.where} wants TLS: write https:// in its URL")
-        if status == 404:  # noqa: PLR2004 - of HTTP
-            hint = "is it a Prometheus, and is the path in its URL right?"
-            return AnswerError(FailureKind.NOT_FOUND, f"404: {self.where} has no /api/v1/query: {hint}")
+        if status == NOT_FOUND:
+            return not_found(f"{self.where} has no /api/v1/query", "a Prometheus", said)
         return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quoted}")
+
+    def _without_secrets(self, body: bytes) -> bytes:
+        """Return an error's body without what was sent as password or token, if the server repeats it."""
+        text = body.decode("utf-8", "replace")
+        sent = self._headers().get("Authorization", "").partition(" ")[2]
+        for secret in (sent, self._target.password):
+            text = without_secret(text, secret)
+        return text.encode()
 
     def _wish(self, said: str) -> str:
         """Return what a server that refused a request with the words `said` wants, by what it carried."""

@@ -70,6 +70,7 @@ async def test_secrets_and_headers_are_sent(tmp_path: Path) -> None:
             False,
         ),
         (lambda: web.Response(status=404), "is it a Prometheus", False),
+        (lambda: web.Response(status=404, text="no route /api\n"), "/api/v1/query: no route /api; is", False),
         (lambda: web.Response(text="<html>"), "not one of the Prometheus HTTP API", False),
         (lambda: web.Response(text='{"status": "success"}'), "not one of the Prometheus HTTP API", False),
         (lambda: web.Response(text='{"status": "error", "error": "no"}'), "no", False),
@@ -100,6 +101,14 @@ async def test_a_refusal_names_what_was_sent(settings: dict[str, object], messag
     error = await asked(lambda _: web.Response(status=401, text="Unauthorized\n"), **settings)
     assert isinstance(error, AnswerError), error
     assert error.message.endswith(f"{message}: Unauthorized")
+
+
+@pytest.mark.parametrize("settings", [{"bearer": "sk-secret"}, {"basic_user": "me", "password": "sk-secret"}])
+async def test_a_secret_that_is_repeated_is_not_quoted(settings: dict[str, object]) -> None:
+    """An error that repeats the token or the password is quoted without it."""
+    error = await asked(lambda _: web.Response(status=401, text="not valid: sk-secret\n"), **settings)
+    assert isinstance(error, AnswerError), error
+    assert error.message.endswith(": not valid: …")
 
 
 async def test_a_missing_tenant_is_no_wrong_token() -> None:
