@@ -9,30 +9,32 @@ Values may have a unit, a deviation ("57.5 ± 1.2"), a range ("45–55"), thousa
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from statistics import fmean, stdev
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.axes import by_axis
-from sparktop.sweep.compare.imports.reading import ImportFormatError, finite
+from sparktop.sweep.compare.imports.reading import ImportFormatError, concurrency_at, finite, rate_at
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, load_at
-from sparktop.sweep.result.parts import MOST_CONCURRENCY
 from sparktop.values import dataclass
 
-_MOST_ROWS, _MOST_CELLS = 10_000, 200
+_MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
+_LONGEST_LINE = 4000
 _LEAST_ROWS = 2
 """Rows below a heading from which on lines with blanks between numbers are a table."""
 _TITLE_LINES = 6
 """Lines above a table in which its title stands."""
+_SAME = 0.01
+"""Relative difference up to which two statements of a value are one, rounded differently."""
 _METRICS: tuple[tuple[str, str], ...] = (
     (r"requests?[ /_]*(per|/|throughput)|req/s|\brps\b|\bqps\b", "requests_per_s"),
     (r"\bttfr\b", "ttfr_ms"),
     (r"ttft|first (generated )?token", "ttft_ms"),
-    (r"\bitl\b|inter.?(token|chunk)|(?<!e2e_)itl", "itl_ms"),
-    (r"\btpot\b|time per output token|_tpot", "tpot_ms"),
+    (r"(?<![a-z])(?<!e2e_)itl(?![a-z])|inter.?(token|chunk)", "itl_ms"),
+    (r"tpot|time per output token", "tpot_ms"),
     (r"e2e|end.?to.?end|\blatency\b|request latency", "e2e_ms"),
     (r"prefill|prompt (processing|eval|speed)|\bpp\d*\b|input tok|input_throughput", "prefill_tps"),
     (r"peak", "peak_tps"),
@@ -44,27 +46,36 @@ _METRICS: tuple[tuple[str, str], ...] = (
 _NAMED_FIRST = frozenset({"requests_per_s", "ttfr_ms", "ttft_ms", "itl_ms", "tpot_ms"})
 """Metrics whose names are never part of another's: "end-to-end latency to the first token" is TTFT."""
 _NO_MEAN = re.compile(
-    r"\bp\d\d|_p\d\d|p50|median|std|stdev|\bmin\b|\bmax\b|each|per (user|request|stream)|\(req\)|winner|delta"
-    r"|change|difference|\bratio\b|\bnotes?\b|est_ppt|samples|verdict|gain|%|theirs|ours|hardware"
+    r"(?<![a-z])p\d\d|median|std|(?<![a-z])(min|max)(?![a-z])|tokens$|each|per (user|request|stream)|\(req\)"
+    r"|winner|delta|change|difference|\bratio\b|spread|at best|\bnotes?\b|samples|verdict|gain|%|theirs|ours"
+    r"|hardware"
 )
+"""Headings of quantiles, extremes, counts of tokens, and what is derived from means."""
 _AXES = (
     (
         LoadKind.CONCURRENCY,
-        re.compile(r"^(max[_ ]?)?(concurren\w*|conc\b.*|batch( size)?|clients?|users?|streams?|c|n)$"),
+        re.compile(
+            r"(max[_ ]?)?(concurrency|conc\b.*|batch( size)?|clients?|users?|streams?|c|n)|concurrent( \w+)?"
+        ),
     ),
-    (LoadKind.RATE, re.compile(r"^(request[_ ]?rate.*|rate.*)$")),
+    (LoadKind.RATE, re.compile(r"(request[_ ]?)?rate\b.*")),
 )
-_TARGETS = re.compile(r"^(target|topology|config(uration)?|setup|server|series|model|source|backend|engine)$")
-_PROMPT = re.compile(r"^(prompt( tokens?)?|input( tokens?| len(gth)?)?|isl|pp)$")
-_OUTPUT = re.compile(r"^(completion( tokens?)?|output (tokens|len(gth)?)|osl|tg)$")
+_TARGETS = re.compile(r"target|topology|config(uration)?|setup|server|series|model|source|backend|engine")
+_PROMPT = re.compile(r"prompt( tokens?)?|input( tokens?| len(gth)?)?|isl|pp")
+_OUTPUT = re.compile(r"completion( tokens?)?|output (tokens|len(gth)?)|osl|tg")
+_RUN = re.compile(r"(run|repetition|trial)([_ ]?(number|no\.?|id))?")
 _CELL = re.compile(
-    r"^[~≈<>]*\s*(?P<low>-?\d[\d,. ]*?)\s*(?:(?:–|—|-|to)\s*(?P<high>\d[\d,.]*)|±\s*(?P<std>\d[\d,.]*))?\s*"
-    r"\+?(?P<unit>[^\d(]*)(\(.*\))?$"
+    r"[~≈]*\s*(?P<low>-?\d[\d,. ]*?)\s*(?:(?:–|—|-|to)\s*(?P<high>\d[\d,.]*)|±\s*(?P<std>\d[\d,.]*))?\s*"
+    r"(?P<unit>[^\d(]*)(\(.*\))?"
 )
 _TEST = re.compile(
-    r"^(?P<context>ctx_)?(?P<kind>pp|tg)(?P<tokens>\d+)?\s*(?:@\s*d(?P<depth>\d+))?\s*(?:\(c(?P<c>\d+)\))?$"
+    r"(?P<context>ctx_)?(?P<kind>pp|tg)(?P<tokens>\d{1,8})?\s*(?:@\s*d(?P<depth>\d{1,8}))?"
+    r"\s*(?:\(c(?P<c>\d{1,8})\))?"
 )
-_LEVEL = re.compile(r"^c\s*=?\s*(\d+)$|^(\d[\d,]*)$|^(\d+(?:\.\d+)?)\s*/s$", re.IGNORECASE)
+_LEVEL = re.compile(r"(?:c\s*=?\s*)?(?P<value>\d[\d,]*(?:\.\d+)?)\s*(?P<rate>/s)?", re.IGNORECASE)
+_LENGTH = re.compile(r"(?P<value>\d{1,3}(?:,\d{3})+|\d{1,8})\s*(?P<k>k\b)?\s*(?:tok\w*)?", re.IGNORECASE)
+_K = 1024
+"""Tokens of "1k" as a length, as the table of levels writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +90,33 @@ class Table:
 
 @dataclass(slots=True, eq=False)
 class _Targets:
-    """Values by target and level, in order of appearance."""
+    """Values by target, level, metric and run, in order of appearance."""
 
-    levels: dict[str, dict[Load, dict[str, Figure]]] = field(default_factory=dict)
+    levels: dict[str, dict[Load, dict[str, dict[str, Figure]]]] = field(default_factory=dict)
+    contradictory: set[str] = field(default_factory=set)
+    """Targets of which the text has two values for one metric at one level."""
 
-    def add(self, target: str, load: Load, metric: str, figure: Figure) -> None:
-        self.levels.setdefault(target, {}).setdefault(load, {}).setdefault(metric, figure)
+    def add(self, target: str, load: Load, metric: str, figure: Figure, run: str = "") -> None:
+        name = clean(target, 60)
+        values = self.levels.setdefault(name, {}).setdefault(load, {}).setdefault(metric, {})
+        first = values.setdefault(run, figure)
+        if abs(first.mean - figure.mean) > _SAME * abs(first.mean):
+            self.contradictory.add(name)
 
 
 def read(text: str, name: str, source: str) -> list[Series]:
-    """Convert the tables of a text to series, at least one; values are those of a published table.
+    """Convert the tables of a text to series, at least one; without runs they are those of a published table.
 
     `name` names the series of a table that names no target, `source` is that of the file.
 
     Raises:
-        ImportFormatError: no table has a column of levels and a metric that is known.
+        ImportFormatError: no table has a column of levels and a metric that is known, or it is too large.
     """
-    whole = text[: 1 << 22]
-    pp, tg = _only_length("pp", whole), _only_length("tg", whole)
+    if len(text) > _MOST_CHARS:
+        raise ImportFormatError(f"it is over {_MOST_CHARS >> 20} MiB; give the table alone")
+    pp, tg = _only_length("pp", text), _only_length("tg", text)
     found = _Targets()
-    tables = list(tables_of(whole))
+    tables = list(tables_of(text))
     for table in tables:
         _read_table(table, name, pp, tg, found)
     if not found.levels:
@@ -106,22 +124,36 @@ def read(text: str, name: str, source: str) -> list[Series]:
             "no table" if not tables else "no table of it has a column of levels (Concurrency) and a metric"
         )
         raise ImportFormatError(f"{what}; metrics are named Decode, Prefill, Output, TTFT, ITL, E2E")
-    return [
-        part
-        for target, levels in found.levels.items()
-        for part in by_axis(
-            Series(
-                name=target,
-                levels=tuple(
-                    SeriesLevel(load, figures)
-                    for load, figures in sorted(levels.items(), key=lambda pair: pair[0].order)
-                ),
-                source=source,
-                tool="pasted table",
-                published=True,
-            )
+    if len(found.levels) > _MOST_TARGETS:
+        raise ImportFormatError(f"its tables have more than {_MOST_TARGETS} targets; give those to compare")
+    return [part for target in found.levels for part in by_axis(_series(target, found, source))]
+
+
+def _series(target: str, found: _Targets, source: str) -> Series:
+    levels = tuple(
+        SeriesLevel(
+            load,
+            {metric: _over_runs(list(runs.values())) for metric, runs in figures.items()},
+            runs=max(map(len, figures.values()))
+            if any("" not in runs for runs in figures.values())
+            else None,
         )
-    ]
+        for load, figures in sorted(found.levels[target].items(), key=lambda pair: pair[0].order)
+    )
+    twice = "the text has two values for a metric at one level: the first was taken"
+    return Series(
+        name=target,
+        levels=levels,
+        source=source,
+        tool="pasted table",
+        published=not any(figure.values for level in levels for figure in level.figures.values()),
+        notes=(twice,) if target in found.contradictory else (),
+    )
+
+
+def _over_runs(runs: Sequence[Figure]) -> Figure:
+    values = tuple(one.mean for one in runs)
+    return runs[0] if len(runs) == 1 else Figure(fmean(values), values, stdev(values))
 
 
 def _only_length(kind: str, text: str) -> int | None:
@@ -131,19 +163,24 @@ def _only_length(kind: str, text: str) -> int | None:
 
 
 def tables_of(text: str) -> Iterator[Table]:
-    """Yield the tables of a text: Markdown with bars, CSV and tabs, or columns apart by blanks."""
-    lines = [
-        clean(line.replace("\t", "\x1f"), 4000).replace("\x1f", "\t") if "\t" in line else line
-        for line in text.splitlines()
-    ]
-    start = 0
+    """Yield the tables of a text: Markdown with bars, CSV and tabs, or columns apart by blanks.
+
+    Raises:
+        ImportFormatError: a table has too many rows.
+    """
+    lines = [line[:_LONGEST_LINE] for line in text.splitlines()]
+    start = before = 0
     while start < len(lines):
         for parse in (_bars, _separated, _blanks):
             end, heads, rows = parse(lines, start)
+            if len(rows) > _MOST_ROWS:
+                raise ImportFormatError(f"a table of it has more than {_MOST_ROWS:,} rows; give one a level")
             if rows:
-                above = [one.strip() for one in lines[max(0, start - _TITLE_LINES) : start] if one.strip()]
-                yield Table("\n".join(above[-3:]), tuple(heads), tuple(map(tuple, rows[:_MOST_ROWS])))
-                start = end
+                above = [
+                    one.strip() for one in lines[max(before, start - _TITLE_LINES) : start] if one.strip()
+                ]
+                yield Table("\n".join(above[-3:]), tuple(heads), tuple(map(tuple, rows)))
+                start = before = end
                 break
         else:
             start += 1
@@ -154,9 +191,9 @@ _NONE: _Parsed = (0, [], [])
 
 
 def _bars(lines: Sequence[str], start: int) -> _Parsed:
-    if lines[start].count("|") < 1 or start + 1 >= len(lines):
+    if "|" not in lines[start] or start + 1 >= len(lines) or "--" not in lines[start + 1]:
         return _NONE
-    if not re.fullmatch(r"\s*\|?\s*:?-{2,}:?\s*(\|\s*:?-+:?\s*)*\|?\s*", lines[start + 1]):
+    if not all(re.fullmatch(r":?-+:?", cell) for cell in _cells(lines[start + 1])):
         return _NONE
     end = start + 2
     while end < len(lines) and "|" in lines[end]:
@@ -165,8 +202,8 @@ def _bars(lines: Sequence[str], start: int) -> _Parsed:
 
 
 def _cells(line: str) -> list[str]:
-    bare = re.sub(r"^\s*\||(?<!\\)\|\s*$", "", line)
-    return [_bare(cell) for cell in re.split(r"(?<!\\)\|", bare)][:_MOST_CELLS]
+    bare = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
+    return [_bare(cell) for cell in re.split(r"(?<!\\)\|", bare)[:_MOST_CELLS]]
 
 
 def _bare(cell: str) -> str:
@@ -178,16 +215,21 @@ def _bare(cell: str) -> str:
 def _separated(lines: Sequence[str], start: int) -> _Parsed:
     """Return a table with commas, semicolons or tabs between its cells."""
     for mark in ("\t", ",", ";"):
-        count = lines[start].count(mark)
-        if not count or (mark == "," and re.search(r"\d,\d{3}\b", lines[start])):
+        if mark not in lines[start] or (mark == "," and re.search(r"\d,\d{3}\b", lines[start])):
+            continue
+        heads = _split(lines[start], mark)
+        if any(map(_is_number, heads[1:])):
             continue
         end = start + 1
         while end < len(lines) and lines[end].strip() and mark in lines[end]:
             end += 1
-        rows = [row for row in csv.reader(io.StringIO("\n".join(lines[start:end])), delimiter=mark) if row]
-        if len(rows) > 1 and len(rows[0]) > 1 and not any(map(_is_number, rows[0][1:])):
-            return end, [_bare(one) for one in rows[0]], [[_bare(one) for one in row] for row in rows[1:]]
+        return end, heads, [_split(line, mark) for line in lines[start + 1 : end]]
     return _NONE
+
+
+def _split(line: str, mark: str) -> list[str]:
+    (row,) = csv.reader([line], delimiter=mark)
+    return [_bare(cell) for cell in row[:_MOST_CELLS]]
 
 
 def _blanks(lines: Sequence[str], start: int) -> _Parsed:
@@ -198,10 +240,10 @@ def _blanks(lines: Sequence[str], start: int) -> _Parsed:
     end = start + 1
     rows: list[list[str]] = []
     while end < len(lines):
-        cells = lines[end].split()
-        if len(cells) < _LEAST_ROWS or not all(map(_is_number, [cells[0].lstrip("cC"), *cells[1:]])):
+        first, *others = lines[end].split()[:_MOST_CELLS] or [""]
+        if not others or not all(map(_is_number, [first.lstrip("cC"), *others])):
             break
-        rows.append(cells)
+        rows.append([first, *others])
         end += 1
     if len(rows) < _LEAST_ROWS or len({len(row) for row in rows}) > 1:
         return _NONE
@@ -239,7 +281,7 @@ def _is_number(cell: str) -> bool:
 
 def _axis(head: str) -> LoadKind | None:
     bare = re.sub(r"\(.*\)", "", head).strip().lower()
-    return next((kind for kind, pattern in _AXES if pattern.match(bare)), None)
+    return next((kind for kind, pattern in _AXES if pattern.fullmatch(bare)), None)
 
 
 def _metric(head: str) -> str | None:
@@ -258,73 +300,86 @@ def _read_table(table: Table, name: str, pp: int | None, tg: int | None, found: 
     if test is not None:
         _read_tests(table, test, name, found)
         return
-    axis = next(
-        ((index, kind) for index, head in enumerate(heads) if (kind := _axis(head)) is not None), None
-    )
-    prompt = next((index for index, head in enumerate(heads) if _PROMPT.match(head)), None)
-    output = next((index for index, head in enumerate(heads) if _OUTPUT.match(head)), None)
-    if axis is None and prompt is None:
+    axes = [(index, kind) for index, head in enumerate(heads) if (kind := _axis(head)) is not None]
+    prompt, output, run = (_column(heads, one) for one in (_PROMPT, _OUTPUT, _RUN))
+    if not axes and prompt is None:
         return
-    by_row = next((index for index, head in enumerate(heads) if _TARGETS.match(head)), None)
-    metrics = {
-        index: metric for index, head in enumerate(table.heads) if (metric := _metric(head)) is not None
-    }
-    metrics = {
-        index: one
-        for index, one in metrics.items()
-        if index not in {axis and axis[0], prompt, output, by_row}
-    }
-    titled = _title_metric(table.title)
+    by_row = _naming_column(table)
+    others = {index for index, _ in axes} | {prompt, output, run, by_row}
+    columns = {index: one for index, one in _metric_columns(table).items() if index not in others}
+    if not columns and axes:
+        columns = {index: one for index, one in _target_columns(table).items() if index not in others}
     for row in table.rows:
-        point = _point(row, axis)
+        point = _point(row, axes)
         if point is None:
             continue
-        load = load_at(point, _count(row, prompt) or pp, _count(row, output) or tg)
-        if metrics:
-            who = row[by_row] if by_row is not None and by_row < len(row) and row[by_row] else name
-            for index, metric in metrics.items():
-                _add(found, who, load, metric, row, index, table.heads[index])
-        elif titled is not None and axis is not None:
-            for index, head in enumerate(table.heads):
-                if index != axis[0] and head and not _NO_MEAN.search(head.lower()):
-                    _add(found, head, load, titled, row, index, table.title)
+        load = load_at(point, _length(_cell(row, prompt)) or pp, _length(_cell(row, output)) or tg)
+        for index, (target, metric, where) in columns.items():
+            figure = figure_of(_cell(row, index), where, is_latency=metric.endswith("_ms"))
+            if figure is not None:
+                found.add(target or _cell(row, by_row) or name, load, metric, figure, _cell(row, run))
 
 
-def _title_metric(title: str) -> str | None:
-    """Return the metric that the nearest line above a table names, of those before it the last."""
-    return next(
-        (metric for line in reversed(title.splitlines()) if (metric := _metric(line)) is not None), None
-    )
+_Columns = dict[int, tuple[str, str, str]]
+"""(Target, "" for that of the row; metric; text that may state its unit) by index of the column."""
 
 
-def _point(row: Sequence[str], axis: tuple[int, LoadKind] | None) -> LoadPoint | None:
-    """Return the level of a row; a table of prompt lengths alone is of one request at a time."""
-    if axis is None:
-        return concurrency_point(1)
-    index, kind = axis
-    match = _LEVEL.match(row[index].strip()) if index < len(row) else None
-    if match is None:
-        return None
-    if match[3] is not None or kind is LoadKind.RATE:
-        value = finite(float((match[3] or match[1] or match[2]).replace(",", "")))
-        return None if not value else LoadPoint(LoadKind.RATE, value)
-    count = int((match[1] or match[2]).replace(",", ""))
-    return concurrency_point(count) if 1 <= count <= MOST_CONCURRENCY else None
+def _metric_columns(table: Table) -> _Columns:
+    known = {index: _metric(head) for index, head in enumerate(table.heads)}
+    return {index: ("", metric, table.heads[index]) for index, metric in known.items() if metric is not None}
 
 
-def _count(row: Sequence[str], index: int | None) -> int | None:
-    if index is None or index >= len(row):
-        return None
-    digits = re.sub(r"[^\d]", "", row[index])
-    return int(digits) if 0 < len(digits) < 9 else None  # noqa: PLR2004 - no prompt has more tokens
+def _target_columns(table: Table) -> _Columns:
+    """Return the columns of a table whose title names the metric, of the nearest lines above it."""
+    lines = reversed(table.title.splitlines())
+    titled = next((metric for line in lines if (metric := _metric(line)) is not None), None)
+    return {
+        index: (head, titled, table.title)
+        for index, head in enumerate(table.heads)
+        if titled is not None and head and not _NO_MEAN.search(head.lower())
+    }
 
 
-def _add(
-    found: _Targets, target: str, load: Load, metric: str, row: Sequence[str], index: int, where: str
-) -> None:
-    figure = figure_of(row[index], where, is_latency=metric.endswith("_ms")) if index < len(row) else None
-    if figure is not None:
-        found.add(clean(target, 60), load, metric, figure)
+def _naming_column(table: Table) -> int | None:
+    """Return the first column of names that has several; a single one may be that of a protocol."""
+    for index, head in enumerate(table.heads):
+        if _TARGETS.fullmatch(head.lower()) and len({_cell(row, index) for row in table.rows}) > 1:
+            return index
+    return None
+
+
+def _column(heads: Sequence[str], pattern: re.Pattern[str]) -> int | None:
+    return next((index for index, head in enumerate(heads) if pattern.fullmatch(head)), None)
+
+
+def _cell(row: Sequence[str], index: int | None) -> str:
+    return row[index].strip() if index is not None and index < len(row) else ""
+
+
+def _point(row: Sequence[str], axes: Sequence[tuple[int, LoadKind]]) -> LoadPoint | None:
+    """Return the level of a row, by the first of `axes` on which it states one: a rate may be "inf".
+
+    A table of prompt lengths alone is of one request at a time.
+    """
+    for index, kind in axes:
+        match = _LEVEL.fullmatch(_cell(row, index))
+        if match is None:
+            continue
+        value = float(match["value"].replace(",", ""))
+        if match["rate"] or kind is LoadKind.RATE:
+            point = rate_at(value)
+        else:
+            count = concurrency_at(value)
+            point = None if count is None else concurrency_point(count)
+        if point is not None:
+            return point
+    return None if axes else concurrency_point(1)
+
+
+def _length(cell: str) -> int | None:
+    """Return a number of tokens, such as "2,048" or "4k"; None for other text."""
+    match = _LENGTH.fullmatch(cell)
+    return None if match is None else int(match["value"].replace(",", "")) * (_K if match["k"] else 1)
 
 
 def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Figure | None:
@@ -332,14 +387,15 @@ def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Figure 
 
     A latency in seconds, by the unit of the cell or of its heading, becomes milliseconds.
     """
-    match = _CELL.match(cell.strip())
-    if match is None:
+    match = _CELL.fullmatch(cell.strip())
+    low = None if match is None else _number(match["low"])
+    if match is None or low is None:
         return None
     unit = match["unit"].strip().lower() or _unit(head)
-    scale = 1000.0 if is_latency and unit in {"s", "sec", "seconds"} else 1.0
-    low = _number(match["low"])
+    in_seconds = is_latency and unit in {"s", "sec", "seconds"}
+    scale = 1000.0 if in_seconds or unit.startswith("k") else 1.0
     high, std = _number(match["high"]), _number(match["std"])
-    if low is None:
+    if finite(scale * max(low, high or 0.0)) is None:
         return None
     if high is not None and high > low:
         return Figure(scale * (low + high) / 2, span=(scale * low, scale * high))
@@ -352,13 +408,17 @@ def _unit(head: str) -> str:
 
 
 def _number(text: str | None) -> float | None:
-    """Return a number with a decimal point or comma, and with commas, points or blanks between thousands."""
+    """Return a number with a decimal point or comma, and with commas, points or blanks between thousands.
+
+    A single mark before three digits, as in "12,064", is one between thousands if it is a comma.
+    """
     if not text:
         return None
-    bare = text.strip().replace(" ", "").rstrip(".,")
-    if re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", bare):
-        bare = bare.replace(",", "")
-    bare = bare.replace(",", ".") if bare.count(",") == 1 and "." not in bare else bare.replace(",", "")
+    bare = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "", text.strip()).rstrip(".,")
+    decimal = "," if bare.rfind(",") > bare.rfind(".") else "."
+    if decimal == "," and re.fullmatch(r"-?[1-9]\d{0,2}(,\d{3})+", bare):
+        decimal = "."
+    bare = bare.replace("." if decimal == "," else ",", "").replace(decimal, ".")
     try:
         return finite(float(bare))
     except ValueError:
@@ -368,8 +428,7 @@ def _number(text: str | None) -> float | None:
 def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
     """Read a table with rows such as "pp2048 @ d4096 (c4)"; those of the context alone are left out."""
     heads = [head.lower() for head in table.heads]
-    model = heads.index("model") if "model" in heads else None
-    models = {row[model] for row in table.rows if model is not None and model < len(row)}
+    differing = [index for index in range(test) if len({_cell(row, index) for row in table.rows}) > 1]
     columns = {
         one: next((index for index, head in enumerate(heads) if head in names), None)
         for one, names in {
@@ -380,28 +439,26 @@ def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
         }.items()
     }
     deviations = {one: _std_column(heads, index) for one, index in columns.items()}
-    parsed = [
-        (match, row) for row in table.rows if test < len(row) and (match := _TEST.match(row[test].strip()))
-    ]
-    rows = [(match, row) for match, row in parsed if match["context"] is None]
+    tests = [(match, row) for row in table.rows if (match := _TEST.fullmatch(_cell(row, test)))]
+    rows = [(match, row) for match, row in tests if match["context"] is None]
     lengths = _lengths(match for match, _ in rows)
     for match, row in rows:
-        who = name if model is None or len(models) < _LEAST_ROWS else row[model]
-        pp, tg = lengths[match["kind"], match["tokens"], match["depth"], match["c"]]
-        load = Load(int(match["c"] or 1), pp, tg, depth=int(match["depth"] or 0))
+        count = concurrency_at(int(match["c"] or 1))
+        if count is None:
+            continue
+        load = Load(count, *_lengths_of(match, lengths), depth=int(match["depth"] or 0))
         wanted = (
             (("rate", "prefill_tps"), ("ttfr", "ttfr_ms"), ("ttft", "ttft_ms"))
             if match["kind"] == "pp"
             else (("rate", "decode_tps"), ("peak", "peak_tps"))
         )
+        who = " ".join(filter(None, (_cell(row, index) for index in differing))) or name
         for column, metric in wanted:
-            index = columns[column]
-            figure = None if index is None or index >= len(row) else figure_of(row[index])
-            std = deviations[column]
-            if figure is not None and std is not None and std < len(row):
-                figure = Figure(figure.mean, std=_number(row[std]))
+            figure = figure_of(_cell(row, columns[column]))
+            if figure is not None and deviations[column] is not None:
+                figure = Figure(figure.mean, std=_number(_cell(row, deviations[column])))
             if figure is not None:
-                found.add(clean(who, 60), load, metric, figure)
+                found.add(who, load, metric, figure)
 
 
 def _std_column(heads: Sequence[str], index: int | None) -> int | None:
@@ -409,20 +466,26 @@ def _std_column(heads: Sequence[str], index: int | None) -> int | None:
     return heads.index(wanted) if wanted.endswith("_std") and wanted in heads else None
 
 
-_TestKey = tuple[str, str | None, str | None, str | None]
+_Lengths = Mapping[tuple[str | None, str | None], Mapping[str, list[int | None]]]
+"""Different lengths in tokens by (depth, concurrency), then by kind of test."""
 
 
-def _lengths(tests: Iterable[re.Match[str]]) -> Mapping[_TestKey, tuple[int | None, int | None]]:
-    """Return (prompt tokens, output tokens) by test: those of one prompt and one answer belong together."""
-    keys = [(one["kind"], one["tokens"], one["depth"], one["c"]) for one in tests]
-    lengths: dict[_TestKey, tuple[int | None, int | None]] = {}
-    for key in keys:
-        kind, tokens, *where = key
-        count = int(tokens) if tokens else None
-        others = [one[1] for one in dict.fromkeys(keys) if one[0] != kind and list(one[2:]) == where]
-        own = [one[1] for one in dict.fromkeys(keys) if one[0] == kind and list(one[2:]) == where]
-        other = int(others[own.index(tokens)] or 0) or None if len(others) == len(own) else None
-        if len(others) == 1:
-            other = int(others[0] or 0) or None
-        lengths[key] = (count, other) if kind == "pp" else (other, count)
+def _lengths(tests: Iterable[re.Match[str]]) -> _Lengths:
+    lengths: dict[tuple[str | None, str | None], dict[str, list[int | None]]] = {}
+    for one in tests:
+        known = lengths.setdefault((one["depth"], one["c"]), {"pp": [], "tg": []})[one["kind"]]
+        if (count := _length(one["tokens"] or "")) not in known:
+            known.append(count)
     return lengths
+
+
+def _lengths_of(test: re.Match[str], lengths: _Lengths) -> tuple[int | None, int | None]:
+    """Return (prompt tokens, output tokens) of a test: those of one prompt and one answer belong together."""
+    kind = test["kind"]
+    known = lengths[test["depth"], test["c"]]
+    own, others = known[kind], known["tg" if kind == "pp" else "pp"]
+    count = _length(test["tokens"] or "")
+    other = others[0] if len(others) == 1 else None
+    if len(others) == len(own):
+        other = others[own.index(count)]
+    return (count, other) if kind == "pp" else (other, count)

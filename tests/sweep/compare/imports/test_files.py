@@ -243,7 +243,8 @@ def test_odd_values_anywhere_cost_a_figure_never_a_traceback(name: str, data: st
                 break
             holder = holder[data.draw(st.sampled_from(inner))]
         if keys(holder):
-            holder[data.draw(st.sampled_from(keys(holder)))] = data.draw(ODD)
+            # A copy: the next change may be inside of it.
+            holder[data.draw(st.sampled_from(keys(holder)))] = deepcopy(data.draw(ODD))
     for series in read_or_nothing(name, told):
         assert series.model is None or series.model.isprintable()
         assert all(level.load.point.value > 0 for level in series.levels)

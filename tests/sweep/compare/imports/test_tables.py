@@ -135,6 +135,104 @@ def test_a_csv_with_one_row_a_run() -> None:
     assert values(one)[16] == {"requests_per_s": 2.1, "output_tps": 207.5, "total_tps": 1918, "ttft_ms": 191}
 
 
+def test_vllms_summary_as_pandas_writes_it() -> None:
+    """Counts of tokens are no rates, "inf" is no rate, and the runs of a level are its runs."""
+    heads = (
+        ",date,endpoint_type,backend,model_id,num_prompts,request_rate,burstiness,max_concurrency,duration,"
+        "completed,total_input_tokens,total_output_tokens,request_throughput,request_goodput,"
+        "output_throughput,total_token_throughput,max_output_tokens_per_s,max_concurrent_requests,"
+        "mean_ttft_ms,std_ttft_ms,p99_ttft_ms,mean_e2el_ms,run_number\n"
+    )
+    row = (
+        "{0},20260322,openai,openai,m,96,inf,1.0,{1},30,96,98304,12288,3.5,,{2},3686,600,17,{3},9,400,2900,"
+        "{0}\n"
+    )
+    rows = [row.format(run, at, 100 * at + run, 200 + run) for at in (1, 16) for run in range(3)]
+    (one,) = read(heads + "".join(rows), "summary", "summary.csv")
+    assert (one.name, one.published) == ("summary", False)
+    assert values(one)[16] == {
+        "requests_per_s": 3.5,
+        "output_tps": 1601,
+        "total_tps": 3686,
+        "ttft_ms": 201,
+        "e2e_ms": 2900,
+    }
+    assert list(one.levels[0].figures["output_tps"].values) == [100, 101, 102]
+    assert [level.runs for level in one.levels] == [3, 3]
+
+
+def test_tabs_and_rates() -> None:
+    """A spreadsheet pastes tabs; a rate may be below 1."""
+    (one,) = read("Request rate\tMean TTFT (s)\n0.5\t0.3\n2\t0.4\n", "x", "x.txt")
+    assert [(level.load.point.value, level.figures["ttft_ms"].mean) for level in one.levels] == [
+        (0.5, 300),
+        (2.0, 400),
+    ]
+
+
+def test_lengths_may_have_a_k() -> None:
+    """4k are 4,096 tokens, as in the table of levels."""
+    (one,) = read("| Users | Prompt | Decode |\n|---|---|---|\n| 1 | 4k | 50 |\n", "x", "x.md")
+    assert one.levels[0].load.pp == 4096
+
+
+def test_llama_benchs_options_name_its_targets() -> None:
+    """Rows of one test differ in the options that were varied; none is dropped."""
+    text = (
+        "| model | ngl | fa | test | t/s |\n|---|--:|--:|--:|--:|\n"
+        "| m | 99 | 0 | pp512 | 100.0 ± 1.0 |\n| m | 99 | 1 | pp512 | 200.0 ± 1.0 |\n"
+        "| m | 99 | 0 | tg128 | 10.0 ± 0.1 |\n| m | 99 | 1 | tg128 | 20.0 ± 0.1 |\n"
+    )
+    assert {one.name: values(one)[1] for one in read(text, "x", "x.md")} == {
+        "0": {"prefill_tps": 100, "decode_tps": 10},
+        "1": {"prefill_tps": 200, "decode_tps": 20},
+    }
+
+
+def test_two_values_for_one_thing_are_named() -> None:
+    """The tables of two models in one post: the first is taken, and the series says so."""
+    table = "| Users | Decode |\n|---|---|\n| 1 | {} |\n"
+    (one,) = read(f"## A\n{table.format(50)}\n## B\n{table.format(80)}", "x", "x.md")
+    assert values(one)[1] == {"decode_tps": 50}
+    assert "two values" in one.notes[0]
+    (same,) = read(f"## A\n{table.format(50)}\n## B\n{table.format(50.1)}", "x", "x.md")
+    assert same.notes == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1,2\n" * 100_000,
+        "|\n" + " " * 100_000 + "x\n",
+        "| Users | Decode |\n" + "-" + " " * 100_000 + "-x",
+        "c a b\n" + "9" * 5000 + " 1 2\n1 2 3\n",
+        'Users,Decode\n1,"' + ("x" * 200 + "\n,") * 2000,
+        "| test | t/s |\n|---|---|\n| pp9 (c99999999) | 5 |\n| pp9 (c0) | 5 |\n",
+        "| Users | TTFT (s) |\n|---|---|\n| 1 | 999999999999999 |\n",
+        "| Users | Target | Decode |\n|---|---|---|\n" + "".join(f"| 1 | t{n} | 5 |\n" for n in range(65)),
+        "| Users | Decode |\n|---|---|\n" + "| 1 | 5 |\n" * 10_001,
+        "x" * (4 << 20) + "x",
+    ],
+    ids=(
+        "numbers",
+        "blanks",
+        "rule",
+        "digits",
+        "quote",
+        "concurrency",
+        "value",
+        "targets",
+        "rows",
+        "bytes",
+    ),
+)
+def test_what_is_no_table_of_levels_is_refused_in_one_line(text: str) -> None:
+    """However long or strange: neither minutes of work nor another error."""
+    with pytest.raises(ImportFormatError) as refused:
+        read(text, "x", "x.txt")
+    assert "\n" not in str(refused.value)
+
+
 def test_the_tables_of_our_own_reports() -> None:
     """What `compare` and a post print is read again with the same figures."""
     made = [made_series(name, {1: (10.0, 10.0), 4: (30.0, 30.0)}) for name in ("alpha", "beta")]
@@ -152,6 +250,12 @@ def test_the_tables_of_our_own_reports() -> None:
         ("1 234,5", 1234.5, None),
         ("~45–55", 50, (45, 55)),
         ("31-32", 31.5, (31, 32)),
+        ("1.234,5", 1234.5, None),
+        ("1,234.5", 1234.5, None),
+        ("0,064", 0.064, None),
+        ("57 69", None, None),
+        ("5.1k tok/s", 5100, None),
+        (">100", None, None),
         ("**183** (best)", None, None),
         ("183.4 tok/s", 183.4, None),
         ("–", None, None),
