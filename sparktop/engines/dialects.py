@@ -27,9 +27,9 @@ from types import MappingProxyType
 
 from sparktop.engines import vllm
 from sparktop.engines.document import Answers, field, first_model, words
-from sparktop.engines.exposition import Page, PageMemory, Places, Reader
+from sparktop.engines.exposition import Page, PageMemory, Reader
 from sparktop.engines.figures import label, requests, total_or_none
-from sparktop.engines.lanes import CPU, START, LanePage
+from sparktop.engines.lanes import CPU, START, Fields, LanePage
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 
 PREFIXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -74,6 +74,7 @@ _LMDEPLOY_OWN = {
 }
 """vLLM's name by LMDeploy's, where they differ, without prefixes."""
 _FAILED, _API_WAITING = "lmdeploy:num_requests_failed", "lmdeploy:num_api_requests_waiting"
+_OF_API_SERVER: Fields = (("queued", (_API_WAITING,), requests), ("failed", (_FAILED,), requests))
 _NOT_LMDEPLOY = ("vllm:iteration_tokens_total", *(f"{_OURS}{name}" for name in _LMDEPLOY_OWN.values()))
 LMDEPLOY_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -123,23 +124,6 @@ def _lane_label(page: Page) -> str:
     return "engine"
 
 
-def read_aphrodite(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,
-    prefix: str = PREFIXES["aphrodite"][0],
-) -> EngineSample:
-    """Parse a metrics page of Aphrodite, dated `at` (monotonic seconds).
-
-    Raises:
-        PageError: the page holds more samples or lanes than any real server has.
-    """
-    families = vllm.READER.under(_OURS, prefix).read(body, memory)
-    return vllm.sample_of(families, at=at, answer_ms=answer_ms, page_bytes=len(body), engine="aphrodite")
-
-
 def read_lmdeploy(
     body: bytes,
     *,
@@ -155,24 +139,13 @@ def read_lmdeploy(
     """
     families = _LMDEPLOY.under(_LMDEPLOY_PREFIX, prefix).read(body, memory)
     sample = vllm.sample_of(families, at=at, answer_ms=answer_ms, page_bytes=len(body), engine="lmdeploy")
-    by_lane = {name: LanePage(families, lane_label="engine").lanes(name) for name in (_FAILED, _API_WAITING)}
-    return replace(sample, lanes=tuple(_with_api_server(lane, families, by_lane) for lane in sample.lanes))
+    of_api = LanePage(families, lane_label="engine").read(_OF_API_SERVER, ())
+    return replace(sample, lanes=tuple(_with_api_server(lane, of_api[lane.lane]) for lane in sample.lanes))
 
 
-def _with_api_server(
-    lane: LaneSample, families: Page, by_lane: Mapping[str, Mapping[str, Places]]
-) -> LaneSample:
+def _with_api_server(lane: LaneSample, of_api: Mapping[str, float | None]) -> LaneSample:
     """Return a lane with what LMDeploy's HTTP server reports of it: its queue and its failed requests."""
-
-    def value(name: str) -> float | None:
-        places = by_lane[name].get(lane.lane)
-        return (
-            None
-            if places is None
-            else requests({one: families.values_read[at] for one, at in places.items()})
-        )
-
-    queued, failed = value(_API_WAITING), value(_FAILED)
+    queued, failed = of_api.get("queued"), of_api.get("failed")
     finished = {reason.rpartition(".")[2].lower(): number for reason, number in lane.finished.items()}
     return replace(
         lane,

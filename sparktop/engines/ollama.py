@@ -16,13 +16,7 @@ FACTS = ("/api/version",)
 """Routes that report the server's identity; the model's name is in the polled list itself."""
 
 
-def read(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: object = None,  # noqa: ARG001 - JSON is always read whole
-) -> EngineSample:
+def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
     """Parse the list of loaded models (`/api/ps`) into a sample dated `at` (monotonic seconds).
 
     Raises:

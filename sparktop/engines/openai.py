@@ -28,13 +28,7 @@ OWNERS = {
 NOTE = "only its list of models is known: it does not report how many requests run"
 
 
-def read(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: object = None,  # noqa: ARG001 - JSON is always read whole
-) -> EngineSample:
+def read(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
     """Parse the list of models (`/v1/models`) into a sample dated `at` (monotonic seconds).
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
@@ -52,9 +53,7 @@ class ReadPage(Protocol):
 class ReadDocument(Protocol):
     """Function that parses a JSON response of one engine."""
 
-    def __call__(
-        self, body: bytes, *, at: float, answer_ms: float | None = None, memory: PageMemory | None = None
-    ) -> EngineSample:
+    def __call__(self, body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
         """Return the sample in `body`, dated `at` (monotonic seconds), or raise `PageError`."""
         ...
 
@@ -147,7 +146,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "aphrodite": Engine(
             "Aphrodite",
-            dialects.read_aphrodite,
+            partial(vllm.read, engine="aphrodite"),
             ("/version", "/v1/models"),
             document.identify,
             prefixes=PREFIXES["aphrodite"],

@@ -135,15 +135,17 @@ def read(
     answer_ms: float | None = None,
     memory: PageMemory | None = None,
     prefix: str = _OURS,
+    engine: str = "vllm",
 ) -> EngineSample:
-    """Parse a metrics page with at least one `vllm:` sample into a sample dated `at` (monotonic seconds).
+    """Parse a metrics page of vLLM into a sample dated `at` (monotonic seconds).
+
+    `engine` is the name in the sample of a server with vLLM's metrics under a prefix of its own.
 
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    return sample_of(
-        READER.under(_OURS, prefix).read(body, memory), at=at, answer_ms=answer_ms, page_bytes=len(body)
-    )
+    families = READER.under(_OURS, prefix).read(body, memory)
+    return sample_of(families, at=at, answer_ms=answer_ms, page_bytes=len(body), engine=engine)
 
 
 def sample_of(
