@@ -127,7 +127,8 @@ _HISTOGRAMS: Histograms = (
 )
 _KV_TOKENS = ("kv_used_tokens", "kv_available_tokens", "kv_evictable_tokens")
 _FULL = "sglang:full_token_usage"
-_SWA, _MAMBA = "sglang:swa_token_usage", "sglang:mamba_usage"
+_POOLS = {"swa_pool": "sglang:swa_token_usage", "mamba_pool": "sglang:mamba_usage"}
+"""Pools beside that of full attention: the key of each in `LaneSample.gauges`, and its metric."""
 _HOST_USED, _HOST_TOTAL = "sglang:hicache_host_used_tokens", "sglang:hicache_host_total_tokens"
 _EXTRAS = ExtraReader(
     (
@@ -163,8 +164,7 @@ _EXTRAS = ExtraReader(
         ("grammar_queue", ("sglang:num_grammar_queue_reqs",), requests),
         ("paused", ("sglang:num_paused_reqs",), requests),
         *((name, (f"sglang:{name}",), total) for name in _KV_TOKENS),
-        ("swa_pool", (_SWA,), share),
-        ("mamba_pool", (_MAMBA,), share),
+        *((pool, (name,), share) for pool, name in _POOLS.items()),
         ("spec_length", ("sglang:spec_accept_length",), total_or_none),
         ("kv_transfer_gb_s", ("sglang:kv_transfer_speed_gb_s",), total),
         ("kv_transfer_last_ms", ("sglang:kv_transfer_latency_ms",), total),
@@ -248,15 +248,15 @@ def _complete(fields: dict[str, Any], *, realtime: bool, apart: bool) -> None:
         fields["prompt_tokens_computed"] = prompt - cached
     fields["per_finished_request"] = not realtime
     gauges = fields.get("gauges", {})
-    others = [share for pool in ("swa_pool", "mamba_pool") if (share := gauges.get(pool)) is not None]
+    for pool in _POOLS:
+        if not gauges.get(pool):  # a model without such layers
+            gauges.pop(pool, None)
+    others = [gauges[pool] for pool in _POOLS if pool in gauges]
     known = fields.get("kv_cache_percent")
     tokens = [gauges.pop(name, None) for name in _KV_TOKENS]
     if not apart and known is not None and others and max(others) >= known - _ROUNDED:
         held, size = tokens[0], sum(part for part in tokens if part is not None)
         fields["kv_cache_percent"] = None if None in tokens or not size else 100.0 * held / size
-    for pool in ("swa_pool", "mamba_pool"):
-        if not gauges.get(pool):  # a model without such layers
-            gauges.pop(pool, None)
     used, size = gauges.pop("offload_used", None), gauges.pop("offload_total", None)
     if used is not None and size and used <= size:
         gauges["offload_cache"] = 100.0 * used / size

@@ -144,6 +144,14 @@ def test_sglang_ranks_are_compared_as_numbers() -> None:
     assert read_page(body + gauge % (b"9" * 5000, 3), at=0).lanes[0].running == 3.0
 
 
+def test_an_idle_sglang_without_other_pools_has_an_empty_cache() -> None:
+    """Gauges of pools that a model does not have are 0: they say nothing about the use of its KV cache."""
+    gauges = ("token_usage", "swa_token_usage", "mamba_usage", "num_running_reqs")
+    body = "".join(f'sglang:{name}{{model_name="m"}} 0.0\n' for name in gauges)
+    (lane,) = read_page(body.encode(), at=0).lanes
+    assert (lane.kv_cache_percent, lane.gauges) == (0.0, {})
+
+
 def test_llamacpp_of_old_builds(read: Callable[[str], EngineSample]) -> None:
     """llama.cpp's builds until 2025 report the KV cache; time per token is a mean without buckets."""
     sample = read("llamacpp/old-builds.prom")
