@@ -27,7 +27,7 @@ from sparktop.engines.error import PageError
 from sparktop.engines.exposition import PageMemory, Reader
 from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.figures import finished, requests, share, start_time, total, total_or_none
-from sparktop.engines.lanes import START, Fields, Histograms, LanePage, lane_order, names_of
+from sparktop.engines.lanes import MAX_LANES, START, Fields, Histograms, LanePage, names_of
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 
@@ -139,13 +139,7 @@ def is_iterations(body: bytes) -> bool:
     return start.startswith(b"[") and (b'"iter' in start or not body.strip(b" []\r\n\t"))
 
 
-def read_json(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,  # noqa: ARG001 - JSON is always read whole
-) -> EngineSample:
+def read_json(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
     """Parse the list of iterations at `/metrics` into a sample dated `at` (monotonic seconds).
 
     Raises:
@@ -154,18 +148,14 @@ def read_json(
     found = parse(body)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise PageError(FailureKind.MALFORMED, "no list of iterations of TensorRT-LLM")
-    newest = {str(field(one, "attentionDpRank")): one for one in found}
-    ranks = sorted(newest, key=lane_order)
-    named = (
-        [("0", newest[rank]) for rank in ranks]
-        if len(ranks) == 1
-        else [(rank, newest[rank]) for rank in ranks]
-    )
+    newest = {count(field(one, "attentionDpRank")) or 0: one for one in found}
+    if len(newest) > MAX_LANES:
+        raise PageError(FailureKind.TOO_LARGE, f"iterations of more than {MAX_LANES} ranks")
     slots = [count(field(one, "maxNumActiveRequests")) for one in newest.values()]
     return EngineSample(
         at=at,
         engine="trtllm",
-        lanes=tuple(_lane(lane, one) for lane, one in named) or (LaneSample("0"),),
+        lanes=tuple(_lane(str(rank), newest[rank]) for rank in sorted(newest)) or (LaneSample("0"),),
         answer_ms=answer_ms,
         page_bytes=len(body),
         note=ITERATIONS if newest else f"{NO_ITERATION}; {ITERATIONS}",

@@ -201,9 +201,19 @@ def test_any_json_gives_clean_values(found: object, engine: str) -> None:
     for number in (identity.max_model_len, identity.slots):
         assert number is None or 0 < number < 2**40
     assert isinstance(identity, EngineIdentity)
-    if ENGINES[engine].prefix is None:
+    if ENGINES[engine].read_json is not None:
         try:
             sample = page(found, engine)
         except PageError:
             return
         assert sample.models == tuple(sorted({clean(name) for name in sample.models}))
+
+
+def test_lanes_of_trtllm_are_its_ranks() -> None:
+    """A rank that reports alone keeps its number; what is no rank counts as the first, and ranks are few."""
+    one = {"iter": 5, "numActiveRequests": 2}
+    named = [{**one, "attentionDpRank": rank} for rank in (3, "\x1b[31m", {"a": 1})]
+    assert [lane.lane for lane in page(named[:1], "trtllm").lanes] == ["3"]
+    assert [lane.lane for lane in page(named, "trtllm").lanes] == ["0", "3"]
+    with pytest.raises(PageError, match="more than 512 ranks"):
+        page([{**one, "attentionDpRank": rank} for rank in range(1000)], "trtllm")
