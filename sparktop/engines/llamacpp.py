@@ -49,6 +49,8 @@ ASLEEP = "asleep: the next request loads its model again"
 NO_MODEL = "no model is loaded: the next request loads one"
 LOADED = "loaded"
 """The status of a model that can be asked for its metrics without waking it."""
+_LOADING = "loading"
+_AWAKE = frozenset({LOADED, _LOADING})
 
 _OURS = "llamacpp:"
 _SECONDS, _PROMPT_SECONDS = f"{_OURS}tokens_predicted_seconds_total", f"{_OURS}prompt_seconds_total"
@@ -71,7 +73,7 @@ NAMES = names_of(_FIELDS, (), _STATUS)
 """Every metric name that is read, spelled as on the page."""
 FIELDS = _FIELDS
 _READER = Reader(NAMES)
-_LINE = re.compile(rb"(?m)^(llamacpp:\w+)(?:\{([^\n]*)\})?[ \t]+(\S+)")
+_LINE = re.compile(rb"(?m)^(llamacpp:\w+)(?:\{[^\n]*\})?[ \t]+(\S+)")
 
 
 def read(
@@ -103,7 +105,7 @@ def read(
     return EngineSample(
         at=at,
         engine="llamacpp",
-        lanes=tuple(made) or (_asleep_lane(),),
+        lanes=tuple(made) or (_UNKNOWN_LANE if _AWAKE & {*statuses.values()} else _ASLEEP_LANE,),
         models=tuple(sorted(loaded)) if statuses else page.model_names(),
         answer_ms=answer_ms,
         page_bytes=len(body),
@@ -123,17 +125,17 @@ def _complete(fields: dict[str, object]) -> None:
         fields["itl"] = Histogram((float("inf"),), (tokens,), seconds)
 
 
-def _asleep_lane() -> LaneSample:
-    return LaneSample("0", running=0.0, waiting=0.0, asleep=True, per_finished_request=True)
+_ASLEEP_LANE = LaneSample("0", running=0.0, waiting=0.0, asleep=True, per_finished_request=True)
+_UNKNOWN_LANE = LaneSample("0", per_finished_request=True)
 
 
 def _router_note(statuses: Mapping[str, str]) -> str:
-    """Return how many models of a router are in which state, such as "1 model loaded, 2 unloaded"."""
-    order = (LOADED, "loading", "sleeping", "unloaded")
+    """Return how many models of a router are in which state, such as "models: 1 loaded, 2 unloaded"."""
+    order = (LOADED, _LOADING, "sleeping", "unloaded")
     kinds = sorted({*statuses.values()}, key=lambda kind: (order.index(kind) if kind in order else 9, kind))
     numbers = [f"{sum(one == kind for one in statuses.values())} {clean(kind, 20)}" for kind in kinds]
     said = ", ".join(numbers)
-    return f"models: {said}" if LOADED in kinds else f"models: {said}; {NO_MODEL}"
+    return f"models: {said}" if _AWAKE & {*kinds} else f"models: {said}; {NO_MODEL}"
 
 
 def is_server(props: object) -> bool:
@@ -164,31 +166,24 @@ def metrics_of(model: str) -> str:
 
 
 def joined(statuses: Mapping[str, str], pages: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return one metrics page of the pages of a router's models, each with the name of its model.
+    """Return one metrics page of the pages of a router's models, each sample with only its model as label.
 
     `statuses` are those of all models.
     """
 
-    def labelled(model: str, rest: bytes) -> bytes:
-        text = json.dumps(model, ensure_ascii=False).encode("utf-8", "replace")
-        return b"{model=" + text + (b"," + rest if rest else b"") + b"}"
+    def quoted(text: str) -> bytes:
+        return json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
 
     lines = [
-        _STATUS.encode() + labelled(model, b'status="' + state.encode("ascii", "replace") + b'"') + b" 1"
+        b"%b{model=%b,status=%b} 1" % (_STATUS.encode(), quoted(model), quoted(state))
         for model, state in statuses.items()
     ]
     for model, page in pages:
-        lines += [line[1] + labelled(model, line[2] or b"") + b" " + line[3] for line in _LINE.finditer(page)]
+        lines += [b"%b{model=%b} %b" % (line[1], quoted(model), line[2]) for line in _LINE.finditer(page)]
     return b"\n".join([*lines, b""])
 
 
-def read_json(
-    body: bytes,
-    *,
-    at: float,
-    answer_ms: float | None = None,
-    memory: PageMemory | None = None,  # noqa: ARG001 - JSON is always read whole
-) -> EngineSample:
+def read_json(body: bytes, *, at: float, answer_ms: float | None = None) -> EngineSample:
     """Parse `/props` of a server that sleeps, or `/slots` of one without metrics, dated `at` (monotonic s).
 
     Raises:
@@ -199,7 +194,7 @@ def read_json(
         running = sum(one["is_processing"] is True for one in found)
         lane, note, slots = LaneSample("0", running=float(running)), NO_METRICS, len(found) or None
     elif is_asleep(found):
-        lane, note, slots = _asleep_lane(), ASLEEP, count(field(found, "total_slots"))
+        lane, note, slots = _ASLEEP_LANE, ASLEEP, count(field(found, "total_slots"))
     else:
         raise PageError(FailureKind.MALFORMED, "neither metrics nor slots of llama.cpp")
     model = words(field(found, "model_alias"))
