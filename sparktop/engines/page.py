@@ -26,7 +26,6 @@ from sparktop.values import replace
 _PREFIXES = {prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.prefixes}
 _OWN = {engine.prefix.encode() for engine in ENGINES.values() if engine.prefix is not None}
 _LONGEST_FIRST = sorted(_PREFIXES, key=len, reverse=True)
-_AT_START = {prefix: re.compile(rb"\n[ \t]*+(" + re.escape(prefix) + rb")([\w:]++)") for prefix in _PREFIXES}
 _ANYWHERE = re.compile(
     rb"\n[ \t]*+((?:[A-Za-z_][\w:]{0,38}?[_:])??("
     + b"|".join(map(re.escape, _LONGEST_FIRST))
@@ -165,8 +164,8 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
     for prefix in _LONGEST_FIRST:
         name = _PREFIXES[prefix]
         if b"\n" + prefix in padded and name not in found:
-            lines = _AT_START[prefix].finditer(padded)
-            if any(_is_read(name, prefix, line[2]) for line in lines):
+            lines = re.finditer(rb"\n[ \t]*+" + re.escape(prefix) + rb"([\w:]++)", padded)
+            if any(_is_read(name, prefix, line[1]) for line in lines):
                 found[name] = prefix.decode()
     if not found:  # slower, and rare
         for line in _ANYWHERE.finditer(padded):
@@ -217,7 +216,7 @@ def _completed(lane: LaneSample, front: LaneSample) -> LaneSample:
     missing = {
         part.name: theirs
         for part in fields(LaneSample)
-        if (theirs := getattr(front, part.name)) and getattr(lane, part.name) in (None, {})
+        if (theirs := getattr(front, part.name)) not in (None, {}) and getattr(lane, part.name) in (None, {})
     }
     if "generation_tokens" in missing:
         missing["per_finished_request"] = front.per_finished_request

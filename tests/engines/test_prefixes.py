@@ -41,6 +41,13 @@ def test_the_engine_wins_over_its_front() -> None:
     assert (lane.running, lane.waiting, lane.engine_work) == (3.0, 1.0, 40.0)
 
 
+def test_a_front_without_waiting_requests_says_so() -> None:
+    """A figure that only the front reports is known while it is 0, too."""
+    body = b'tgi_queue_size 0\nvllm:num_requests_running{model_name="m"} 3\n'
+    (lane,) = read_page(body, at=0).lanes
+    assert (lane.running, lane.waiting) == (3.0, 0.0)
+
+
 def test_a_word_in_front_of_a_name_of_no_engine_is_not_an_engine() -> None:
     """Only names that are read make a page one of an engine under another prefix."""
     sample = read_page(b"acme_vllm:generation_tokens_total 5\nacme_vllm:other 1\n", at=0)
