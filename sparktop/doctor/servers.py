@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.clock import check_clock
 from sparktop.doctor.network import Network, Place, place_of
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
-from sparktop.engines.document import parse
 from sparktop.engines.registry import Engine
-from sparktop.engines.router_pages import TITLES, read_running, read_workers, router_kind
+from sparktop.engines.router_pages import LISTS, TITLES, router_kind
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
-from sparktop.sources.engine_probe import EnginePages, RouteFinder
+from sparktop.sources.engine_probe import EnginePages, RouteFinder, ask_facts
 from sparktop.sources.http.failure import HOW_TO_GIVE_A_KEY, AnswerError, status_error
 from sparktop.sources.http.fetch import Answer
 from sparktop.sources.http.once import Reply
-from sparktop.sources.router_probe import LIVELINESS, RUNNING, WORKERS, is_litellm
+from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.sources.server_words import server_words
 
 _OK = 200
@@ -113,7 +111,7 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
 
 async def _listing_kind(target: RouterTarget, network: Network) -> str | None:
     """Return the kind of a router that lists its servers on a route of its own; None if it does not."""
-    for path, read in ((WORKERS, read_workers), (RUNNING, read_running)):
+    for path, read in LISTS.items():
         try:
             found = read((await network.get(target.url + path)).body)
         except (AnswerError, PageError):
@@ -207,13 +205,7 @@ class _Visit:
 
         Fields that no route reports are None.
         """
-        answers: dict[str, object] = {}
-        for path in engine.facts:
-            for name in (path, *(older for newer, older in engine.older if newer == path)):
-                with suppress(AnswerError, PageError):
-                    answers[path] = parse((await self._get(name)).body)
-                    break
-        return engine.identify(answers)
+        return engine.identify(await ask_facts(engine, self._answer, 0.0))
 
     async def check_health(self, engine: Engine) -> list[Check]:
         """Return a failed check if the health route reports that the engine process has died, else []."""

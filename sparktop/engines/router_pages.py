@@ -42,6 +42,10 @@ TITLES: Mapping[str, str] = {
     GPUSTACK: "GPUStack",
 }
 """By kind of router: its name for messages."""
+WORKERS = "/workers"
+"""The route of vllm-router and SGLang's gateway with the list of their workers."""
+RUNNING = "/running"
+"""The route of llama-swap with the list of loaded models."""
 _FRONTEND = "dynamo_frontend_"
 _EPP = (
     "llm_d_epp_",
@@ -182,6 +186,10 @@ def read_running(body: bytes) -> RouterPage | None:
         tuple(Deployment(name, address, name) for name, (_, address) in loaded.items()),
         note=clean(f"loaded: {names}" if loaded else "no model is loaded", 200),
     )
+
+
+LISTS: Mapping[str, Callable[[bytes], RouterPage | None]] = {WORKERS: read_workers, RUNNING: read_running}
+"""The parser by the route on which routers list their servers."""
 
 
 def _load(found: object) -> float | None:

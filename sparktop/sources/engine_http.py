@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 
 from sparktop.engines import ENGINES, PageError, read_page
-from sparktop.engines.document import listed_models, parse
+from sparktop.engines.document import listed_models
 from sparktop.engines.exposition import PageMemory
 from sparktop.engines.openai import owners_of
-from sparktop.engines.router_pages import TITLES, read_running, read_workers
+from sparktop.engines.router_pages import LISTS, RUNNING, TITLES, WORKERS
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
 from sparktop.sources.beside import read_beside
-from sparktop.sources.engine_probe import EnginePages, RouteFinder
+from sparktop.sources.engine_probe import EnginePages, RouteFinder, ask_facts
 from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.http.fetch import Answer, fetch
 from sparktop.sources.http.session import Request, SharedSession
-from sparktop.sources.router_probe import LIVELINESS, RUNNING, WORKERS, is_litellm
+from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
 _AT_ONCE_BYTES = 256 << 10
 """Pages of a few engine cores, of which mostly only numbers change, are read faster than a thread starts."""
@@ -89,6 +88,8 @@ class EngineSource:
         """Engine whose page was read last at this address; the target's own setting before the first."""
         self._router_at = -_ROUTER_AGAIN_S
         """When the server was last probed for being a router, on this source's clock."""
+        self._was_router = False
+        """Whether a router answered last."""
         self._health_at = -_HEALTH_AGAIN_S
         """When the engine's health was last requested."""
         self._dead: str | None = None
@@ -120,6 +121,7 @@ class EngineSource:
         title = await self._router_by_sample(sample, deadline_s)
         if title is not None:
             return self._router(title)
+        self._was_router = False
         self._known_engine = self._pages.known_engine = sample.engine
         self._ask_in_background(sample)
         # The counters of a dead engine's page are frozen, so its sample must not pass for a current one.
@@ -168,38 +170,46 @@ class EngineSource:
             done, self._asking = self._asking, None
             done.result()
 
-    async def _is_router(self, deadline_s: float) -> bool:
-        """Return True if LiteLLM answers at this address and the target has no configured engine.
+    def _router_due(self) -> bool:
+        """Return whether to request a router's routes now, and take it as done.
 
-        Sends a request at most every `_ROUTER_AGAIN_S` seconds, and returns False in between.
+        That is every `_ROUTER_AGAIN_S` seconds, and at every poll while a router answers.
         """
         now = self._clock()
-        if self._target.engine != "auto" or now - self._router_at < _ROUTER_AGAIN_S:
+        if not self._was_router and now - self._router_at < _ROUTER_AGAIN_S:
             return False
         self._router_at = now
+        return True
+
+    async def _is_litellm(self, deadline_s: float) -> bool:
+        """Return True if LiteLLM answers at this address and the target has no configured engine."""
+        if self._target.engine != "auto":
+            return False
         try:
-            found = is_litellm((await self._get(LIVELINESS, deadline_s)).body)
+            return is_litellm((await self._get(LIVELINESS, deadline_s)).body)
         except AnswerError:
             return False
-        if found:
-            self._router_at = -_ROUTER_AGAIN_S  # probe at every poll while it stays a router
-        return found
 
     async def _router_by_error(self, error: AnswerError | PageError, deadline_s: float) -> str | None:
         """Return the name of the router that answers at this address, judged by a failed poll; else None."""
         if error.kind is FailureKind.ROUTER:
             return error.message
-        if error.kind in _MAYBE_ROUTER and await self._is_router(deadline_s):
-            return _LITELLM
+        if error.kind in _MAYBE_ROUTER and self._router_due():
+            self._was_router = await self._is_litellm(deadline_s)
+            if self._was_router:
+                return _LITELLM
         return await self._lists(deadline_s, RUNNING) if _NO_MONITOR in error.message else None
 
     async def _router_by_sample(self, sample: EngineSample, deadline_s: float) -> str | None:
         """Return the name of the router that sent this sample for one of its servers; else None."""
         if not self._finder.lists_models:
-            return await self._lists(deadline_s, WORKERS) if self._is_another(sample) else None
-        if await self._is_router(deadline_s):
+            asked = self._is_another(sample) or self._was_router
+            return await self._lists(deadline_s, WORKERS) if asked else None
+        if not self._router_due():
+            return None
+        if await self._is_litellm(deadline_s):
             return _LITELLM
-        asked = _GATEWAYS & owners_of(sample.page)
+        asked = bool(_GATEWAYS & owners_of(sample.page))
         return await self._lists(deadline_s, WORKERS, RUNNING) if asked else None
 
     def _is_another(self, sample: EngineSample) -> bool:
@@ -220,8 +230,7 @@ class EngineSource:
         """Return the name of the router that lists its servers on one of these routes; None if none does."""
         for path in paths:
             try:
-                body = (await self._get(path, deadline_s)).body
-                found = read_workers(body) if path == WORKERS else read_running(body)
+                found = LISTS[path]((await self._get(path, deadline_s)).body)
             except (AnswerError, PageError):
                 continue
             if found is not None:
@@ -229,7 +238,7 @@ class EngineSource:
         return None
 
     def _router(self, title: str) -> Failure:
-        self._seen = None
+        self._was_router = True
         message = f"{self._where} is a router ({title}), not an inference server: list it under [[routers]]"
         return Failure(FailureKind.ROUTER, message, self._clock())
 
@@ -304,14 +313,7 @@ class EngineSource:
 
         A field that no route answers keeps its value from `known`.
         """
-        answers: dict[str, object] = {}
-        for path in ENGINES[engine].facts:
-            names = (path, *(name for newer, name in ENGINES[engine].older if newer == path))
-            for name in names:
-                with suppress(AnswerError, PageError):
-                    body = (await self._get(name, _IDENTITY_DEADLINE_S)).body
-                    answers[path] = await read_beside(partial(parse, body), len(body))
-                    break
+        answers = await ask_facts(ENGINES[engine], self._get, _IDENTITY_DEADLINE_S)
         reported = replace(ENGINES[engine].identify(answers), models=listed_models(answers.get("/v1/models")))
         missing = {part.name for part in fields(reported) if getattr(reported, part.name) is None}
         if reported.model is not None:

@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, llamacpp, trtllm
-from sparktop.engines.document import parse
+from sparktop.engines.document import Answers, parse
 from sparktop.engines.openai import NOTE
+from sparktop.engines.registry import Engine
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.sources.beside import read_beside
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.http.fetch import Answer
 
@@ -67,8 +70,8 @@ class RouteFinder:
         If no route answers, raise the error of the metrics page.
 
         Raises:
-            AnswerError: no route answers, and the first one had no usable HTTP answer.
-            PageError: no route answers, and the first one had an unreadable page.
+            AnswerError: no route answers, and the metrics page had no usable HTTP answer.
+            PageError: no route answers, and the metrics page was unreadable.
         """
         if self._engine != "auto":
             return await ask(self._engine, deadline_s)
@@ -227,6 +230,22 @@ class EnginePages:
         body = llamacpp.joined(statuses, ((model, page.body) for model, page in pages))
         answers = [listed, *(page for _, page in pages)]
         return Answer(body, answers[-1].at, sum(one.answer_ms for one in answers))
+
+
+async def ask_facts(engine: Engine, get: Get, deadline_s: float) -> Answers:
+    """Return the answers of the routes that report a server's identity; one without a valid answer is absent.
+
+    Where a route has no valid answer, the one that older versions have in its place is requested.
+    """
+    older = dict(engine.older)
+    answers: dict[str, object] = {}
+    for path in engine.facts:
+        for name in (path, *([older[path]] if path in older else ())):
+            with suppress(AnswerError, PageError):
+                body = (await get(name, deadline_s)).body
+                answers[path] = await read_beside(partial(parse, body), len(body))
+                break
+    return answers
 
 
 def _left_s(end: float) -> float:

@@ -15,13 +15,12 @@ from urllib.parse import urlsplit
 from sparktop.engines import PageError
 from sparktop.engines.document import entries, field, parse, words
 from sparktop.engines.router_pages import (
+    LISTS,
     LLAMA_SWAP,
     SGLANG_GATEWAY,
     VLLM_ROUTER,
     RouterPage,
     read_router_page,
-    read_running,
-    read_workers,
 )
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
@@ -33,7 +32,7 @@ from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.http.fetch import Answer, fetch
 from sparktop.sources.http.session import Request, SharedSession
 from sparktop.sources.router_counts import RouterCounts, read_counts
-from sparktop.sources.router_probe import LIVELINESS, RUNNING, WORKERS, is_litellm
+from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.values import dataclass
 
 READINESS = "/health/readiness"
@@ -47,8 +46,7 @@ PATHS = (LIVELINESS, READINESS, DETAILS, MODELS, SETTINGS, METRICS)
 PAGE = "/metrics"
 _OTHERS: tuple[tuple[str, Callable[[bytes], RouterPage | None]], ...] = (
     (PAGE, read_router_page),
-    (WORKERS, read_workers),
-    (RUNNING, read_running),
+    *LISTS.items(),
 )
 """Routes of other routers with their parsers: of each router only one, and of an unknown one each once."""
 

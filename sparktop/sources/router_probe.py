@@ -1,13 +1,9 @@
-"""Detection of routers by routes that need no key and start no work."""
+"""Detection of a LiteLLM router by a route that needs no key and starts no work."""
 
 from __future__ import annotations
 
 LIVELINESS = "/health/liveliness"
-"""LiteLLM's route to request. Never `/health`, which sends completions to every deployment."""
-WORKERS = "/workers"
-"""The list of workers of vllm-router and SGLang's gateway."""
-RUNNING = "/running"
-"""The list of loaded models of llama-swap."""
+"""The route to request. Never `/health`, which sends completions to every deployment."""
 _LONGEST = 64
 """Bytes of that answer, at most: a metrics page, which exporters send on any route, has such words, too."""
 

@@ -254,6 +254,44 @@ async def test_a_list_of_models_stays_when_there_is_no_more(serving: Serving, cl
     assert first.note.startswith("no metrics page; ")
 
 
+@pytest.mark.parametrize("owner", ["local", "llama-swap"])
+async def test_a_list_as_gateways_have_it_is_looked_behind_every_30_s(
+    owner: str, serving: Serving, clock: FakeClock
+) -> None:
+    """Models of an owner that gateways write make the lists of their servers asked for, but not each time."""
+    served = await serving({"/v1/models": {"data": [{"id": "m", "owned_by": owner}]}})
+    source = watch(served, clock=clock)
+    await poll(source)
+    assert served.take()[-4:] == [ROUTER, "/workers", "/running", "/v1/models"]
+    for _ in range(3):
+        await poll(source)
+        clock.now += 2.0
+    assert served.take() == ["/v1/models"] * 3
+    served.routes["/running"] = {"running": [{"model": "m", "state": "ready", "proxy": "http://h:1"}]}
+    clock.now += 30.0
+    for _ in range(2):
+        assert "is a router (llama-swap)" in (await fail(source)).message
+    await source.close()
+
+
+async def test_a_router_that_forwards_pages_stays_a_router(serving: Serving) -> None:
+    """Once two processes take turns and the workers are listed, no page passes for an engine's again."""
+    listed = [{"url": "http://h:1"}, {"url": "http://h:2"}]
+    served = await serving({**SERVERS["vllm"], "/workers": {"workers": listed, "total": 2}})
+    source = watch(served, "vllm")
+    await poll(source)
+    assert "/workers" not in served.take()
+    served.routes["/metrics"] = HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09")
+    for _ in range(3):
+        assert "is a router (vllm-router)" in (await fail(source)).message
+    del served.routes["/workers"]
+    await poll(source)
+    served.take()
+    await poll(source)
+    assert "/workers" not in served.take()
+    await source.close()
+
+
 async def test_where_nothing_answers_it_is_not_asked_four_times_a_second(
     serving: Serving, clock: FakeClock
 ) -> None:
