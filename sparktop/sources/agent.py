@@ -105,9 +105,7 @@ class AgentSource:
     async def _ask(self, end: float) -> tuple[Reply, float]:
         """Request the new samples; return the reply and the arrival time of its headers by this clock."""
         body, at = await self._fetch(SAMPLE_PATH, end)
-        async with self._session.turn:
-            await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
-            return await read_beside(partial(decode, body), len(body)), at
+        return await read_beside(partial(decode, body), len(body), turn=self._session.turn), at
 
     async def _fetch(self, path: str, end: float) -> tuple[bytes, float]:
         """Request `path`; return the body and the time its headers arrived, on this source's clock.

@@ -54,9 +54,18 @@ class _Readers:
 _readers = _Readers()
 
 
-async def read_beside(read: Callable[[], Found], size: int, *, at_once: int = AT_ONCE_BYTES) -> Found:
+async def read_beside(
+    read: Callable[[], Found], size: int, *, at_once: int = AT_ONCE_BYTES, turn: asyncio.Lock | None = None
+) -> Found:
     """Return `read()`, which reads an answer of `size` bytes; a longer one than `at_once` in a thread.
 
     Only one thread reads, and in the order of the calls. A caller that is cancelled does not wait for it.
+    `turn` is held while a short answer is read.
     """
-    return read() if size <= at_once else await asyncio.wrap_future(_readers.add(read))
+    if size > at_once:
+        return await asyncio.wrap_future(_readers.add(read))
+    if turn is None:
+        return read()
+    async with turn:
+        await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
+        return read()

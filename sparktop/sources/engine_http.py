@@ -143,17 +143,15 @@ class EngineSource:
         "auto" means to read the usual metrics page and to detect the engine from its content.
         """
         answer = await self._pages.answer(engine, deadline_s)
-        async with self._session.turn:
-            await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
-            read = partial(
-                read_page,
-                answer.body,
-                at=answer.at,
-                engine=engine,
-                answer_ms=answer.answer_ms,
-                memory=self._memory,
-            )
-            return await read_beside(read, len(answer.body), at_once=_AT_ONCE_BYTES)
+        read = partial(
+            read_page,
+            answer.body,
+            at=answer.at,
+            engine=engine,
+            answer_ms=answer.answer_ms,
+            memory=self._memory,
+        )
+        return await read_beside(read, len(answer.body), at_once=_AT_ONCE_BYTES, turn=self._session.turn)
 
     async def _get(self, path: str, deadline_s: float) -> Answer:
         if self._key_problem is not None:
