@@ -168,6 +168,21 @@ async def test_a_missed_deadline_ends_the_connection(serve: Serve, session: Shar
     await session.leave()
 
 
+async def test_a_connection_that_is_not_opened_says_how_long_it_was_waited_for(
+    serve: Serve, session: SharedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that accepts and says no word of TLS costs the limit of a connection, which is named."""
+
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    monkeypatch.setattr(session_module, "_CONNECT_S", 0.05)
+    server = await serve(silent)
+    with pytest.raises(AnswerError, match=r"no answer from server:80 within 0\.05 s") as caught:
+        await get(session, server.url.replace("http:", "https:"), deadline_s=30.0)
+    assert caught.value.kind is FailureKind.TIMEOUT
+
+
 async def test_connections_that_were_idle_for_long_are_closed(
     serve: Serve, session: SharedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,6 @@ Polls with aiohttp took half as much CPU time again, and 10 MiB more memory.
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -287,5 +285,5 @@ async def _connect(place: _Place, exchange: Exchange) -> Connection:
                 happy_eyeballs_delay=delay_s,
             )
     except TimeoutError as error:
-        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
+        raise timeout_error(exchange.where, _CONNECT_S, answering=False, body_bytes=0) from error
     return connection
