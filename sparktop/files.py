@@ -132,6 +132,21 @@ def read_bounded(path: Path, most: int) -> tuple[bytes, os.stat_result]:
         os.close(handle)
 
 
+def read_own(path: Path, most: int) -> bytes:
+    """Return the content of a file of at most `most` bytes that only this user can have written.
+
+    Raises:
+        OSError: it does not exist, belongs to another user, is not a regular file, or is too large.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as stream:
+        about = os.fstat(stream.fileno())
+        theirs = about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if theirs or not stat.S_ISREG(about.st_mode) or about.st_size > most:
+            raise PermissionError(f"{path} is too large, or not a regular file that only this user can write")
+        return stream.read(most)
+
+
 def write_whole(path: Path, content: str | bytes, mode: int = PRIVATE) -> None:
     """Replace a file atomically: at any time, even after a crash, it has either its old or its new content.
 

@@ -7,8 +7,6 @@ so an entry has no keys or tokens. If an entry is invalid in any way, the file i
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -17,7 +15,7 @@ from pathlib import Path
 from sparktop import __version__
 from sparktop.colors.palette import find_palette
 from sparktop.config.watch import Plain, unset_variables, watch_of
-from sparktop.files import Place, find_folder, write_whole
+from sparktop.files import Place, find_folder, read_own, write_whole
 from sparktop.model.targets import Watch
 from sparktop.values import dataclass
 
@@ -59,7 +57,7 @@ class CheckedFiles:
         """
         path = self.entry(text)
         try:
-            data = None if path is None else json.loads(_own_file(path))
+            data = None if path is None else json.loads(read_own(path, _MOST_BYTES))
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(data, dict) or data.keys() != {"settings", "powers", "sha256"}:
@@ -133,21 +131,6 @@ def configured(path: Path, text: str, env: Mapping[str, str]) -> Configured:
     powers = config.powers()
     checked.remember(text, config.settings.model_dump(), powers)
     return Configured(config.watch(env), config.warnings(env), powers)
-
-
-def _own_file(path: Path) -> bytes:
-    """Return the content of a file that only this user can have written.
-
-    Raises:
-        OSError: it does not exist, belongs to another user, is not a regular file, or is too large.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as stream:
-        about = os.fstat(stream.fileno())
-        theirs = about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if theirs or not stat.S_ISREG(about.st_mode) or about.st_size > _MOST_BYTES:
-            raise PermissionError(f"{path} is too large, or not a regular file that only this user can write")
-        return stream.read(_MOST_BYTES)
 
 
 def _digest(settings: object) -> str:

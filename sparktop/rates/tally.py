@@ -319,33 +319,27 @@ class Window:
         return None if value is None else value * (100.0 if of.how is How.PERCENT else of.scale)
 
     def live_rate(self, name: str, interval_s: float) -> float | None:
-        """Return the increase per second of counter `name` over about the last second.
+        """Return the increase per second of counter `name` over about the last second; None as for `live`."""
+        found = self.live(name, interval_s)
+        return None if found is None else found[0] / found[1]
 
-        If samples are more than a second apart, it is the rate since the previous sample. None if a poll was
+    def live(self, name: str, interval_s: float) -> tuple[float, float] | None:
+        """Return (increase of counter `name`, elapsed seconds) over about the last second.
+
+        If samples are more than a second apart, they are those since the previous sample. None if a poll was
         missed in this time (`interval_s` is the poll interval), because the tokens may have arrived at any
         moment of the gap. None also if no tally is old enough, or if a tally lacks the counter.
         """
-        newest, before = self.newest, self._live_begin(name, interval_s)
-        count = None if before is None else before.counter(name)
-        if newest is None or before is None or count is None:
-            return None
-        return (newest.counters[name] - count) / (newest.at - before.at)
-
-    def live_span_s(self, name: str, interval_s: float) -> float | None:
-        """Return the seconds that `live_rate` of the same counter covers; None where there is none."""
-        newest, before = self.newest, self._live_begin(name, interval_s)
-        return None if newest is None or before is None else newest.at - before.at
-
-    def _live_begin(self, name: str, interval_s: float) -> PackedTally | None:
         newest = self.newest
         if newest is None or name not in newest.counters:
             return None
         later: Tally | PackedTally = newest
         for tally in self._back():
-            if later.at - tally.at > MISSED_INTERVALS * interval_s or tally.counter(name) is None:
+            before = tally.counter(name)
+            if later.at - tally.at > MISSED_INTERVALS * interval_s or before is None:
                 return None
             if newest.at - tally.at >= LIVE_SPAN_S:
-                return tally
+                return newest.counters[name] - before, newest.at - tally.at
             later = tally
         return None
 

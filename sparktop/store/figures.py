@@ -70,6 +70,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     total = {name: lane_sum(lanes, of) for name, of in _SUMMED.items()}
     rate = partial(window.rate, window_s=short_s, least_s=least_s)
     prompt, generated = prompt_counter(window), rate("generation_tokens")
+    live_tps, live_s = _live_generation(lanes, window, generated, interval_s)
     return replace(
         view,
         running=total["running"],
@@ -85,10 +86,8 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         prompt_tps=rate(prompt),
         prompt_cached_tps=rate("prompt_tokens_cached") if prompt != "prompt_tokens" else None,
         generation_tps=generated,
-        generation_tps_1s=_live_generation(lanes, window, generated, interval_s),
-        live_window_s=None
-        if _own_rate(lanes, generated)
-        else window.live_span_s("generation_tokens", interval_s),
+        generation_tps_1s=live_tps,
+        live_window_s=live_s,
         rate_note=_rate_note(lanes),
         rate_window_s=_rate_window_s(window, short_s, least_s),
         requests_per_s=rate("finished"),
@@ -179,23 +178,20 @@ def _rate_note(lanes: _Lanes) -> str | None:
 
 def _live_generation(
     lanes: _Lanes, window: Window, counted_tps: float | None, interval_s: float
-) -> float | None:
-    """Return the generated tokens/s of about the last second; None if unknown.
+) -> tuple[float | None, float | None]:
+    """Return (generated tokens/s of about the last second, seconds that they cover); None where unknown.
 
     If the server reports a gauge, return the gauge, summed over the engine cores (lanes); else compute the
     rate from the token counter. An idle SGLang refreshes its gauge only every 30 s. So the counter is also
     used while `counted_tps`, the counted rate of the last seconds, is 0 and the server counts each token at
     once.
     """
-    reported = _own_rate(lanes, counted_tps)
-    return sum(reported) if reported else window.live_rate("generation_tokens", interval_s)
-
-
-def _own_rate(lanes: _Lanes, counted_tps: float | None) -> list[float]:
-    """Return the rates that the engine cores report themselves and that count; [] for the counted rate."""
     reported = [lane.generation_tps_gauge for lane in lanes if lane.generation_tps_gauge is not None]
     resting = not counted_tps and counted_tps is not None and _rate_note(lanes) is None
-    return [] if resting else reported
+    if reported and not resting:
+        return sum(reported), None
+    counted = window.live("generation_tokens", interval_s)
+    return (None, None) if counted is None else (counted[0] / counted[1], counted[1])
 
 
 def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | None:

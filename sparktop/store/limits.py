@@ -202,11 +202,8 @@ def _behind(group: Group, backends: Mapping[str, BackendTrack]) -> list[BackendT
 def _is_routed(router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]) -> bool | None:
     """Return whether the router's own counts show that the requests of its backends pass it."""
     behind = _behind(group, backends)
-    since = max((track.work.looks[-1].at for track in behind), default=math.inf) - _ROUTED_S
-    ended = [track.load.counted(since).get("finished") for track in behind]
-    known = [count for count in ended if count is not None]
-    held = sum(_held(track) for track in behind)
-    return router.passes(since, sum(known) if len(known) == len(ended) else None, held)
+    newest = max((track.work.looks[-1].at for track in behind), default=math.inf)
+    return router.passes([track.load for track in behind], newest - _ROUTED_S)
 
 
 def _held_back(router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]) -> float | None:

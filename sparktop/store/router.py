@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -16,6 +15,7 @@ from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import RouterTarget
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.health import Health
+from sparktop.store.load_log import LoadLog
 from sparktop.values import dataclass
 
 _COUNTS_KEPT = 130
@@ -101,25 +101,23 @@ class RouterTrack:
             refusals=_grown(first.refusals, last.refusals),
         )
 
-    @property
-    def counts_since(self) -> float:
-        """Monotonic time of the oldest sample whose counts are kept; infinite before the first."""
-        return self._recent[0].at if self._recent else math.inf
+    def passes(self, logs: Sequence[LoadLog], since: float) -> bool | None:
+        """Return whether the router's own counts show that the requests of its backends pass it.
 
-    def passes(self, since: float, ended: float | None, held: float) -> bool | None:
-        """Return whether the router's own counts since `since` show that its backends' requests pass it.
-
-        `ended` is the number of requests that ended at the backends since then (None: unknown), `held` the
-        number that they hold on average. None if the router does not count, or nothing ended yet.
+        Compared are the requests that it answered with those that ended at the backends, whose logs are
+        `logs`, from `since` (monotonic seconds) on as far as its samples are kept; where it does not count
+        answers, the requests inside it with those that the backends hold. None if it counts neither, or
+        nothing has ended.
         """
         recent = [sample for sample in self._recent if sample.at >= since]
         counts = [sum(sample.answered.values()) for sample in recent if sample.answered is not None]
-        if len(counts) > 1 and ended is not None and ended >= 1 and counts[-1] >= counts[0]:
-            return counts[-1] - counts[0] >= _PASSED_SHARE * ended
+        ended = [log.counted(recent[0].at).get("finished") for log in logs] if recent else []
+        total = sum(count for count in ended if count is not None)
+        if len(counts) > 1 and None not in ended and total >= 1 and counts[-1] >= counts[0]:
+            return counts[-1] - counts[0] >= _PASSED_SHARE * total
         inside = [load for sample in recent if (load := _inside(sample)) is not None]
-        if not inside or held <= 0:
-            return None
-        return sum(inside) / len(inside) >= _PASSED_SHARE * held
+        held = sum(load for log in logs if (load := log.load()) is not None)
+        return sum(inside) / len(inside) >= _PASSED_SHARE * held if inside and held > 0 else None
 
     def weights(self, deployments: Mapping[str, str | None]) -> dict[str, float]:
         """Return the weight of each backend by the router's own report; empty where it has none.
@@ -149,15 +147,14 @@ class RouterTrack:
     @property
     def slow(self) -> str | None:
         """What shows that the router itself is slow, in words; None if nothing does."""
-        recent = self._recent
-        begin = next((one for one in recent if one.cpu_s is not None), None)
-        if begin is not None and (last := recent[-1]).cpu_s is not None and begin.cpu_s is not None:
-            first = next((one for one in recent if one.at >= last.at - _CPU_WINDOW_S), last)
-            spent_s = None if first.cpu_s is None else last.cpu_s - first.cpu_s
-            span_s = last.at - first.at
-            if spent_s is not None and span_s >= _CPU_WINDOW_S / 2 and spent_s >= _FULL_CORES * span_s:
-                return f"its process uses {spent_s / span_s:.1f} CPU cores"
-        answers = [one.answer_ms for one in recent if one.answer_ms is not None]
+        spent = [(one.at, one.cpu_s) for one in self._recent if one.cpu_s is not None]
+        if spent:
+            last_at, last_s = spent[-1]
+            first_at, first_s = next(one for one in spent if one[0] >= last_at - _CPU_WINDOW_S)
+            span_s, cores_s = last_at - first_at, last_s - first_s
+            if span_s >= _CPU_WINDOW_S / 2 and cores_s >= _FULL_CORES * span_s:
+                return f"its process uses {cores_s / span_s:.1f} CPU cores"
+        answers = [one.answer_ms for one in self._recent if one.answer_ms is not None]
         if len(answers) < _NEWEST_ANSWERS:
             return None
         now_ms = median(islice(reversed(answers), _NEWEST_ANSWERS))

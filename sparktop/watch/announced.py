@@ -9,31 +9,20 @@ from __future__ import annotations
 import json
 import os
 import socket
-import stat
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sparktop.analysis.deployments import address_of
-from sparktop.files import Place, find_folder, write_whole
+from sparktop.files import Place, find_folder, read_own, write_whole
 from sparktop.hardware.kernel_file import read_small
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.store import Store
-from sparktop.values import dataclass
 
 LOOK_EVERY_S = 2.0
 _FOLDER = "load"
 _LONGEST = 65_536
 _MOST_FILES, _MOST_TARGETS = 64, 256
-
-
-@dataclass(frozen=True, slots=True)
-class AnnouncedLoad:
-    """A process that puts load on servers."""
-
-    pid: int
-    targets: tuple[str, ...]
-    """Their addresses."""
 
 
 @contextmanager
@@ -58,24 +47,26 @@ def announced_load(urls: Iterable[str], env: Mapping[str, str] = os.environ) -> 
                 path.unlink(missing_ok=True)
 
 
-def announced_loads(env: Mapping[str, str] = os.environ) -> list[AnnouncedLoad]:
-    """Return the loads that other living processes of this user announce on this machine.
+def announced_loads(env: Mapping[str, str] = os.environ) -> dict[int, tuple[str, ...]]:
+    """Return the addresses that other living processes of this user load from this machine, by process ID.
 
     A file of another user, a link, a file that others may write, and one whose process has ended are ignored.
     """
     folder = find_folder(env, Place.STATE)
     if folder is None:
-        return []
+        return {}
     try:
         paths = sorted((folder / _FOLDER).glob("*.json"))[:_MOST_FILES]
     except OSError:
-        return []
-    loads = map(_read, paths)
-    return [load for load in loads if load is not None]
+        return {}
+    return dict(load for load in map(_read, paths) if load is not None)
 
 
-def _read(path: Path) -> AnnouncedLoad | None:
-    content = _content(path)
+def _read(path: Path) -> tuple[int, tuple[str, ...]] | None:
+    try:
+        content = json.loads(read_own(path, _LONGEST))
+    except (OSError, ValueError, RecursionError):
+        return None
     if not isinstance(content, dict):
         return None
     pid, targets = content.get("pid"), content.get("targets")
@@ -83,24 +74,7 @@ def _read(path: Path) -> AnnouncedLoad | None:
         return None
     if content.get("host") != socket.gethostname() or not _lives(pid, content.get("started")):
         return None
-    return AnnouncedLoad(pid, tuple(one for one in targets[:_MOST_TARGETS] if isinstance(one, str)))
-
-
-def _content(path: Path) -> object:
-    """Return the parsed content of a private regular file of this user; None for anything else."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(handle, "rb") as file:
-        state = os.fstat(handle)
-        is_own = state.st_uid == os.getuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not stat.S_ISREG(state.st_mode) or not is_own or state.st_size > _LONGEST:
-            return None
-        try:
-            return json.loads(file.read(_LONGEST))
-        except (OSError, ValueError, RecursionError):
-            return None
+    return pid, tuple(one for one in targets[:_MOST_TARGETS] if isinstance(one, str))
 
 
 def _lives(pid: int, started: object) -> bool:
@@ -122,10 +96,10 @@ def _started(pid: int) -> str | None:
 
 
 async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
-    """Tell the store every `LOOK_EVERY_S` seconds which of its servers other processes load, for ever."""
+    """Report every `LOOK_EVERY_S` seconds to the store which of its servers other processes load."""
     known: dict[int, frozenset[str]] = {}
     while True:
-        now = {load.pid: _names(store, load.targets) for load in announced_loads()}
+        now = {pid: _names(store, targets) for pid, targets in announced_loads().items()}
         for pid in known.keys() - now.keys():
             store.end_own_load(known.pop(pid))
         for pid, names in now.items():

@@ -155,13 +155,8 @@ def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
 
 def shortened(text: str, target: BackendTarget) -> str | None:
     """Return a message if the TARGET argument `text` is the address of a request to the server `target`."""
-    path = (
-        urlsplit(text.strip()).path.rstrip("/")
-        if "://" in text
-        else text.strip().partition("/")[2].rstrip("/")
-    )
-    kept = urlsplit(target.url).path
-    if len(path.strip("/")) - len(kept.strip("/")) <= len("metrics"):
+    given = urlsplit(text if "://" in text else f"//{text}").path.rstrip("/")
+    if given.removeprefix(urlsplit(target.url).path) in {"", "/metrics", "/v1"}:
         return None
     return f"{clean(text, 100)} is the address of a request: its server {target.url} is taken"
 

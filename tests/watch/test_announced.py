@@ -55,17 +55,17 @@ def test_the_load_of_a_living_process_is_known_and_ends_with_it(
     env: dict[str, str], other: subprocess.Popen[str]
 ) -> None:
     """Its file names its targets; after its end, also by a signal that leaves the file, there is no load."""
-    assert [(load.pid, load.targets) for load in announced_loads(env)] == [(other.pid, (URL,))]
+    assert announced_loads(env) == {other.pid: (URL,)}
     other.kill()
     other.wait(30)
     assert list(Path(env["XDG_STATE_HOME"]).rglob("*.json"))
-    assert announced_loads(env) == []
+    assert announced_loads(env) == {}
 
 
 def test_the_own_load_is_no_news(env: dict[str, str]) -> None:
     """A program knows its own sweep, and leaves no file behind."""
     with announced_load([URL], env):
-        assert announced_loads(env) == []
+        assert announced_loads(env) == {}
     assert not list(Path(env["XDG_STATE_HOME"]).rglob("*.json"))
 
 
@@ -78,7 +78,7 @@ def test_a_file_that_is_no_announcement_is_ignored(env: dict[str, str], content:
     folder = Path(env["XDG_STATE_HOME"], "sparktop", "load")
     folder.mkdir(parents=True)
     (folder / "7.json").write_text(content)
-    assert announced_loads(env) == []
+    assert announced_loads(env) == {}
 
 
 def test_files_that_others_may_write_and_other_hosts_are_ignored(
@@ -87,17 +87,17 @@ def test_files_that_others_may_write_and_other_hosts_are_ignored(
     """Only a private file of this user on this machine counts, and no link to one."""
     (path,) = Path(env["XDG_STATE_HOME"]).rglob("*.json")
     path.chmod(0o666)
-    assert announced_loads(env) == []
+    assert announced_loads(env) == {}
     path.chmod(0o600)
     assert len(announced_loads(env)) == 1
     moved = path.rename(path.with_name("target"))
     path.symlink_to(moved)
-    assert announced_loads(env) == []
+    assert announced_loads(env) == {}
     path.unlink()
     content = json.loads(moved.read_text()) | {"host": f"not-{socket.gethostname()}"}
     path.write_text(json.dumps(content))
     path.chmod(0o600)
-    assert announced_loads(env) == []
+    assert announced_loads(env) == {}
     assert other.poll() is None
 
 

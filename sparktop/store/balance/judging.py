@@ -34,7 +34,7 @@ from sparktop.model.fleet import Scrape, stale_s
 from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample
 from sparktop.store.balance.groups import JudgedGroup, Member
-from sparktop.store.load_log import LoadLog, length_variation, median_life_s
+from sparktop.store.load_log import length_variation, median_life_s
 from sparktop.store.router import RouterTrack
 
 _SKEW_LOOKS = 8
@@ -67,7 +67,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     if scrapes:
         since = max(since, quick_since(tracks))  # a closer look has begun: samples before it are too seldom
         tracks = _tracks(group, since, blamed)
-    bypassed = router is not None and _passes(router, logs, since) is False
+    bypassed = router is not None and router.passes(logs, since) is False
     load = GroupLoad(
         group.name,
         tracks,
@@ -98,16 +98,6 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         within=group.within,
     )
     return _with_router(_with_affinity(found, group), counted)
-
-
-def _passes(router: RouterTrack, logs: Sequence[LoadLog], since: float) -> bool | None:
-    """Return whether the router's own counts show that the requests of its backends pass it."""
-    since = max(since, router.counts_since)
-    arrived = [log.arrived(since) for log in logs]
-    known = [count for count in arrived if count is not None]
-    newest = [log.load() for log in logs]
-    held = sum(load for load in newest if load is not None)
-    return router.passes(since, max(0.0, sum(known) - held) if len(known) == len(logs) else None, held)
 
 
 def _with_weights(
