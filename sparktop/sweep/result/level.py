@@ -91,17 +91,17 @@ def _counted(level: Level, traces: Sequence[RequestTrace]) -> Sequence[RequestTr
 def _with_conversations(
     level: Level, made: LevelResult, traces: Sequence[RequestTrace], windows: Mapping[int, Span]
 ) -> LevelResult:
-    """Return `made` with rates over the measured time, and what users or agents show in the last run."""
+    """Return `made` with rates over the measured time, and what users or agents show in all runs."""
     runs = {run: [one for one in traces if one.run == run] for run in sorted(windows)}
     rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
-    last = max(runs)
+    everything = [trace for run_traces in runs.values() for trace in run_traces]
     people = level.point.kind is LoadKind.USERS
     return made.model_copy(
         update={
             **{name: Rate.of_runs([one.get(name) for one in rates]) for name in RATES},
             "duration_s": sum(end - begin for begin, end in windows.values()),
-            "users": users_result(runs[last], windows[last]) if people else None,
-            "agents": None if people else agents_result(runs[last], windows[last]),
+            "users": users_result(everything, windows) if people else None,
+            "agents": None if people else agents_result(everything, windows),
         }
     )
 

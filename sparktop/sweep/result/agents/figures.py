@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
@@ -36,9 +36,12 @@ def measured_calls(traces: Iterable[RequestTrace]) -> list[RequestTrace]:
 
 
 def agents_result(
-    traces: Sequence[RequestTrace], window: Span, workload: str | None = None, shared_tokens: int = 0
+    traces: Sequence[RequestTrace],
+    windows: Mapping[int, Span],
+    workload: str | None = None,
+    shared_tokens: int = 0,
 ) -> AgentsResult:
-    """Return what the requests of a run show; `window` is its measured time.
+    """Return what the requests of all runs of a level show; `windows` has the measured time of each run.
 
     `workload` names the preset of the conversations, whose common start has `shared_tokens` tokens. The
     servers' own counters are left out.
@@ -52,7 +55,7 @@ def agents_result(
         workload=workload,
         calls=len(counted),
         unanswered=sum(_is_unanswered(trace) for trace, _ in counted),
-        conversations=len({(call.lane, call.conversation) for _, call in counted}),
+        conversations=len({(trace.run, call.lane, call.conversation) for trace, call in counted}),
         after_tool_ms=_ttft(answered, lambda one: _is_plain(one) and one.start is CallStart.TOOL),
         after_human_ms=_ttft(
             answered, lambda one: _is_plain(one) and one.start is CallStart.HUMAN and one.turn > 0
@@ -73,41 +76,45 @@ def agents_result(
         context_tokens=_context(answered),
         shared_tokens=shared_tokens,
         interactivity_tps=_interactivity(answered),
-        in_flight_mean=in_flight_mean(traces, window),
-        shares=_shares(everything, window),
+        in_flight_mean=in_flight_mean(traces, windows),
+        shares=_shares(everything, windows),
     )
 
 
-def users_result(traces: Sequence[RequestTrace], window: Span) -> UsersResult:
-    """Return what the requests of a run of users show; `window` is its measured time."""
-    begin, end = window
+def users_result(traces: Sequence[RequestTrace], windows: Mapping[int, Span]) -> UsersResult:
+    """Return what the requests of all runs of users show; `windows` has the measured time of each run."""
     calls = placed(traces)
-    lanes: dict[int, list[RequestTrace]] = {}
+    measured_s = _seconds(windows)
+    lanes: dict[tuple[int, int], list[RequestTrace]] = {}
     for trace, call in calls:
-        lanes.setdefault(call.lane, []).append(trace)
+        lanes.setdefault((trace.run, call.lane), []).append(trace)
     pauses = [
         after.start - before.end
-        for lane in lanes.values()
+        for (run, _), lane in lanes.items()
         for before, after in pairwise(sorted(lane, key=lambda one: one.start))
-        if before.ok and begin <= after.start < end
+        if before.ok and windows[run][0] <= after.start < windows[run][1]
     ]
     responses = [one.e2e_s for one, call in calls if call.measured and one.ok and one.e2e_s is not None]
-    done = sum(one.ok and begin < one.end <= end for one, _ in calls)
+    done = sum(one.ok and windows[one.run][0] < one.end <= windows[one.run][1] for one, _ in calls)
     return UsersResult(
         think_s=fmean(pauses) if pauses else None,
         response_s=fmean(responses) if responses else None,
-        requests_per_s=done / (end - begin) if end > begin else None,
-        in_flight_mean=in_flight_mean(traces, window),
+        requests_per_s=done / measured_s if measured_s > 0 else None,
+        in_flight_mean=in_flight_mean(traces, windows),
         unanswered=sum(_is_unanswered(one) for one, call in calls if call.measured),
     )
 
 
-def in_flight_mean(traces: Iterable[RequestTrace], window: Span) -> float | None:
-    """Return the mean number of requests in flight in the time `window`."""
-    begin, end = window
-    if end <= begin:
+def in_flight_mean(traces: Iterable[RequestTrace], windows: Mapping[int, Span]) -> float | None:
+    """Return the mean number of requests in flight in the measured time of their runs."""
+    measured_s = _seconds(windows)
+    if measured_s <= 0:
         return None
-    return sum(_overlap((one.start, one.end), window) for one in traces) / (end - begin)
+    return sum(_overlap((one.start, one.end), windows[one.run]) for one in traces) / measured_s
+
+
+def _seconds(windows: Mapping[int, Span]) -> float:
+    return sum(end - begin for begin, end in windows.values())
 
 
 def _is_plain(call: ConversationCall) -> bool:
@@ -136,9 +143,10 @@ def _turns(calls: Sequence[Placed]) -> tuple[CallGroup, ...]:
 
 def _human_requests(answered: Sequence[Placed]) -> list[list[float]]:
     """Return the E2E of all calls of each person's request whose calls were all measured and answered."""
-    requests: dict[tuple[int, int, int], list[Placed]] = {}
+    requests: dict[tuple[int, int, int, int], list[Placed]] = {}
     for trace, call in answered:
-        requests.setdefault((call.lane, call.conversation, call.request), []).append((trace, call))
+        key = (trace.run, call.lane, call.conversation, call.request)
+        requests.setdefault(key, []).append((trace, call))
     found = []
     for calls in requests.values():
         places = sorted((call for _, call in calls), key=lambda one: one.turn)
@@ -195,16 +203,17 @@ def _interactivity(answered: Sequence[Placed]) -> float | None:
     return 1 / slow if slow > 0 else None
 
 
-def _shares(calls: Sequence[Placed], window: Span) -> TimeShares | None:
-    """Return what the lanes did in the time `window`, in percent."""
-    lanes: dict[int, list[Placed]] = {}
-    for one in calls:
-        lanes.setdefault(one[1].lane, []).append(one)
-    total = len(lanes) * (window[1] - window[0])
+def _shares(calls: Sequence[Placed], windows: Mapping[int, Span]) -> TimeShares | None:
+    """Return what the lanes did in the measured time of their runs, in percent."""
+    lanes: dict[tuple[int, int], list[Placed]] = {}
+    for trace, call in calls:
+        lanes.setdefault((trace.run, call.lane), []).append((trace, call))
+    total = sum(windows[run][1] - windows[run][0] for run, _ in lanes)
     if total <= 0:
         return None
     first = generation = tool = 0.0
-    for lane in lanes.values():
+    for (run, _), lane in lanes.items():
+        window = windows[run]
         ordered = sorted(lane, key=lambda one: one[0].start)
         for trace, _ in ordered:
             began = trace.end if trace.first_token is None else trace.first_token

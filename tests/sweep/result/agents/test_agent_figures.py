@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparktop.model.conversation import CallStart, ConversationCall
@@ -53,7 +55,7 @@ REQUEST = [
 
 def test_times_to_the_first_token_are_split_by_what_came_before() -> None:
     """First calls, calls after a tool, after a human, and after a compaction each have their own."""
-    found = agents_result(REQUEST, (0.0, 30.0), "coder", 400)
+    found = agents_result(REQUEST, {0: (0.0, 30.0)}, "coder", 400)
     assert found.first_ms is not None
     assert found.first_ms.p50 == 3_000
     assert found.after_tool_ms is not None
@@ -66,17 +68,17 @@ def test_times_to_the_first_token_are_split_by_what_came_before() -> None:
 
 def test_a_persons_request_takes_the_time_of_all_its_calls() -> None:
     """Model time without tools; a request with a call missing does not count."""
-    found = agents_result(REQUEST, (0.0, 30.0))
+    found = agents_result(REQUEST, {0: (0.0, 30.0)})
     assert found.request_ms is not None
     assert found.request_ms.count == 2
     assert found.request_ms.max == 1000 * (5 + 3 + 2)
     assert found.calls_per_request == 2
-    assert agents_result(REQUEST[1:3], (0.0, 30.0)).request_ms is None
+    assert agents_result(REQUEST[1:3], {0: (0.0, 30.0)}).request_ms is None
 
 
 def test_tokens_from_the_cache_and_amplification() -> None:
     """Servers leave out a count of 0; computed tokens are divided by the new ones."""
-    found = agents_result(REQUEST, (0.0, 30.0), shared_tokens=400)
+    found = agents_result(REQUEST, {0: (0.0, 30.0)}, shared_tokens=400)
     assert (found.prompt_tokens, found.cached_tokens) == (4_000, 1_792)
     assert found.new_tokens == 600 + 90 + 90 + 300
     assert found.cached_percent == pytest.approx(44.8)
@@ -86,7 +88,7 @@ def test_tokens_from_the_cache_and_amplification() -> None:
 def test_warm_up_calls_count_only_beside_the_servers_counters() -> None:
     """What was not measured is part of the totals of the level, and of nothing else."""
     warm = _call(7, -9.0, measured=False, cached=100)
-    found = agents_result([warm, *REQUEST], (0.0, 30.0))
+    found = agents_result([warm, *REQUEST], {0: (0.0, 30.0)})
     assert found.calls == 4
     assert (found.prompt_tokens_all, found.cached_tokens_all) == (5_000, 1_892)
     assert measured_calls([warm, *REQUEST]) == REQUEST
@@ -94,7 +96,7 @@ def test_warm_up_calls_count_only_beside_the_servers_counters() -> None:
 
 def test_conversations_that_fit_share_their_start_once() -> None:
     """(pool - shared) / (mean context - shared)."""
-    found = agents_result(REQUEST, (0.0, 30.0), shared_tokens=400)
+    found = agents_result(REQUEST, {0: (0.0, 30.0)}, shared_tokens=400)
     assert found.context_tokens == 1_010
     full = found.model_copy(update={"kv_capacity_tokens": 6_500.0})
     assert full.fit == pytest.approx(10.0)
@@ -103,14 +105,14 @@ def test_conversations_that_fit_share_their_start_once() -> None:
 
 def test_interactivity_inverts_the_slow_percentile() -> None:
     """It is 1 / p90 of E2E per token, not a mean of rates."""
-    found = agents_result(REQUEST, (0.0, 30.0))
+    found = agents_result(REQUEST, {0: (0.0, 30.0)})
     # 0.5, 0.3, 0.2 and 0.5 s a token
     assert found.interactivity_tps == pytest.approx(1 / 0.5)
 
 
 def test_lanes_share_their_time_between_model_tools_and_people() -> None:
     """Waiting, generation, tool and the rest of the window are 100 %."""
-    found = agents_result(REQUEST, (0.0, 25.0))
+    found = agents_result(REQUEST, {0: (0.0, 25.0)})
     shares = found.shares
     assert shares is not None
     assert shares.first_token == pytest.approx(100 * (3 + 0.5 + 1 + 1) / 25)
@@ -124,7 +126,7 @@ def test_a_failed_call_ends_its_conversation_with_its_reason() -> None:
     """Counted by error code, with the message of the latest."""
     failed = _call(4, 27.0, reason=EndReason.ERROR)
     aborted = _call(5, 28.0, lane=1, reason=EndReason.ABORT)
-    found = agents_result([*REQUEST, failed, aborted], (0.0, 30.0))
+    found = agents_result([*REQUEST, failed, aborted], {0: (0.0, 30.0)})
     assert (found.ended_early, found.early, found.early_message) == (1, {"http:400": 1}, "too long")
     assert (found.calls, found.unanswered, found.conversations) == (6, 1, 2)
 
@@ -136,7 +138,7 @@ def test_users_wait_a_share_of_their_time() -> None:
         for lane in (0, 1)
         for at in (0.0 + lane, 10.0 + lane, 20.0 + lane)
     ]
-    found = users_result(calls, (0.0, 30.0))
+    found = users_result(calls, {0: (0.0, 30.0)})
     assert found.response_s == 2
     assert found.think_s == 8
     assert found.waits_percent == 20
@@ -146,8 +148,23 @@ def test_users_wait_a_share_of_their_time() -> None:
 
 def test_nothing_measured_has_no_figures() -> None:
     """No division by zero and no invented 0."""
-    found = agents_result([], (0.0, 0.0))
+    found = agents_result([], {0: (0.0, 0.0)})
     assert found == AgentsResult(shared_tokens=0, prompt_tokens=0, new_tokens=0, prompt_tokens_all=0)
     assert found.cached_percent is None
     assert found.amplification is None
-    assert users_result([], (0.0, 0.0)).waits_percent is None
+    assert users_result([], {0: (0.0, 0.0)}).waits_percent is None
+
+
+def test_figures_are_those_of_all_runs() -> None:
+    """Two runs have twice the calls; times and shares are of both, not of the last."""
+    single = agents_result(REQUEST, {0: (0.0, 30.0)})
+    both = agents_result(
+        [*REQUEST, *(replace(one, run=1) for one in REQUEST)], {0: (0.0, 30.0), 1: (0.0, 30.0)}
+    )
+    assert (both.calls, both.conversations) == (2 * single.calls, 2 * single.conversations)
+    assert both.prompt_tokens_all == 2 * (single.prompt_tokens_all or 0)
+    assert both.request_ms is not None
+    assert single.request_ms is not None
+    assert both.request_ms.mean == single.request_ms.mean
+    assert (both.shares, both.in_flight_mean) == (single.shares, single.in_flight_mean)
+    assert users_result(REQUEST, {0: (0.0, 30.0), 1: (50.0, 80.0)}).requests_per_s == pytest.approx(4 / 60)
