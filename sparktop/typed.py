@@ -1,76 +1,127 @@
-"""Parsers for numbers that users type on the command line or in fields of a screen."""
+"""Parsers for counts and times that users type on the command line or in fields of a screen.
+
+In counts, k stands for 1,024, M, G and T for its powers. Times are seconds unless they have units. A range is
+written 1..8 or 1-8.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
-_K = 1024
 _BETWEEN = re.compile(r"\s*,\s*|\s+")
+_RANGE = re.compile(r"(?P<first>.*?)\s*(?:\.\.|…|–|(?<=[^eE])-)\s*(?P<last>.*)", re.DOTALL)
+_COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)", re.ASCII | re.IGNORECASE)
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_TIME = re.compile(
+    r"(\d{1,12}(?:\.\d{0,9})?|\.\d{1,9})\s*"
+    r"(ms|s(?:ecs?|econds?)?|m(?:ins?|inutes?)?|h(?:ours?)?|d(?:ays?)?)(?![a-z])\s*",
+    re.ASCII | re.IGNORECASE,
+)
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def number(text: str, least: float, most: float, unit: str = "") -> float:
-    """Parse a number from `least` to `most`; `unit` follows the limits in the error message.
+    """Parse a number from `least` to `most`, such as "2.5" or "4k"; `unit` follows the limits in an error.
 
     Raises:
         UsageError: the text is not such a number.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = _float(text)
+    value = _count(text) if math.isnan(value) else value
     if not least <= value <= most:
         raise UsageError(f"must be {least:g} to {most:g}{unit}, not '{clean(text, 40)}'")
     return value
 
 
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _count(text: str) -> float:
+    found = _COUNT.fullmatch(text.strip())
+    return math.nan if found is None else float(found[1]) * _FACTORS[found[2].lower()]
+
+
+def seconds(text: str, least: float, most: float) -> float:
+    """Parse a time from `least` to `most` seconds, such as "90", "10s", "2m" or "1h 30m".
+
+    Raises:
+        UsageError: the text is not such a time.
+    """
+    value = _float(text)
+    if math.isnan(value) and (found := duration_s(text.strip())) is not None:
+        value = found
+    if not least <= value <= most:
+        raise UsageError(
+            f"must be {least:g} to {most:g} seconds, as in 90, 10s or 2m, not '{clean(text, 40)}'"
+        )
+    return value
+
+
+def duration_s(text: str) -> float | None:
+    """Return a time with units, such as "500ms", "1m30s" or "2 hours", in seconds; None for another text."""
+    total, at = 0.0, 0
+    while (part := _TIME.match(text, at)) is not None:
+        unit = part[2].lower()
+        total += float(part[1]) * (0.001 if unit == "ms" else _SECONDS[unit[0]])
+        at = part.end()
+    return total if at and at == len(text) else None
+
+
+def split_range(text: str) -> tuple[str, str | None]:
+    """Return the ends of a range such as "1..8" or "1-8"; (the text, None) for a text that is no range."""
+    found = _RANGE.fullmatch(text.strip())
+    return (text.strip(), None) if found is None else (found["first"], found["last"])
+
+
 def whole_number(text: str, least: int, most: int) -> int:
-    """Parse an integer from `least` to `most`.
+    """Parse an integer from `least` to `most`, such as "4096" or "4k".
 
     Raises:
         UsageError: the text is not such an integer.
     """
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value <= most:
+    value = _count(text)
+    if not (least <= value <= most and value == int(value)):
         raise UsageError(f"must be a whole number, {least} to {most}, not '{clean(text, 40)}'")
-    return value
+    return int(value)
 
 
 def whole_numbers(text: str, least: int, most: int) -> tuple[int, ...]:
     """Parse integers separated by commas or spaces, without repetitions, in the order typed.
 
-    Raises:
-        UsageError: a part is not an integer from `least` to `most`, or there is none.
-    """
-    parts = _BETWEEN.split(text.strip())
-    return tuple(dict.fromkeys(whole_number(part, least, most) for part in parts))
-
-
-def token_counts(text: str, least: int, most: int) -> tuple[int, ...]:
-    """Parse numbers of tokens separated by commas or spaces, such as "0,4k,16k"; k stands for 1,024.
+    A range such as "1..8" stands for its first end, doubled up to its last: 1, 2, 4 and 8.
 
     Raises:
-        UsageError: a part is not a number from `least` to `most`, or there is none.
+        UsageError: a part is not an integer from `least` to `most` nor a range of these, or there is none.
     """
-    found = []
-    for part in _BETWEEN.split(text.strip()):
-        thousands = part[-1:] in {"k", "K"}
-        try:
-            value = whole_number(part[:-1] if thousands else part, 0, most) * (_K if thousands else 1)
-        except UsageError:
-            value = least - 1
-        if not least <= value <= most:
-            raise UsageError(
-                f"must be tokens from {least:,} to {most:,}, as in 4096 or 4k, not '{clean(part, 40)}'"
-            )
-        found.append(value)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(value for part in _parts(text) for value in _doubled(part, least, most)))
+
+
+def _parts(text: str) -> list[str]:
+    spaced = re.sub(r"\s*(\.\.|…|–|-)\s*", r"\1", text.strip())
+    return _BETWEEN.split(spaced)
+
+
+def _doubled(text: str, least: int, most: int) -> Iterator[int]:
+    first, end = split_range(text)
+    value = whole_number(first or text, least, most)
+    yield value
+    if end is None:
+        return
+    last = whole_number(end, least, most)
+    if not 0 < value <= last:
+        raise UsageError(f"a range goes up from 1 or more, as in 1..8, not '{clean(text, 40)}'")
+    while (value := 2 * value) < last:
+        yield value
+    yield last
 
 
 def climbing_numbers(text: str, least: int, most: int) -> tuple[tuple[int, ...], int | None]:
@@ -81,13 +132,15 @@ def climbing_numbers(text: str, least: int, most: int) -> tuple[tuple[int, ...],
     Raises:
         UsageError: a part is not an integer from `least` to `most`, or the limit is below an integer.
     """
-    listed, dots, end = text.replace("…", "..").partition("..")
-    numbers = whole_numbers(listed.rstrip(" ,"), least, most)
-    if not dots:
+    *before, last = _parts(text.strip())
+    end, limit_text = split_range(last)
+    before += [end] if end else []
+    numbers = tuple(dict.fromkeys(value for part in before for value in _doubled(part, least, most)))
+    if limit_text is None:
         return numbers, None
-    limit = whole_number(end.strip(), least, most)
-    if limit < max(numbers):
-        raise UsageError(f"the limit after '..' must be {max(numbers)} or more, not {limit}")
+    limit = whole_number(limit_text, least, most)
+    if not numbers or limit < max(numbers):
+        raise UsageError(f"the limit after '..' must be {max(numbers, default=least)} or more, not {limit}")
     return numbers, limit
 
 

@@ -12,6 +12,8 @@ from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S
 from sparktop.model.text import clean
 
 Value = TypeVar("Value")
+_FORMATS = {"text": "txt", "htm": "html", "markdown": "md"}
+"""Names of formats by other words for them."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,9 +60,19 @@ def number(least: float, most: float, unit: str = "") -> Callable[[str], float]:
     return typed(lambda text: typed_numbers.number(text, least, most, unit))
 
 
+def seconds(least: float, most: float) -> Callable[[str], float]:
+    """Return an argument type for argparse that accepts a time of `least` to `most` seconds, as 10s or 2m."""
+    return typed(lambda text: typed_numbers.seconds(text, least, most))
+
+
 def whole_number(least: int, most: int) -> Callable[[str], int]:
     """Return an argument type for argparse that accepts an integer from `least` to `most`."""
     return typed(lambda text: typed_numbers.whole_number(text, least, most))
+
+
+def format_name(text: str) -> str:
+    """Return the name of an output format; that of another word for it, such as "text" for txt."""
+    return _FORMATS.get(text, text)
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:
@@ -92,9 +104,9 @@ def add_interval(parser: argparse.ArgumentParser) -> None:
     """Add the option --interval."""
     parser.add_argument(
         "--interval",
-        type=number(MIN_INTERVAL_S, MAX_INTERVAL_S, " seconds"),
-        metavar="S",
-        help="polling interval of engines in seconds (default 1); nodes are polled half as often",
+        type=seconds(MIN_INTERVAL_S, MAX_INTERVAL_S),
+        metavar="TIME",
+        help="polling interval of engines (default 1s); nodes are polled half as often",
     )
 
 
@@ -102,9 +114,9 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
     """Add the option --timeout."""
     parser.add_argument(
         "--timeout",
-        type=number(MIN_TIMEOUT_S, MAX_TIMEOUT_S, " seconds"),
-        metavar="S",
-        help="longest time that a server may take for its metrics, in seconds (default 10)",
+        type=seconds(MIN_TIMEOUT_S, MAX_TIMEOUT_S),
+        metavar="TIME",
+        help="longest time that a server may take for its metrics (default 10s)",
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_keys, number, whole_number
+from sparktop.commands.arguments import add_keys, format_name, number, seconds, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import ask_first, counts, verdict
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.result.results import SweepResult
 
-FORMATS = ("text", *SWEEP_FORMATS[:4])
-_BY_SUFFIX = {".md": "md", ".json": "json", ".html": "html", ".htm": "html", ".csv": "csv"}
+FORMATS = ("txt", *SWEEP_FORMATS[:4])
+_BY_SUFFIX = {".txt": "txt", ".md": "md", ".json": "json", ".html": "html", ".htm": "html", ".csv": "csv"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="put load on targets that are neither here nor in the configuration",
     )
-    parser.add_argument("--format", choices=FORMATS, dest="form", help="default: text")
+    parser.add_argument(
+        "--format",
+        type=format_name,
+        choices=FORMATS,
+        dest="form",
+        help="default: txt, or by the suffix of -o",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
 
 
@@ -90,8 +96,8 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--duration",
-        type=number(LEAST_S, MOST_S, " seconds"),
-        metavar="S",
+        type=seconds(LEAST_S, MOST_S),
+        metavar="TIME",
         help="of each level (default: 60 to 120, longer for slow requests and low rates)",
     )
     parser.add_argument("--api", choices=("chat", "completions"))
@@ -118,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     output = None if arguments.output in {None, "-"} else Path(arguments.output)
     if output is not None:
         check_file(output)
-    form = arguments.form or ("text" if output is None else _BY_SUFFIX.get(output.suffix.lower(), "json"))
+    form = arguments.form or ("txt" if output is None else _BY_SUFFIX.get(output.suffix.lower(), "json"))
     capacity = capacity_of(arguments)
     watch = configured_watch(arguments.config, os.environ) or Watch()
     keys = target_keys(arguments.api_key_env, arguments.targets, os.environ)
@@ -236,7 +242,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
 
 def render(result: SweepResult, form: str) -> str:
     """Return the result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
-    if form != "text":
+    if form != "txt":
         return render_sweep(result, form)
     from sparktop.sweep.formats.capacity import capacity_text  # late: as above
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sparktop.commands.arguments import number
+from sparktop.commands.arguments import seconds
 from sparktop.commands.output import check_file, is_device, tell, write_out, write_parts
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.text import clean
@@ -90,9 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--every",
-        type=number(0.1, 86_400.0, " seconds"),
-        metavar="S",
-        help="a row each S seconds (default 1); in openmetrics at most a page each S seconds (default: all)",
+        type=seconds(0.1, 86_400.0),
+        metavar="TIME",
+        help="a row each so often (default 1s); in openmetrics at most a page each so often (default: all)",
     )
     parser.add_argument(
         "--format", choices=FORMATS, dest="form", help="default: by the suffix of -o FILE, else jsonl"

@@ -10,14 +10,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparktop.commands.arguments import add_targets, add_timeout, number
+from sparktop.commands.arguments import add_targets, add_timeout, seconds
 from sparktop.commands.output import tell, write_out
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.text import clean
+from sparktop.typed import whole_number
 
 _YEAR_S = 366 * 86_400.0
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"([0-9]{1,6})\s*([KMGT]?)(?:iB|B)?", re.IGNORECASE)
+_KIB, _MIB, _MOST_SIZE = 1 << 10, 1 << 20, 1 << 60
+_BYTES = re.compile(r"i?b\s*$", re.IGNORECASE)
 
 
 def size(text: str) -> int:
@@ -26,13 +27,12 @@ def size(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: the text has another form, or is below 1 MiB.
     """
-    found = _SIZE.fullmatch(text.strip())
-    value = int(found[1]) * _UNITS[found[2].upper()] if found else 0
-    if value < _UNITS["M"]:
+    try:
+        return whole_number(_BYTES.sub("", text), _MIB, _MOST_SIZE)
+    except UsageError:
         raise argparse.ArgumentTypeError(
             f"must be a size from 1M on, such as 500M or 2G, not '{clean(text, 40)}'"
-        )
-    return value
+        ) from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=number(0.1, _YEAR_S, " seconds"),
-        metavar="S",
-        help="stop after S seconds (default: never)",
+        type=seconds(0.1, _YEAR_S),
+        metavar="TIME",
+        help="stop after this time (default: never)",
     )
     parser.add_argument(
         "--max-bytes", type=size, metavar="SIZE", help="stop at this size, such as 500M or 2G"
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     total = sum(path.stat().st_size for path in written.paths)
     names = ", ".join(clean(path, 200) for path in written.paths)
-    tell(f"recorded {total / _UNITS['K']:,.0f} KiB in {names}")
+    tell(f"recorded {total / _KIB:,.0f} KiB in {names}")
     return 0 if written.problem is None else 1
 
 

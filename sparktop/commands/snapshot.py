@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_targets, add_timeout, number
+from sparktop.commands.arguments import add_targets, add_timeout, format_name, seconds
 from sparktop.commands.output import check_file, tell, write_file, write_out
 from sparktop.commands.replay import add_compare, moment, opened
 from sparktop.errors import UnreachableError, UsageError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sparktop.model.snapshot import Snapshot
 
 FORMATS = ("json", "md", "html", "svg", "txt")
-_OTHER_NAMES = {"text": "txt", "htm": "html", "markdown": "md"}
 DEFAULT_SIZE = (120, 36)
 """Columns and rows of the screen in svg and html."""
 TEXT_WIDTH = 100
@@ -65,14 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=number(0.1, _DAY_S, " seconds"),
-        metavar="S",
-        help="watch for S seconds (default: until rates cover two intervals or all failed, 5 at most; "
+        type=seconds(0.1, _DAY_S),
+        metavar="TIME",
+        help="watch so long (default: until rates cover two intervals or all failed, 5 at most; "
         "30 for a server whose page takes long)",
     )
     parser.add_argument(
         "--format",
-        type=lambda text: _OTHER_NAMES.get(text, text),
+        type=format_name,
         choices=FORMATS,
         dest="form",
         help="default: that of the suffix of -o, else json",
@@ -105,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_file(output)
     if arguments.form is None:
         suffix = "" if output is None else output.suffix.lower().removeprefix(".")
-        named = _OTHER_NAMES.get(suffix, suffix)
+        named = format_name(suffix)
         arguments.form = named if named in FORMATS else "json"
     if any(one is not None for one in (arguments.recordings, arguments.compare, arguments.at)):
         return _report_past(arguments, output)

@@ -11,13 +11,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
+from sparktop.typed import duration_s
 from sparktop.values import dataclass
 
 EXAMPLES = "10m ago, 12:03, yesterday 14:00, 2026-11-22 14:00, start or end"
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_PART = re.compile(
-    r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)(?![a-z])\s*"
-)
 _CLOCK = re.compile(
     r"(?:(today|yesterday|\d{4}-\d\d-\d\d)(?:[ t]\s*|$))?(\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?)?"
 )
@@ -85,11 +82,8 @@ def require_within(moment: datetime, span: TimeRange) -> datetime:
 def _ago(words: str) -> timedelta | None:
     """Return the duration of "10m", "-1h 30m" or "2 hours ago"; None for other words."""
     rest = words.removesuffix("ago").strip().removeprefix("-").strip()
-    seconds, at = 0.0, 0
-    while (part := _PART.match(rest, at)) is not None:
-        seconds += float(part[1]) * _SECONDS[part[2][0]]
-        at = part.end()
-    return timedelta(seconds=seconds) if at and at == len(rest) else None
+    seconds = duration_s(rest)
+    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def _zoned(words: str) -> datetime | None:

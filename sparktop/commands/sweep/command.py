@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_keys, number, typed, whole_number
+from sparktop.commands.arguments import add_keys, number, seconds, typed, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.conversations import add_conversation_options, conversation_wishes
 from sparktop.commands.sweep.traces import add_trace_options, traced
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed import climbing_numbers, number_or_more, token_counts, whole_numbers
+from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
@@ -126,7 +126,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         help="requests of each level, in place of --runs; with --mode steady those of each run",
     )
     parser.add_argument(
-        "--duration", type=number(LEAST_S, MOST_S, " seconds"), metavar="S", help="of each level"
+        "--duration", type=seconds(LEAST_S, MOST_S), metavar="TIME", help="of each level, as in 90, 90s or 2m"
     )
     parser.add_argument(
         "--mode", choices=("burst", "steady"), help="all at once, or a constant number in flight"
@@ -158,7 +158,7 @@ def _add_depth(parser: argparse.ArgumentParser) -> None:
     """Add the options of context before the prompts."""
     parser.add_argument(
         "--depth",
-        type=typed(lambda text: token_counts(text, 0, MOST_TOKENS)),
+        type=typed(lambda text: whole_numbers(text, 0, MOST_TOKENS)),
         metavar="N[,N…]",
         help="tokens of context before each prompt, as in 0,4k,16k: sent first, so that the prefix cache has "
         "them",

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sparktop.commands.arguments import number
+from sparktop.commands.arguments import seconds
 from sparktop.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def add_shape_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--think",
-        type=number(_LEAST_THINK_S, _LONGEST_THINK_S, " seconds"),
-        metavar="S",
-        help="of users: median seconds between an answer and the next request (default 30)",
+        type=seconds(_LEAST_THINK_S, _LONGEST_THINK_S),
+        metavar="TIME",
+        help="of users: median time between an answer and the next request (default 30s)",
     )
 
 

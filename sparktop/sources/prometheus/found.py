@@ -21,6 +21,7 @@ from sparktop.model.text import clean
 from sparktop.sources.prometheus.answer import Labels, Series
 from sparktop.sources.prometheus.promql import selector
 from sparktop.sources.prometheus.steps import Steps
+from sparktop.typed import duration_s
 from sparktop.values import dataclass
 
 NOT_A_ROUTER = 'worker_addr="",server=""'
@@ -33,8 +34,6 @@ SERVER_LABELS = (*KEY_LABELS, *REPLICA_LABELS)
 _REPLICA, _WORKER = REPLICA_LABELS
 _PLACE = ("namespace", "pod", "node", "model_name")
 _HEALTHY = "vllm:healthy_pods_total"
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PLAIN = re.compile(r"(https?://[\w.-]+(?::\d{1,4})?)(?:/metrics)?/*", re.ASCII)
 """A URL with the page's usual path or none, and without a user."""
 _LONGEST, _LONGEST_REPLICA = 64, 12
@@ -153,10 +152,7 @@ def seconds(text: object) -> float | None:
     """Return a duration such as "15s", "1m30s" or "500ms" in seconds; None for anything else."""
     if not isinstance(text, str) or not text or len(text) > 20:  # noqa: PLR2004 - far beyond any duration
         return None
-    total, rest = 0.0, str(text)
-    for number, unit in _DURATION.findall(text):
-        total, rest = total + float(number) * _UNITS[unit], rest.removeprefix(f"{number}{unit}")
-    return total if not rest and total > 0 else None
+    return duration_s(text) or None
 
 
 def found_servers(

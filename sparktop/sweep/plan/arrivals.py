@@ -15,6 +15,7 @@ from itertools import accumulate
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
+from sparktop.typed import split_range
 from sparktop.values import dataclass
 
 LEAST_RATE, MOST_RATE = 0.001, 10_000.0
@@ -135,9 +136,9 @@ def rate_of(point: LoadPoint) -> Rate:
 
 
 def _parse_rate(text: str) -> LoadPoint:
-    first, rises, last = text.partition("..")
+    first, last = split_range(text)
     found = []
-    for word in (first, last) if rises else (first,):
+    for word in (first,) if last is None else (first, last):
         try:
             number = float(word)
         except ValueError:
@@ -148,9 +149,9 @@ def _parse_rate(text: str) -> LoadPoint:
                 f"{LEAST_RATE:g} to {MOST_RATE:,.0f}, as in 0.5,1,2 or 0.5..4"
             )
         found.append(number)
-    if rises and found[0] == found[1]:
+    if last is not None and found[0] == found[1]:
         raise UsageError(f"{clean(text, 40)} stays the same: write {found[0]:g}")
-    return LoadPoint(LoadKind.RATE, found[0], found[1] if rises else None)
+    return LoadPoint(LoadKind.RATE, found[0], None if last is None else found[1])
 
 
 def due_times(pattern: Pattern, rate: Rate, duration_s: float, seed: str) -> list[float]:

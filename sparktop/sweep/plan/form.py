@@ -21,7 +21,7 @@ from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import Wishes, make_plan
 from sparktop.sweep.plan.traces.replay import SPEEDS, Replay, find_replay, parse_range
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed import climbing_numbers, number, number_or_more, token_counts, whole_number, whole_numbers
+from sparktop.typed import climbing_numbers, number, number_or_more, seconds, whole_number, whole_numbers
 from sparktop.values import dataclass
 
 Value = TypeVar("Value")
@@ -182,11 +182,11 @@ class _Form:
                 tg=self.read(
                     "tg", lambda text: whole_number(text, 1, MOST_TOKENS), "write how many, as in 64"
                 ),
-                depths=self.read("depth", lambda text: token_counts(text, 0, MOST_TOKENS)) or (),
+                depths=self.read("depth", lambda text: whole_numbers(text, 0, MOST_TOKENS)) or (),
                 runs=runs,
                 more_runs=more_runs and kind is DraftKind.CONCURRENCY,
                 mode=None if mode is None else mode.value,
-                duration_s=self.read("duration", lambda text: number(text, LEAST_S, MOST_S, " seconds")),
+                duration_s=self.read("duration", lambda text: seconds(text, LEAST_S, MOST_S)),
                 requests=self.read("requests", lambda text: whole_number(text, 1, MOST_TOKENS)),
                 order=None if order is None else order.value,
             )
@@ -200,7 +200,7 @@ class _Form:
             rate=self.read("rate", _rates, "write requests per second, as in 0.5,1,2, or auto"),
             arrivals=self.read("arrivals", _pattern),
             users=self.read("users", _people, _NUMBERS) or (),
-            think_s=self.read("think", lambda text: number(text, LEAST_S, _MOST_THINK_S, " seconds")),
+            think_s=self.read("think", lambda text: seconds(text, LEAST_S, _MOST_THINK_S)),
             agents=self.read("agents", _people, _NUMBERS) or (),
             workload=workload,
             pools=self.read("pools", _pools, "write sizes of the KV cache, as in 0,0.5,1,2") or (),

@@ -255,7 +255,7 @@ def test_without_a_seed_prompts_are_new() -> None:
         ("concurrency", "1,x", "not 'x'"),
         ("concurrency", "1,,2", "not ''"),
         ("concurrency", "0", f"1 to {MOST_CONCURRENCY}"),
-        ("concurrency", "1-8", "not '1-8'"),
+        ("concurrency", "8-1", "the limit after '..' must be 8 or more"),
         ("pp", "", "as in 128"),
         ("pp", "-3", "not '-3'"),
         ("tg", "6 4", "not '6 4'"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
+from sparktop.typed import seconds, split_range
 from sparktop.values import dataclass
 
 if TYPE_CHECKING:  # plans are read at every start, traces seldom
@@ -29,6 +30,7 @@ _TEXT_TOKENS = 128
 """Length of the trial prompts for a trace that holds texts, whose lengths are unknown."""
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
 _TURNS_TAIL_S = 600.0
+_LONGEST_S = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,29 +114,21 @@ def parse_range(text: str) -> tuple[float, float]:
     Raises:
         UsageError: the text is not a part, or the part is empty.
     """
-    first, dots, last = text.partition("..")
-    if not dots:
+    first, last = split_range(text)
+    if last is None:
         raise UsageError(f"{_shown(text)} is no part: write it as in 600..1200, 10m..1h or 1h..")
-    begin = _seconds(first) if first.strip() else 0.0
-    end = _seconds(last) if last.strip() else math.inf
+    begin = _seconds(first) if first else 0.0
+    end = _seconds(last) if last else math.inf
     if end <= begin:
         raise UsageError(f"{_shown(text)} is empty: it ends before it begins")
     return begin, end
 
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
 def _seconds(text: str) -> float:
-    word = text.strip()
-    unit = _UNITS.get(word[-1:])
     try:
-        value = float(word if unit is None else word[:-1]) * (unit or 1.0)
-    except ValueError:
-        value = math.nan
-    if not (value >= 0 and math.isfinite(value)):
-        raise UsageError(f"{_shown(text)} is no time: write seconds, or 10m, 2h, 1d")
-    return value
+        return seconds(text, 0.0, _LONGEST_S)
+    except UsageError:
+        raise UsageError(f"{_shown(text)} is no time: write seconds, or 10m, 2h, 1d") from None
 
 
 def _shown(text: str) -> str:

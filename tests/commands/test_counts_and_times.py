@@ -1,0 +1,80 @@
+"""Counts and times on the command line: one way to write them in all commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.cli import command_module, main, parser_of, viewer_parser
+from sparktop.commands.arguments import Parser
+
+URL = "http://127.0.0.1:1"
+
+
+def _parser(command: str) -> Parser:
+    parser = viewer_parser() if command == "watch" else parser_of(command)
+    command_module(command).add_arguments(parser)
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "value"),
+    [
+        ("sweep --pp 1k,2K", "pp", (1024, 2048)),
+        ("sweep --pp 128..1k", "pp", (128, 256, 512, 1024)),
+        ("sweep --pp 1.5k", "pp", (1536,)),
+        ("sweep --tg 1k", "tg", 1024),
+        ("sweep --depth 0,4k,16k", "depth", (0, 4096, 16384)),
+        ("sweep --duration 10s", "duration", 10.0),
+        ("sweep --duration 2m", "duration", 120.0),
+        ("sweep --duration 1m30s", "duration", 90.0),
+        ("sweep --duration 90", "duration", 90.0),
+        ("sweep --timeout 500ms", "timeout", 0.5),
+        ("sweep --requests 1k", "requests", 1024),
+        ("sweep --users 1-8", "users", (1, 2, 4, 8)),
+        ("sweep --think 1m", "think", 60.0),
+        ("sweep -c 1-8", "concurrency", ((1,), 8)),
+        ("sweep -c 1..8", "concurrency", ((1,), 8)),
+        ("sweep -c 1,4,16..256", "concurrency", ((1, 4, 16), 256)),
+        ("capacity --pp 1k", "pp", (1024,)),
+        ("capacity --most 1k", "most", 1024.0),
+        ("capacity --duration 2m", "duration", 120.0),
+        ("capacity --timeout 30s", "timeout", 30.0),
+        ("snapshot --seconds 1m", "seconds", 60.0),
+        ("snapshot --timeout 5s", "timeout", 5.0),
+        ("record --seconds 2h", "seconds", 7200.0),
+        ("record --max-bytes 2G", "max_bytes", 2 << 30),
+        ("record --max-bytes 1.5GiB", "max_bytes", 3 << 29),
+        ("dump --every 1m x.rec", "every", 60.0),
+        ("watch --interval 500ms", "interval", 0.5),
+    ],
+)
+def test_counts_have_k_and_times_have_units(words: str, key: str, value: object) -> None:
+    """A count may be 1k, a range 1-8 or 1..8, and a time 10s or 2m, whichever command takes it."""
+    command, *rest = words.split()
+    assert getattr(_parser(command).parse_args(rest), key) == value
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("sweep --pp 1x", "whole number"),
+        ("sweep --pp 1.0001k", "whole number"),
+        ("sweep --pp 8-1", "a range goes up"),
+        ("sweep --pp -1", "pp"),
+        ("sweep --depth 0-4k", "a range goes up from 1"),
+        ("sweep --duration 10x", "as in 90, 10s or 2m"),
+        ("sweep --duration -10s", "duration"),
+        ("sweep --duration 1e9d", "as in 90, 10s or 2m"),
+        ("sweep -c 8-1", "the limit after '..' must be 8 or more"),
+        ("sweep -c 1-8-16", "not '8-16'"),
+        ("record --max-bytes 1k", "a size from 1M on"),
+    ],
+)
+def test_another_text_is_a_line_that_says_how_to_write_it(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A count or time in no known form ends with exit code 2 and one line with an example."""
+    assert main([*words.split(), *([] if "record" in words else [URL])]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.splitlines()) == 1
