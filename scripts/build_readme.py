@@ -92,6 +92,7 @@ _MEANINGS = {
         "routers",
         "api_key_env",
     ): "The environment variable that holds its key; with it, deployments are read.",
+    ("routers", "tls_ca"): "As of a backend.",
     ("prometheus", "name"): "Its name on the screen.",
     ("prometheus", "url"): "Its URL, without /api/v1.",
     ("prometheus", "bearer_env"): "The environment variable that holds a bearer token.",

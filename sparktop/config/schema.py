@@ -111,6 +111,7 @@ class BackendTable(Strict):
     slots: Harmless[Count | None] = None
     cudagraph_capture_sizes: Harmless[list[Count] | None] = None
     api_key_env: SendsSecret[Variable | None] = None
+    tls_ca: ReadsFile[FileName | None] = None
 
 
 class RouterTable(Strict):
@@ -123,6 +124,7 @@ class RouterTable(Strict):
     deployments: Harmless[dict[str, str]] = Field(default_factory=dict)
     weights: Harmless[dict[str, Annotated[float, Field(gt=0, le=1e6)]]] = Field(default_factory=dict)
     api_key_env: SendsSecret[Variable | None] = None
+    tls_ca: ReadsFile[FileName | None] = None
     watched: Harmless[bool] = True
 
 

@@ -75,11 +75,14 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
                 slots=one["slots"],
                 capture_sizes=_sizes(one["cudagraph_capture_sizes"]),
                 api_key=_value(one["api_key_env"], env),
+                tls_ca=_file(one["tls_ca"], path, env),
             )
             for one in settings["backends"]
         ),
-        routers=tuple(_router(table, env) for table in settings["routers"] if table["watched"]),
-        sweep_routers=tuple(_router(table, env) for table in settings["routers"] if not table["watched"]),
+        routers=tuple(_router(table, path, env) for table in settings["routers"] if table["watched"]),
+        sweep_routers=tuple(
+            _router(table, path, env) for table in settings["routers"] if not table["watched"]
+        ),
         target_files=tuple(_file(name, path, env) or name for name in settings["target_files"]),
         sparkrun=settings["sparkrun"],
         prometheus=tuple(_prometheus(table, path, env) for table in settings["prometheus"]),
@@ -143,7 +146,7 @@ def _node(one: Plain, path: Path, env: Mapping[str, str]) -> NodeTarget:
     )
 
 
-def _router(one: Plain, env: Mapping[str, str]) -> RouterTarget:
+def _router(one: Plain, path: Path, env: Mapping[str, str]) -> RouterTarget:
     return RouterTarget(
         name=one["name"],
         url=one["url"],
@@ -152,6 +155,7 @@ def _router(one: Plain, env: Mapping[str, str]) -> RouterTarget:
         deployments=dict(one["deployments"]),
         weights=dict(one["weights"]),
         api_key=_value(one["api_key_env"], env),
+        tls_ca=_file(one["tls_ca"], path, env),
     )
 
 
@@ -163,7 +167,6 @@ def _prometheus(one: Plain, path: Path, env: Mapping[str, str]) -> PrometheusTar
         bearer=_value(one["bearer_env"], env),
         basic_user=one["basic_user"],
         password=_value(one["password_env"], env),
-        headers=dict(one["headers"]),
         selector=one["selector"],
         group_by=tuple(one["group_by"]),
         machine_selector=one["machine_selector"],

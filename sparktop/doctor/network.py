@@ -15,6 +15,7 @@ import httpx
 from sparktop.model.text import clean
 from sparktop.sources.http.failure import timeout_error, transport_error
 from sparktop.sources.http.once import Reply, get, open_client
+from sparktop.sources.http.trust import Trust
 from sparktop.values import dataclass
 
 RESOLVE_TIMEOUT_S = 5.0
@@ -78,10 +79,11 @@ class Network(Protocol):
         """
         ...
 
-    async def get(self, url: str, *, api_key: str | None = None) -> Reply:
+    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
         """Send a GET and return the response, whatever its status.
 
-        Of redirects only that of a last slash is followed.
+        `tls_ca` is a file that verifies the server's certificate; None: the system's certificates do. Of
+        redirects only that of a last slash is followed.
 
         Raises:
             AnswerError: no complete response was received.
@@ -131,10 +133,13 @@ class RealNetwork:
             raise transport_error(error, place.shown) from error
         transport.abort()
 
-    async def get(self, url: str, *, api_key: str | None = None) -> Reply:
+    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
         """Send a GET and return the response; its time and its size are limited."""
         place = place_of(url)
         where = place.shown if place else clean(url, 80)
+        if tls_ca is not None:
+            async with open_client(secure=True, trust=Trust(tls_ca, where).context()) as client:
+                return await get(client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
         return await get(self._client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
 
 

@@ -36,7 +36,7 @@ _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.TIMEOUT: "ping the host; look for a firewall between here and there",
     FailureKind.DNS: "use its IP address",
     FailureKind.UNREACHABLE: "check address, cable and routes",
-    FailureKind.TLS: "correct http:// or https://, or the certificate",
+    FailureKind.TLS: "correct http:// or https://, or name the certificate's authority with tls_ca",
     FailureKind.UNAUTHORIZED: f"put its key into an environment variable: {HOW_TO_GIVE_A_KEY}",
     FailureKind.NOT_FOUND: "correct the port or the path in its URL",
     FailureKind.REDIRECT: "write the address that it redirects to",
@@ -90,9 +90,9 @@ async def check_router(target: RouterTarget, network: Network) -> list[Check]:
         return [reach]
     name = f"{target.name} router"
     try:
-        reply = await network.get(target.url + LIVELINESS)
+        reply = await network.get(target.url + LIVELINESS, tls_ca=target.tls_ca)
         known = reply.status == _OK and is_litellm(reply.body)
-        page = reply if known else await network.get(target.url + METRICS_PATH)
+        page = reply if known else await network.get(target.url + METRICS_PATH, tls_ca=target.tls_ca)
     except AnswerError as error:
         return [reach, failure_check(name, error)]
     kind = router_kind(page.body) if page.status == _OK and not known else None
@@ -113,7 +113,7 @@ async def _listing_kind(target: RouterTarget, network: Network) -> str | None:
     """Return the kind of a router that lists its servers on a route of its own; None if it does not."""
     for path, read in LISTS.items():
         try:
-            found = read((await network.get(target.url + path)).body)
+            found = read((await network.get(target.url + path, tls_ca=target.tls_ca)).body)
         except (AnswerError, PageError):
             continue
         if found is not None:
@@ -222,7 +222,7 @@ class _Visit:
 
     async def _get(self, path: str) -> Reply:
         api_key = self._target.api_key
-        reply = await self._network.get(self._target.url + path, api_key=api_key)
+        reply = await self._network.get(self._target.url + path, api_key=api_key, tls_ca=self._target.tls_ca)
         if reply.date and (self.dated is None or _wait_s(reply) < _wait_s(self.dated)):
             self.dated = reply
         self.answered = True

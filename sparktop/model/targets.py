@@ -78,6 +78,8 @@ class BackendTarget:
     capture_sizes: tuple[int, ...] | None = None
     """Batch sizes with a captured CUDA graph on this server, where configured; empty: none."""
     api_key: str | None = field(default=None, repr=False)
+    tls_ca: str | None = None
+    """Path of a certificate file that verifies the server's, as in `NodeTarget`."""
     scrape: Scrape | None = None
     """The Prometheus that its samples come from; None where this program polls the server."""
     group: str | None = None
@@ -139,6 +141,8 @@ class RouterTarget:
     weights: Mapping[str, float] = field(default_factory=lambda: _NO_WEIGHTS)
     """By backend: the relative part of the requests that it is given on purpose; empty: equal ones."""
     api_key: str | None = field(default=None, repr=False)
+    tls_ca: str | None = None
+    """Path of a certificate file that verifies the router's, as in `NodeTarget`."""
 
 
 Target: TypeAlias = BackendTarget | NodeTarget | RouterTarget | PrometheusTarget

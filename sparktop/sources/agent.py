@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -20,6 +19,7 @@ from sparktop.sources.http.address import host_and_port
 from sparktop.sources.http.connection import OK
 from sparktop.sources.http.failure import AnswerError, status_error
 from sparktop.sources.http.session import Request, Response, SharedSession
+from sparktop.sources.http.trust import Trust
 from sparktop.sources.node_replies import NodeReplies
 from sparktop.sources.server_words import server_words
 from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
@@ -29,8 +29,6 @@ from sparktop.sources.wire.reply import Reply
 SAMPLE_PATH, RANKS_PATH = "/v1/sample", "/v1/ranks"
 _LONGEST_TOKEN = 4096
 _SHORTEST_S = 0.01
-_UNKNOWN_SIGNERS = frozenset({18, 19, 20, 21})
-"""OpenSSL's codes for a certificate whose signer is not trusted, not one that has expired, for instance."""
 
 
 class AgentSource:
@@ -56,6 +54,7 @@ class AgentSource:
         self._url = target.url or ""
         self._where = host_and_port(self._url)
         self._credentials = _Credentials(target)
+        self._trust = Trust(target.tls_ca, self._where)
         self._session = session or SharedSession()
         self._session.join()
         self._clock = clock
@@ -117,6 +116,7 @@ class AgentSource:
             return await self._get(path, used, end)
         except AnswerError as error:
             self._credentials.forget()
+            self._trust.forget()
             if error.kind is not FailureKind.UNAUTHORIZED:
                 raise
             token = self._credentials.token(self._where)
@@ -136,7 +136,7 @@ class AgentSource:
             self._where,
             token,
             self._query() if path == SAMPLE_PATH else "",
-            self._credentials.trust(self._where),
+            self._trust.context(),
             ASKS_RANKS if path == RANKS_PATH else "",
         )
         left_s = max(_SHORTEST_S, end - asyncio.get_running_loop().time())
@@ -165,21 +165,16 @@ class AgentSource:
         if error.kind is FailureKind.REFUSED:
             message = f"no agent at {self._where}: start `sparktop agent` there (connection refused)"
             return AnswerError(FailureKind.REFUSED, message)
-        cause = error.__cause__
-        if isinstance(cause, ssl.SSLCertVerificationError) and cause.verify_code in _UNKNOWN_SIGNERS:
-            return AnswerError(error.kind, f"{error.message}: {self._credentials.about_trust()}")
         return error
 
 
 class _Credentials:
-    """The bearer token sent to the agent and the certificates that its TLS is checked against."""
+    """The bearer token sent to the agent."""
 
     def __init__(self, target: NodeTarget) -> None:
         self._given = target.token
         self._file = target.token_file
-        self._ca = target.tls_ca
         self._token: str | None = None
-        self._trust: ssl.SSLContext | None = None
 
     def token(self, where: str) -> str | None:
         """Return the token, from the first line of `token_file` where that is set; None without a token.
@@ -195,34 +190,9 @@ class _Credentials:
         message = f"the token for {where} holds characters that no HTTP header may hold"
         raise AnswerError(FailureKind.UNAUTHORIZED, message)
 
-    def trust(self, where: str) -> ssl.SSLContext | None:
-        """Return a TLS context that trusts the certificates in the file `tls_ca`.
-
-        Return None where no such file is configured: the system's certificates are used then.
-
-        Raises:
-            AnswerError: the file cannot be read or holds no certificate.
-        """
-        if self._ca is None:
-            return None
-        if self._trust is None:
-            try:
-                self._trust = ssl.create_default_context(cafile=str(Path(self._ca).expanduser()))
-            except (OSError, ssl.SSLError) as error:
-                why = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
-                message = f"tls_ca of {where}: {clean(self._ca, 80)} cannot be used: {why or 'unreadable'}"
-                raise AnswerError(FailureKind.TLS, message) from None
-        return self._trust
-
-    def about_trust(self) -> str:
-        """Return advice for the user about a refused certificate, as the end of a message."""
-        if self._ca is None:
-            return "name the file that signs it with tls_ca in the config"
-        return "is it signed by what tls_ca names?"
-
     def forget(self) -> None:
-        """Drop the cached token and TLS context, so that the next request reads the files again."""
-        self._token = self._trust = None
+        """Drop the cached token, so that the next request reads the file again."""
+        self._token = None
 
 
 def _first_line(file: str, where: str) -> str | None:

@@ -23,6 +23,7 @@ from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.http.fetch import Answer, fetch
 from sparktop.sources.http.session import Request, SharedSession
+from sparktop.sources.http.trust import Trust
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
 _AT_ONCE_BYTES = 256 << 10
@@ -75,6 +76,7 @@ class EngineSource:
         self._clock = clock
         self._where = host_and_port(target.url)
         self._key_problem = key_problem(target.api_key)
+        self._trust = Trust(target.tls_ca, self._where)
         self._finder = RouteFinder(target.engine, clock)
         self._pages = EnginePages(target.engine, self._get)
         self._memory = PageMemory()
@@ -156,8 +158,15 @@ class EngineSource:
     async def _get(self, path: str, deadline_s: float) -> Answer:
         if self._key_problem is not None:
             raise AnswerError(FailureKind.UNAUTHORIZED, self._key_problem)
-        request = Request(self._target.url + path, self._where, self._target.api_key)
-        return await fetch(self._session, request, deadline_s=deadline_s, clock=self._clock)
+        request = Request(
+            self._target.url + path, self._where, self._target.api_key, tls=self._trust.context()
+        )
+        try:
+            return await fetch(self._session, request, deadline_s=deadline_s, clock=self._clock)
+        except AnswerError as error:
+            if error.kind is FailureKind.TLS:
+                self._trust.forget()
+            raise
 
     def _reap_identity(self) -> None:
         """If the background request for identity or health has ended, drop its task.

@@ -31,6 +31,7 @@ from sparktop.sources.http.address import host_and_port, key_problem
 from sparktop.sources.http.failure import AnswerError
 from sparktop.sources.http.fetch import Answer, fetch
 from sparktop.sources.http.session import Request, SharedSession
+from sparktop.sources.http.trust import Trust
 from sparktop.sources.router_counts import RouterCounts, read_counts
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.values import dataclass
@@ -100,6 +101,7 @@ class RouterSource:
         self._clock = clock
         self._where = host_and_port(target.url)
         self._key_problem = key_problem(target.api_key)
+        self._trust = Trust(target.tls_ca, self._where)
         self._facts = _Facts()
         self._facts_at: float | None = None
         """When the facts are due, in seconds of the clock; None to stop requesting them."""
@@ -207,8 +209,13 @@ class RouterSource:
 
     async def _get(self, path: str, deadline_s: float) -> Answer:
         key = None if self._key_problem else self._target.api_key
-        request = Request(self._target.url + path, self._where, key)
-        return await fetch(self._session, request, deadline_s=round(deadline_s, 2), clock=self._clock)
+        request = Request(self._target.url + path, self._where, key, tls=self._trust.context())
+        try:
+            return await fetch(self._session, request, deadline_s=round(deadline_s, 2), clock=self._clock)
+        except AnswerError as error:
+            if error.kind is FailureKind.TLS:
+                self._trust.forget()
+            raise
 
     def _forget(self) -> None:
         """Forget what the router has reported, so that the next poll requests all of it again.

@@ -60,8 +60,9 @@ class FakeNetwork:
         if place.port in self.closed:
             raise AnswerError(FailureKind.REFUSED, f"nothing listens on {place.shown} (connection refused)")
 
-    async def get(self, url: str, *, api_key: str | None = None) -> Reply:
+    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
         """Return the response for a URL from the table, else 404; raise it if it is an error."""
+        del tls_ca
         self.asked.append((url, api_key))
         found = self.pages.get(url, Reply(404))
         if isinstance(found, AnswerError):

@@ -93,9 +93,9 @@ class Answering:
     async def connect(self, place: object) -> None:
         """Accept the connection."""
 
-    async def get(self, url: str, *, api_key: str | None = None) -> Reply:
+    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Reply:
         """Answer, whatever is asked for."""
-        del url, api_key
+        del url, api_key, tls_ca
         return Reply(200, body=self._page)
 
 

@@ -170,7 +170,7 @@ async def test_a_private_certificate_needs_tls_ca(
         named = await failure_of(watch(url.replace("127.0.0.1", "localhost"), tls_ca=str(certificate[0])))
         await known.close()
     assert {one.kind for one in (unknown, unreadable, missing)} == {FailureKind.TLS}
-    assert unknown.message.endswith("name the file that signs it with tls_ca in the config")
+    assert unknown.message.endswith("tls_ca in the config names the file that signs it")
     assert "holds no certificate" in unreadable.message
     assert "No such file" in missing.message
     assert named.message.endswith("certificate is not valid for 'localhost'.")

@@ -73,7 +73,7 @@ class InProcess:
         """Make a run of `load`, or of 4 requests with 8 tokens; `behave` answers it."""
         command = load or RunLoad("run", self.target, 4, 40, 8, timeouts=QUICK)
         command = replace(command, **changes)  # type: ignore[arg-type]  # fields of RunLoad, by name
-        endpoint = await resolve(command.target.url, command.target.api_key, perf_counter())
+        endpoint = await resolve(command.target, perf_counter())
         pool = ConnectionPool(endpoint, command.timeouts.connect_s)
         calibrate = Calibrate("calibration", command.target, command.prompt_tokens, command.output_tokens)
         self.calibrated, recipe = await Calibration(calibrate, pool).find()

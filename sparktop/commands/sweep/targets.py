@@ -187,6 +187,7 @@ def _chosen(
                 target.url,
                 model=model,
                 api_key=target.api_key,
+                tls_ca=target.tls_ca,
                 nodes=target.nodes,
                 known=known_here,
             )

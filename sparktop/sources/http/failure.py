@@ -26,6 +26,10 @@ _UNREACHABLE_WORDS = {
 
 HOW_TO_GIVE_A_KEY = "--api-key-env NAME, or api_key_env in the config"
 """How a user gives the key that a server wants: an option of the commands, or a key of the configuration."""
+HOW_TO_TRUST = "tls_ca in the config names the file that signs it"
+"""How a user names the signer of a certificate that the system does not know."""
+_UNKNOWN_SIGNERS = frozenset({18, 19, 20, 21})
+"""OpenSSL's codes for a certificate whose signer is not trusted, not one that has expired, for instance."""
 
 
 class AnswerError(Exception):
@@ -161,7 +165,8 @@ def forget_frames(error: BaseException) -> None:
 def _tls_message(error: ssl.SSLError, where: str) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = clean(error.verify_message, WORDS_LIMIT) or "not trusted"
-        return f"the certificate of {where} cannot be verified: {why}"
+        remedy = f": {HOW_TO_TRUST}" if error.verify_code in _UNKNOWN_SIGNERS else ""
+        return f"the certificate of {where} cannot be verified: {why}{remedy}"
     reason = clean(getattr(error, "reason", None) or "no TLS", 60).replace("_", " ").lower()
     return f"TLS with {where} failed ({reason}): if it speaks plain HTTP, write http:// in its URL"
 

@@ -54,13 +54,15 @@ class UnreadReplyError(AnswerError):
         self.status = status
 
 
-def open_client(*, secure: bool) -> httpx.AsyncClient:
+def open_client(*, secure: bool, trust: ssl.SSLContext | None = None) -> httpx.AsyncClient:
     """Return a new HTTP client for single GETs, without keep-alive; the caller closes it.
 
-    `secure` loads the system's certificates, which only https:// URLs need.
+    `secure` loads the certificates of `trust`, or the system's; only https:// URLs need them.
     """
     # Loading certificates is slow, and needless if only http:// URLs are requested.
-    verify = ssl.create_default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if secure:
+        verify = trust or ssl.create_default_context()
     return httpx.AsyncClient(
         trust_env=False,
         follow_redirects=False,

@@ -31,6 +31,7 @@ from sparktop.sources.http.failure import (
     redirect_error,
     timeout_error,
 )
+from sparktop.sources.http.trust import Trust
 from sparktop.sources.prometheus.answer import Answer, Series, answer_steps, trouble_in
 from sparktop.sources.prometheus.steps import in_steps
 from sparktop.sources.server_words import without_secret
@@ -282,7 +283,7 @@ def _trust(target: PrometheusTarget) -> ssl.SSLContext | bool:
     if not target.url.startswith("https:"):
         return True
     try:
-        trust = ssl.create_default_context(cafile=target.tls_ca)
+        trust = Trust(target.tls_ca, clean(target.name, 60)).context() or ssl.create_default_context()
         if target.tls_cert is not None:
             trust.load_cert_chain(target.tls_cert, target.tls_key)
     except (OSError, ssl.SSLError) as error:

@@ -11,7 +11,16 @@ from urllib.parse import quote, urlsplit
 from sparktop import __version__
 from sparktop.model.targets import server_path
 from sparktop.sources.http.address import host_and_port, key_problem
-from sparktop.sweep.terms.request_errors import UNREACHABLE, RequestFailure, connect_failure, request_failure
+from sparktop.sources.http.failure import AnswerError
+from sparktop.sources.http.trust import Trust
+from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.terms.request_errors import (
+    TLS,
+    UNREACHABLE,
+    RequestFailure,
+    connect_failure,
+    request_failure,
+)
 from sparktop.values import dataclass
 
 _PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"
@@ -56,16 +65,17 @@ class Endpoint:
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-async def resolve(url: str, api_key: str | None, at: float) -> Endpoint:
-    """Return the endpoint of a URL, with its host name resolved.
+async def resolve(target: WorkerTarget, at: float) -> Endpoint:
+    """Return the endpoint of a target, with its host name resolved.
 
     `at` is the present time, which becomes the time of a failure.
 
     Raises:
-        EndpointError: the URL or key cannot be used, or the name does not resolve.
+        EndpointError: the URL, the key or the certificate file cannot be used, or the name does not resolve.
     """
+    url = target.url
     where = host_and_port(url)
-    problem = key_problem(api_key)
+    problem = key_problem(target.api_key)
     if problem is not None:
         raise EndpointError(request_failure(UNREACHABLE, problem, at))
     try:
@@ -85,13 +95,17 @@ async def resolve(url: str, api_key: str | None, at: float) -> Endpoint:
         found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise EndpointError(connect_failure(error, at, where=where)) from None
+    try:
+        tls = (Trust(target.tls_ca, where).context() or ssl.create_default_context()) if is_tls else None
+    except AnswerError as error:
+        raise EndpointError(request_failure(TLS, error.message, at)) from None
     path = quote(server_path(parts.path), safe=_PATH_CHARACTERS)
     return Endpoint(
         where=where,
         host=name,
         path=path,
         addresses=tuple((int(family), str(address[0]), port) for family, _, _, _, address in found),
-        tls=ssl.create_default_context() if is_tls else None,
-        api_key=api_key,
+        tls=tls,
+        api_key=target.api_key,
         host_header=f"[{name}]:{port}" if ":" in name else f"{name}:{port}",
     )

@@ -107,7 +107,7 @@ class Worker:
             self.say(Refused(command.id, failure))
             return
         try:
-            endpoint = await resolve(command.target.url, command.target.api_key, perf_counter())
+            endpoint = await resolve(command.target, perf_counter())
         except EndpointError as error:
             self.say(Refused(command.id, error.failure))
             return

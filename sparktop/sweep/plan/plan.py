@@ -53,6 +53,8 @@ class SweepTarget:
     model: str | None = None
     """The model to request; None for the server's first or only model."""
     api_key: str | None = field(default=None, repr=False)
+    tls_ca: str | None = None
+    """Path of a certificate file that verifies the server's; None: the system's certificates do."""
     backends: Mapping[str, str] = field(default_factory=dict)
     """For a router: URL of each watched backend behind it, by name."""
     deployments: Mapping[str, str] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from sparktop.hardware.addresses import read_addresses
@@ -52,7 +53,11 @@ def watched_targets(
         made.append(_router(routers.get(name), views.get(name), backends, known=known))
     for one in backends.values():
         known = one.name in configured or is_here(one.url, own)
-        made.append(SweepTarget(one.name, one.url, api_key=one.api_key, nodes=one.nodes, known=known))
+        made.append(
+            SweepTarget(
+                one.name, one.url, api_key=one.api_key, tls_ca=one.tls_ca, nodes=one.nodes, known=known
+            )
+        )
     return tuple(made)
 
 
@@ -160,14 +165,14 @@ def _backends(watch: Watch, snapshot: Snapshot) -> dict[str, BackendTarget]:
 def _backend(asked: BackendTarget | None, view: BackendView) -> BackendTarget:
     """Return the watched backend `view` as a target.
 
-    `asked` is the configuration of this backend, or None. The target gets the URL, API key and machines of
-    `asked`. If there is no configuration, it gets the watched URL and no key; if no machines are configured,
-    it gets the discovered ones.
+    `asked` is the configuration of this backend, or None: then the target gets the watched URL and no key. If
+    no machines are configured, it gets the discovered ones.
     """
     if asked is not None and asked.nodes:
         return asked
-    key = asked.api_key if asked is not None else None
-    return BackendTarget(view.name, asked.url if asked else view.url, nodes=view.nodes, api_key=key)
+    if asked is not None:
+        return replace(asked, nodes=view.nodes)
+    return BackendTarget(view.name, view.url, nodes=view.nodes)
 
 
 def _router(
@@ -206,6 +211,7 @@ def router_target(
         TargetKind.ROUTER,
         model=model,
         api_key=router.api_key,
+        tls_ca=router.tls_ca,
         backends={one.name: one.url for one in servers},
         deployments={**(deployments or {}), **router.deployments},
         strategy=router.strategy,

@@ -129,7 +129,12 @@ async def prepare(
         WorkerGoneError: the load generator's process exited.
     """
     asks = WorkerTarget(
-        target.url, target.model, plan.api, target.api_key, router=target.kind is TargetKind.ROUTER
+        target.url,
+        target.model,
+        plan.api,
+        target.api_key,
+        router=target.kind is TargetKind.ROUTER,
+        tls_ca=target.tls_ca,
     )
     asked = _Lengths()
     await _ask_lengths(plan, asks, asked, _views(target, snapshot()), worker)

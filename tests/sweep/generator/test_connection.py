@@ -11,6 +11,7 @@ import pytest
 
 from sparktop.sweep.generator.connection import Connection, ConnectionPool, Inbox
 from sparktop.sweep.generator.endpoint import resolve
+from sparktop.sweep.generator.wire.messages import WorkerTarget
 
 pytestmark = pytest.mark.outside
 
@@ -49,7 +50,7 @@ async def test_what_the_socket_does_not_take_follows() -> None:
         writer.close()
 
     server, url = await listen(serve)
-    pool = ConnectionPool(await resolve(url, None, 0.0), 5.0)
+    pool = ConnectionPool(await resolve(WorkerTarget(url), 0.0), 5.0)
     await pool.fill(1)
     connection = pool.take()
     assert isinstance(connection, Connection)
@@ -76,7 +77,7 @@ async def test_reads_are_heard_in_order() -> None:
         sent.set()
 
     server, url = await listen(serve)
-    pool = ConnectionPool(await resolve(url, None, 0.0), 5.0)
+    pool = ConnectionPool(await resolve(WorkerTarget(url), 0.0), 5.0)
     connection = await pool.open()
     noting = Noting()
     connection.reader = noting
@@ -100,7 +101,7 @@ async def test_a_closed_connection_is_not_handed_out() -> None:
             closed.set()
 
     server, url = await listen(serve)
-    pool = ConnectionPool(await resolve(url, None, 0.0), 5.0)
+    pool = ConnectionPool(await resolve(WorkerTarget(url), 0.0), 5.0)
     assert await pool.fill(2) == []
     await closed.wait()
     noting = Noting()
@@ -122,7 +123,7 @@ async def test_why_connections_do_not_open() -> None:
     server, url = await listen(lambda _, writer: writer.close())
     server.close()
     await server.wait_closed()
-    pool = ConnectionPool(await resolve(url, None, 0.0), 5.0)
+    pool = ConnectionPool(await resolve(WorkerTarget(url), 0.0), 5.0)
     errors = await pool.fill(3)
     assert [type(error) for error in errors] == [ConnectionRefusedError] * 3
     assert pool.connect_ms == []
@@ -139,7 +140,7 @@ async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) 
         writer.close()
 
     server, url = await listen(serve, context)
-    endpoint = await resolve(url, None, 0.0)
+    endpoint = await resolve(WorkerTarget(url), 0.0)
     with pytest.raises(ssl.SSLCertVerificationError):
         await ConnectionPool(endpoint, 5.0).open()
     assert endpoint.tls is not None

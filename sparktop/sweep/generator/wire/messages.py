@@ -38,6 +38,8 @@ class WorkerTarget:
     api_key: str | None = field(default=None, repr=False)
     router: bool = False
     """True for a router. Rejections by the router itself are counted separately from a server's."""
+    tls_ca: str | None = None
+    """Path of a certificate file that verifies the server's; None: the system's certificates do."""
 
 
 @dataclass(frozen=True, slots=True)
