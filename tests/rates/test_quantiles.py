@@ -157,8 +157,8 @@ def test_the_quantiles_of_a_latency_are_those_computed_one_by_one(
             assert found == Quantile(bounds[0], below=True)
         else:
             low, high, before = bounds[index - 1], bounds[index], cumulative[index - 1]
-            assert found is not None
-            assert found.seconds == low + (high - low) * (rank - before) / (cumulative[index] - before)
+            value = low + (high - low) * (rank - before) / (cumulative[index] - before)
+            assert found == Quantile(value, bucket_s=(low, high) if high >= 2 * low else None)
 
 
 @pytest.mark.parametrize(
