@@ -10,8 +10,6 @@ CROWDED := -n $(shell echo $$((2 * $(CORES)))) --maxprocesses 8
 PROCESSES := -n $(shell echo $$(($(CORES) + 1))) --maxprocesses 4
 # The files with tests of whole programs, a sixteenth of all: the others are not read again for them.
 PROCESS_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.process' tests)
-# A test that fails runs once more, and is listed: other people's load on the machine does not fail a change.
-AGAIN := --reruns 1 -rR --durations=30 --durations-min=4
 # Python files are compiled once, not by every worker and every program that a test starts.
 export PYTHONDONTWRITEBYTECODE :=
 # Ends what hangs. So long that load alone cannot reach it: a check of five minutes may take an hour on a busy machine.
@@ -39,8 +37,8 @@ uninstall: ## remove what make install made
 bundle: $(VENV)/.dev ## one executable file in dist/, for this machine or ARCH=aarch64, Python FOR=3.12
 	$(UNHUNG) $(BIN)/python scripts/bundle.py $(if $(ARCH),--arch $(ARCH)) $(if $(FOR),--python $(FOR))
 
-fuzz: $(VENV)/.dev ## random keys, clicks and resizes on the demo for FOR=60 seconds, from SEED=1
-	$(BIN)/python -m tests.ui.fuzz --seconds $(or $(FOR),60) --seed $(or $(SEED),1)
+fuzz: $(VENV)/.dev ## random keys, clicks and resizes on the demo for SECONDS=60, from SEED=1
+	$(BIN)/python -m tests.ui.fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)
 
 demo: $(VENV)/.run ## two simulated Sparks behind a router that oscillates, and the monitor on them
 	@$(BIN)/sparktop demo
@@ -55,8 +53,8 @@ unit: $(VENV)/.dev ## every short pure test: no screens, servers, processes, rea
 	$(UNHUNG) $(BIN)/pytest -m "not outside and not process and not long and not live and not prometheus" $(PARALLEL) --dist loadfile --hypothesis-profile=quick
 
 all-tests: $(VENV)/.dev ## every test that needs no outside server
-	$(UNHUNG) $(BIN)/pytest -m "not live and not prometheus and not process" $(CROWDED) --dist loadfile $(AGAIN)
-	$(UNHUNG) $(BIN)/pytest -m "process and not live and not prometheus" $(PROCESSES) --dist loadfile $(AGAIN) $(PROCESS_TESTS)
+	$(UNHUNG) $(BIN)/pytest -m "not live and not prometheus and not process" $(CROWDED) --dist loadfile --durations=30 --durations-min=4
+	$(UNHUNG) $(BIN)/pytest -m "process and not live and not prometheus" $(PROCESSES) --dist loadfile --durations=30 --durations-min=4 $(PROCESS_TESTS)
 
 # Otherwise each worker would compile all test files for itself.
 compiled: $(VENV)/.dev
@@ -75,7 +73,7 @@ types: $(VENV)/.dev
 
 # Drawn again only where something that they are drawn from has changed since they were last right.
 pictures: $(VENV)/.dev $(VENV)/.pictures
-$(VENV)/.pictures: $(shell git ls-files sparktop stage themes screenshots pyproject.toml 2>/dev/null) scripts/screenshots.py | $(VENV)/.dev
+$(VENV)/.pictures: $(shell find sparktop stage themes screenshots -type f -not -name '*.pyc') locks/run.txt scripts/screenshots.py | $(VENV)/.dev
 	$(UNHUNG) $(BIN)/python scripts/screenshots.py --check
 	@touch $@
 

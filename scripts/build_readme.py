@@ -99,7 +99,7 @@ _MEANINGS = {
     (
         "",
         "timeout_s",
-    ): "Longest time that one poll of a server may take, ≤ 60 (as in Prometheus: 10). One that "
+    ): "Longest time in seconds that one poll of a server may take, as Prometheus' scrape_timeout. One that "
     "answers fast is given less, so that a hang is soon seen: three times its slowest answers, at least 2 s.",
     ("prometheus", "bearer_file"): "A file whose first line is the bearer token.",
     ("prometheus", "basic_user"): "The user of basic authentication.",
@@ -138,6 +138,7 @@ _MEANINGS = {
         "models",
         "cudagraph_capture_sizes",
     ): "Batch sizes captured as CUDA graphs: for the padding.",
+    ("events", "webhook"): "The URL that gets the same JSON by POST.",
     (
         "events",
         "webhook_token_env",
@@ -320,9 +321,11 @@ def _values(field: FieldInfo) -> str:
     if words:
         listed = ", ".join(f"`{word}`" for word in words)
         return "list of [kinds of alerts](words.md#alerts)" if len(words) > _MOST_WORDS else listed
-    plain = next((name for one in _plain(field.annotation) if (name := _TYPES.get(one))), "text")
-    if get_origin(field.annotation) is dict:
-        plain = "table of texts"
+    kind = field.annotation
+    kind = get_args(kind)[1] if (is_table := get_origin(kind) is dict) else kind
+    plain = next((name for one in _plain(kind) if (name := _TYPES.get(one))), "text")
+    if is_table:
+        plain = f"table of {plain}s"
     elif _is_list(field.annotation):
         plain = f"list of {plain}s"
     has = [
