@@ -27,7 +27,7 @@ from sparktop.sweep.history.imported import FOLDER as IMPORTS
 from sparktop.sweep.history.imported import copy_in
 from sparktop.sweep.history.remarks import FILE_NAME, RemarkFile, tags_of
 from sparktop.sweep.history.rows import UNFINISHED, imported_row, stored_row
-from sparktop.sweep.result.file import read_json
+from sparktop.sweep.result.file import read_json, read_value
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import StoredSweep, load, parse
 from sparktop.sweep.view.foreign import ForeignView
@@ -137,7 +137,7 @@ class History:
         path = self.path(key)
         if not _is_import(key):
             return load(path)
-        data = read_json(path)
+        data = read_value(path)
         return parse(data, str(path)) if words(data, "schema") is not None else None
 
     def series(self, key: str) -> list[Series]:
@@ -170,7 +170,7 @@ class History:
             return StoredView(result, title=title, words=words_instead)
         path = self.path(key)
         tool = "" if row is None else row.name
-        return ForeignView(read_file(path), title=tool, started_at=started_at(read_json(path)))
+        return ForeignView(read_file(path), title=tool, started_at=started_at(read_value(path)))
 
     # Actions of a user
 
@@ -267,7 +267,7 @@ class History:
         return _Known(stamp, stored_row(StoredSweep(path, result), key), ended=result.status is not None)
 
     def _imported(self, key: str, path: Path, stamp: Stamp) -> _Known:
-        data = read_json(path)
+        data = read_value(path)
         if words(data, "schema") is not None:
             result = parse(_without_requests(data), str(path))
             return _Known(stamp, stored_row(StoredSweep(path, result), key), ended=True)

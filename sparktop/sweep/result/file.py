@@ -13,21 +13,20 @@ MOST_BYTES = 256 << 20
 """Maximum file size; a detailed result of a hundred thousand requests is smaller."""
 
 
-def read_text(path: Path) -> str | None:
-    """Return the text of a file that is not JSON by its first character; None for JSON and empty files.
+def read_value(path: Path) -> object:
+    """Return as `read_json`; of a file that is no JSON by its first character the text, a string.
 
     Raises:
-        UsageError: the file cannot be read, or is too large; the message is one line.
+        UsageError: the file cannot be read, is too large, or is broken JSON; the message is one line.
     """
     data = _bytes(path)
     text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
     if text.lstrip()[:1] in {"", "{", "["} or b"\0" in data:
-        return None
+        return _json(path, data)
     try:
-        json.loads(text)
+        return json.loads(text)
     except ValueError:
         return text
-    return None
 
 
 def read_json(path: Path) -> object:
@@ -38,7 +37,11 @@ def read_json(path: Path) -> object:
     Raises:
         UsageError: the file cannot be read, is too large, or is not JSON; the message is one line.
     """
-    name, data = clean(path), _bytes(path)
+    return _json(path, _bytes(path))
+
+
+def _json(path: Path, data: bytes) -> object:
+    name = clean(path)
     if not data.strip():
         raise UsageError(f"{name}: is empty: the sweep that made it had not finished its first level")
     try:

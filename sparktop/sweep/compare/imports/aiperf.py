@@ -12,7 +12,6 @@ from sparktop.sweep.compare.imports.reading import (
     ImportFormatError,
     Json,
     concurrency_at,
-    finite,
     known,
     listed,
     number,
@@ -34,6 +33,8 @@ _FIGURES = {
 }
 _AT_RATES = {"poisson", "gamma", "constant"}
 """Types of phases whose requests arrive at a rate; their concurrency is a limit."""
+_SCALES = {"s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}
+"""Factors to milliseconds: some versions of aiperf write latencies in other units."""
 _DEFINITIONS = {
     "output_tps": "generated tokens / benchmark duration",
     "total_tps": "prompt and generated tokens / benchmark duration",
@@ -104,9 +105,9 @@ def _plain(text: str) -> float | None:
 def _swept(key: str, value: object) -> LoadPoint | None:
     leaf = key.rpartition(".")[2]
     if leaf == "concurrency":
-        concurrency = concurrency_at({"value": value}, "value")
+        concurrency = concurrency_at(value)
         return None if concurrency is None else concurrency_point(concurrency)
-    return rate_at({"value": value}, "value") if leaf in {"request_rate", "rate"} else None
+    return rate_at(value) if leaf in {"request_rate", "rate"} else None
 
 
 def _aggregate(metrics: Json, name: str) -> Figure | None:
@@ -114,11 +115,9 @@ def _aggregate(metrics: Json, name: str) -> Figure | None:
     found = next(
         (one for key in (f"{name}_avg", name, f"{name}:avg") if (one := part(metrics, key)) is not None), None
     )
-    mean = finite(found) if not isinstance(found, dict) else number(found, "mean")
-    if mean is None:
-        mean = number(found, "avg")
-    scale = {"s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}.get(words(found, "unit") or "", 1.0)
-    std = number(found, "std")
+    means = (number(found), number(found, "mean"), number(found, "avg"))
+    mean = next((one for one in means if one is not None), None)
+    scale, std = _SCALES.get(words(found, "unit") or "", 1.0), number(found, "std")
     return None if mean is None else Figure(scale * mean, std=None if std is None else scale * std)
 
 
@@ -172,13 +171,9 @@ def _point(data: object) -> tuple[LoadPoint, object]:
 
 
 def _mean(data: object, metric: str) -> float | None:
-    """Return the mean of a latency in milliseconds, or of a rate per second; None if it is missing.
-
-    Some versions of aiperf write latencies in seconds, micro- or nanoseconds.
-    """
+    """Return the mean of a latency in milliseconds, or of a rate per second; None if it is missing."""
     value = number(data, metric, "avg")
-    scale = {"s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}.get(words(data, metric, "unit") or "", 1.0)
-    return None if value is None else value * scale
+    return None if value is None else value * _SCALES.get(words(data, metric, "unit") or "", 1.0)
 
 
 def _total_tps(data: object) -> float | None:

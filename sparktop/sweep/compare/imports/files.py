@@ -22,7 +22,7 @@ from sparktop.sweep.compare.imports import (
 from sparktop.sweep.compare.imports.reading import ImportFormatError, part
 from sparktop.sweep.compare.references import PREFIX, load_reference
 from sparktop.sweep.compare.series import Series, TableRule, merged, series_of
-from sparktop.sweep.result.file import read_json, read_text
+from sparktop.sweep.result.file import read_value
 from sparktop.sweep.result.store import parse
 from sparktop.values import dataclass
 
@@ -91,11 +91,9 @@ def read_file(path: Path) -> list[Series]:
     Raises:
         UsageError: the file cannot be read, has an unknown format, or has no level; the message is one line.
     """
-    name = clean(path)
-    text = read_text(path)
-    if text is not None:
-        return _of_text(text, path, name)
-    data = read_json(path)
+    name, data = clean(path), read_value(path)
+    if isinstance(data, str):
+        return _of_text(data, path, name)
     if _is_progress(data):
         raise UsageError(f"{name}: is the progress of a run, not its result; give the result file")
     if isinstance(part(data, "schema"), str):
@@ -142,9 +140,7 @@ def is_sweep(path: Path) -> bool:
     Raises:
         UsageError: the file cannot be read.
     """
-    if read_text(path) is not None:
-        return False
-    data = read_json(path)
+    data = read_value(path)
     return isinstance(part(data, "schema"), str) and not _is_progress(data)
 
 

@@ -31,7 +31,14 @@ _DEFINITIONS = {
     "output_tps": "generated tokens / duration",
     "total_tps": "prompt and generated tokens / duration",
     "ttft_ms": "first token - start, stamped at the call; mean over requests",
-    "prefill_tps": "prompt tokens / time to the first token of a batch",
+}
+_BATCH_DEFINITIONS = {
+    "output_tps": "generated tokens / latency of the batch",
+    "total_tps": "prompt and generated tokens / latency of the batch",
+    "ttft_ms": "first token of the last request - start of the batch",
+    "prefill_tps": "prompt tokens / time to the last request's first token",
+    "decode_tps": "generated tokens / (latency - time to the last request's first token)",
+    "e2e_ms": "end - start of the batch",
 }
 
 
@@ -58,7 +65,7 @@ def read(data: object, name: str, source: str) -> list[Series]:
     """
     runs = _runs(data)
     levels = [_level(run) for run in runs]
-    first = runs[0]
+    first, is_batch = runs[0], whole(runs[0], "batch_size") is not None
     parts = [
         Series(
             name=name,
@@ -66,8 +73,8 @@ def read(data: object, name: str, source: str) -> list[Series]:
             source=source,
             tool="SGLang's benchmark",
             model=words(first, "model_id") or words(first, "model") or words(first, "run_name"),
-            shape=LoadShape.BURST if whole(first, "batch_size") is not None else LoadShape.CLOSED_LOOP,
-            definitions=_DEFINITIONS,
+            shape=LoadShape.BURST if is_batch else LoadShape.CLOSED_LOOP,
+            definitions=_BATCH_DEFINITIONS if is_batch else _DEFINITIONS,
         )
         for level in levels
     ]
@@ -77,12 +84,15 @@ def read(data: object, name: str, source: str) -> list[Series]:
 def _level(run: object) -> SeriesLevel:
     batch = whole(run, "batch_size")
     if batch is not None:
+        first = number(run, "last_ttft") or number(run, "ttft")
         figures = {
-            "output_tps": single(number(run, "output_throughput")),
+            # Before versions with a time to the first token, the rate was that of the whole batch.
+            "output_tps" if first is None else "decode_tps": single(number(run, "output_throughput")),
             "prefill_tps": single(number(run, "input_throughput")),
+            "total_tps": single(number(run, "overall_throughput")),
+            "ttft_ms": single(first, 1000.0),
+            "e2e_ms": single(number(run, "latency"), 1000.0),
         }
-        figures["ttft_ms"] = single(number(run, "ttft"), 1000.0)
-        figures["e2e_ms"] = single(number(run, "latency"), 1000.0)
         load = load_at(concurrency_point(batch), whole(run, "input_len"), whole(run, "output_len"))
         return SeriesLevel(load, known(figures), runs=1)
     point = rate_at(run, "request_rate")

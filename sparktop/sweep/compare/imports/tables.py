@@ -19,6 +19,7 @@ from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.axes import by_axis
 from sparktop.sweep.compare.imports.reading import ImportFormatError, concurrency_at, finite, rate_at
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, load_at
+from sparktop.sweep.terms.definitions import METRICS
 from sparktop.values import dataclass
 
 _MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
@@ -146,6 +147,7 @@ def _series(target: str, found: _Targets, source: str) -> Series:
         levels=levels,
         source=source,
         tool="pasted table",
+        definitions=dict.fromkeys(METRICS, "as its table has it, which does not say how it was measured"),
         published=not any(figure.values for level in levels for figure in level.figures.values()),
         notes=(twice,) if target in found.contradictory else (),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
@@ -205,6 +206,20 @@ def test_a_sweep_without_a_level_has_nothing_to_compare(tmp_path: Path) -> None:
     save(tmp_path / "r.json", made_sweep(("a", [])))
     with pytest.raises(UsageError, match="no level of that sweep was finished"):
         read_file(tmp_path / "r.json")
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """As a shell's <(command): its content is there a single time, be it JSON or a table."""
+    save(tmp_path / "r.json", made_sweep(("a", [made_level(2)])))
+    for content in ((tmp_path / "r.json").read_bytes(), b"| Users | Decode |\n|---|---|\n| 2 | 5 |\n"):
+        reading, writing = os.pipe()
+        os.write(writing, content)
+        os.close(writing)
+        try:
+            (one,) = read_file(Path(f"/dev/fd/{reading}"))
+        finally:
+            os.close(reading)
+        assert [level.load.concurrency for level in one.levels] == [2]
 
 
 READERS: dict[str, Callable[[object, str, str], list[Series]]] = {

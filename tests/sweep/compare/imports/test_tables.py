@@ -327,7 +327,7 @@ def test_sglangs_lines_are_levels(tmp_path: Path) -> None:
 
 
 def test_sglangs_batches_are_levels(tmp_path: Path) -> None:
-    """Of one batch: the time to the first token is in seconds."""
+    """The output rate of a batch leaves out the time to the last first token: it is that of decoding."""
     run = {
         "run_name": "default",
         "batch_size": 8,
@@ -339,7 +339,9 @@ def test_sglangs_batches_are_levels(tmp_path: Path) -> None:
         "output_throughput": 120.0,
     }
     (one,) = read_file(write(tmp_path / "batch.jsonl", run))
-    assert values(one)[8] == {"output_tps": 120, "prefill_tps": 20480, "ttft_ms": 400, "e2e_ms": 1500}
+    assert values(one)[8] == {"decode_tps": 120, "prefill_tps": 20480, "ttft_ms": 400, "e2e_ms": 1500}
+    newer = {key: value for key, value in run.items() if key != "ttft"} | {"last_ttft": 0.5}
+    assert values(*read_file(write(tmp_path / "newer.jsonl", newer)))[8]["ttft_ms"] == 500
 
 
 def test_a_sweep_of_aiperf_is_one_series(tmp_path: Path) -> None:
