@@ -230,7 +230,7 @@ def _by_requests(running: float, load: LoadFigures, thresholds: StateThresholds)
     window = _window(load)
     if load.running_mean:
         state, rule = _busy_or_bored(load.running_mean, load, thresholds)
-        return JudgedState(state, f"{rule}, on average over {window}; none now", load.window_s)
+        return JudgedState(state, f"{rule}; mean of {window}, none now", load.window_s)
     if load.tokens_moved:
         when = f"{'in' if load.window_s else 'before'} {window}"
         rule = f"tokens came {when}, in requests too short to be seen running"
@@ -255,10 +255,7 @@ def _busy_or_bored(
         return BackendState.BUSY, f"{said}, {reason}"
     if running < enough and load.limit in _AT_WORK:
         return BackendState.BUSY, f"{said}, limited by {load.limit}"
-    if slots:
-        rule = f"{said}, {100 * thresholds.busy_share:g} % is busy"
-    else:
-        rule = f"{said}, {enough:g} is busy (slots unknown)"
+    rule = f"{said}; busy from {enough:g}{'' if slots else ' (slots unknown)'}"
     return (BackendState.BUSY if running >= enough else BackendState.BORED), rule
 
 

@@ -235,7 +235,7 @@ def _unused_ways_in(data: Mapping[str, object]) -> Iterator[Problem]:
         if "ssh_bundle" in table and used != "ssh":
             yield Problem(("nodes", number, "ssh_bundle"), "has no effect without via = 'ssh'")
         if "token_env" in table and "token_file" in table:
-            yield Problem(("nodes", number, "token_file"), "stands beside token_env: keep one of them")
+            yield Problem(("nodes", number, "token_file"), "conflicts with token_env: keep one")
 
 
 def _crossed_limits(data: Mapping[str, object]) -> Iterator[Problem]:
@@ -258,7 +258,7 @@ def _crossed_axes(data: Mapping[str, object]) -> Iterator[Problem]:
     for number, table in _tables(data, "sweeps"):
         axes = [key for key in ("concurrency", *_UNUSED) if table.get(key)]
         for key in axes[1:]:
-            yield Problem(("sweeps", number, key), f"stands beside {axes[0]}: a sweep has one of them")
+            yield Problem(("sweeps", number, key), f"conflicts with {axes[0]}: keep one")
         for key, axis in _NEEDED.items():
             if key in table and axis not in table:
                 yield Problem(("sweeps", number, key), f"has no effect without {axis}")
@@ -305,7 +305,7 @@ def _hollow_events(data: Mapping[str, object]) -> Iterator[Problem]:
 
 
 def _unusable_access(data: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield a problem for each key of a Prometheus that needs another one, or stands beside its rival."""
+    """Yield a problem for each key of a Prometheus that needs another one, or conflicts with one."""
     needed = (("password_env", "basic_user"), ("basic_user", "password_env"), ("tls_key", "tls_cert"))
     for number, table in _tables(data, "prometheus"):
         for key, other in needed:
@@ -313,7 +313,7 @@ def _unusable_access(data: Mapping[str, object]) -> Iterator[Problem]:
                 yield Problem(("prometheus", number, key), f"has no effect without {other}")
         given = [key for key in ("bearer_env", "bearer_file", "basic_user") if key in table]
         for key in given[1:]:
-            yield Problem(("prometheus", number, key), f"stands beside {given[0]}: keep one of them")
+            yield Problem(("prometheus", number, key), f"conflicts with {given[0]}: keep one")
 
 
 CHECKS: tuple[Callable[[Mapping[str, object]], Iterator[Problem]], ...] = (

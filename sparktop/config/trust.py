@@ -27,8 +27,8 @@ _MOST_BYTES = 1 << 20
 _SHOWN = 12
 """Most settings listed."""
 _WAYS_OUT = (
-    "read it, then approve it: sparktop config --trust; or name it: --config FILE; "
-    "or go on without it: --config /dev/null"
+    "read it, then approve it: sparktop config --trust; use it once: --config FILE; "
+    "skip it: --config /dev/null"
 )
 
 
@@ -143,7 +143,7 @@ class Approvals:
         """
         if self.path is None:
             raise ConfigError(
-                "the approval cannot be stored: there is no home directory; name it: --config FILE"
+                "the approval cannot be stored: there is no home directory; use it: --config FILE"
             )
         entry = _entry(path, about, text)
         kept = [one for one in self._read() if one.get("path") != entry["path"]]
@@ -193,8 +193,8 @@ def read_found(path: Path) -> tuple[str, os.stat_result]:
 def _refused(path: Path, reason: str) -> ConfigError:
     file = clean(path, 300)
     return ConfigError(
-        f"{file}: found in the current folder and not used: {reason}; "
-        f"if it is yours, name it: --config {file}; without it: --config /dev/null"
+        f"{file}: found in the current folder and not used: {reason}. "
+        f"Use it: --config {file}; skip it: --config /dev/null"
     )
 
 
@@ -217,9 +217,9 @@ def is_trusted(
     if ask is None:
         raise ConfigError(untrusted(path, powers))
     file = clean(path, 300)
-    question = [f"{file} was found in this folder. If it is used, it does more than show:", *listed(powers)]
+    question = [f"{file} was found in this folder. These settings need your approval:", *listed(powers)]
     if not ask("\n".join(question)):
-        raise ConfigError(f"{file}: not used; without it: sparktop --config /dev/null")
+        raise ConfigError(f"{file}: not used; skip it: sparktop --config /dev/null")
     approvals.add(path, about, text)
     return True
 

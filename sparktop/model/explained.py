@@ -53,7 +53,7 @@ STATES: Mapping[BackendState, Explained] = {
         "N asks NCCL for the rank that lags (engines over several machines); then restart the engine",
     ),
     BackendState.SUSPECT: Explained(
-        "the same after 1 minute (5 where its GPUs are not watched); its panel says since when",
+        "it holds requests, but no progress for 1 minute (GPUs not watched: 5); its panel says since when",
         "N; watch its machines so that a long step can be distinguished from a hang",
     ),
     BackendState.STILL: Explained(
@@ -75,8 +75,8 @@ STATES: Mapping[BackendState, Explained] = {
         "its panel says why: does the Prometheus answer, does it still scrape?",
     ),
     BackendState.BUSY: Explained(
-        f"{100 * _STATE.busy_share:.0f} % of its slots or more run ({_STATE.busy_running:.0f} requests where "
-        "slots are unknown), some wait, or the engine itself is the limit of fewer: bandwidth, compute",
+        f"at least {100 * _STATE.busy_share:.0f} % of its slots run ({_STATE.busy_running:.0f} requests if unknown), "
+        "some wait, or it is limited by bandwidth, compute, CPU, power or network",
     ),
     BackendState.BORED: Explained(
         "it runs something, but the engine would take more at once", "more requests at once: a finds how many"
@@ -148,7 +148,8 @@ BALANCE: Mapping[BalanceWord, Explained] = {
         "w: is it in cooldown, has it failed, does the router know it?",
     ),
     BalanceWord.UNEVEN: Explained(
-        "the same one always has more than its share", "weights and order in the router"
+        "the same one always has more than its share; without a known router: also loads that take turns",
+        "weights and order in the router",
     ),
     BalanceWord.BALANCED: Explained("none of these; uneven as random routing would be is balanced too"),
     BalanceWord.UNEVEN_REQUESTS: Explained(
@@ -244,8 +245,8 @@ ALERTS: Mapping[str, Explained] = {
         "P: which process grows? Lower --gpu-memory-utilization",
     ),
     "headroom-limit": Explained(
-        "as it falls now, headroom reaches its critical limit within 30 minutes (critical: 5); while more "
-        "than a quarter of the memory is free, a fall of a minute is not enough",
+        "as it falls now, headroom reaches its critical limit within 30 minutes (critical: 5); with over "
+        "25 % free, only a longer fall counts",
         "P: which process grows?",
     ),
     "swap-in": Explained(

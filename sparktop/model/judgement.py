@@ -86,7 +86,7 @@ def signed(percent: float) -> str:
 
 
 def percents(levels: Sequence[Judged]) -> str:
-    """Return the leads at `levels`, with whom they refer to: "+20 to +33 % against b or c"; "" if unknown."""
+    """Return the leads at `levels`, "+20 to +33 %"; "" if unknown."""
     known = [level.percent for level in levels if level.percent is not None]
     if not known:
         return ""
@@ -96,9 +96,11 @@ def percents(levels: Sequence[Judged]) -> str:
 
 
 def rivals(levels: Sequence[Judged], name: Name = str) -> str:
-    """Return whom the leads at `levels` refer to: "against b", "against b or c"; "" if unknown."""
+    """Return whom the leads at `levels` refer to: "against b", or "against the next best"; "" if unknown."""
     others = dict.fromkeys(level.against for level in levels if level.against is not None)
-    return f"against {' or '.join(map(name, others))}" if others else ""
+    if len(others) > 1:
+        return "against the next best"
+    return "".join(f"against {name(one)}" for one in others)
 
 
 class JudgedLevel(Judged, Protocol):

@@ -73,7 +73,7 @@ class LoadPoint:
             case LoadKind.POOLS if not self.value:
                 return "again at once"
             case LoadKind.POOLS:
-                return f"after {self.words} pool{'' if self.value == 1 else 's'}"
+                return f"after {self.words} KV cache{'' if self.value == 1 else 's'}"
             case kind:
                 return f"{self.words} {kind.value.removesuffix('s') if self.value == 1 else kind.value}"
 

@@ -48,11 +48,11 @@ def balances(snapshot: Snapshot) -> Table:
 
 
 def shares(snapshot: Snapshot) -> Table:
-    """Return a table of the load, starved time and part of the requests of each backend of each group."""
+    """Return a table of each backend: its load, its time nearly empty and its part of the requests."""
     columns = (
         Column("group", Kind.NAME),
         Column("backend", Kind.NAME),
-        *(Column(title) for title in ("mean load", "starved", "requests")),
+        *(Column(title) for title in ("mean load", "nearly empty", "requests")),
     )
     rows = (
         (

@@ -133,7 +133,7 @@ def model_events(key: SourceKey, track: BackendTrack, when: Instant) -> list[Eve
     before, now = track.swapped_model(), track.view.model
     if before is None or now is None:
         return []
-    message, values = f"serves {now}, before {before}", {"model": now, "before": before}
+    message, values = f"serves {now} (was {before})", {"model": now, "before": before}
     return [Event(when.wall, Severity.INFO, key.name, message, values, when.at, f"{key.label}:model")]
 
 
@@ -277,7 +277,7 @@ def link_events(key: SourceKey, track: BackendTrack, kind: LinkKind, when: Insta
         track.shared_address = True
         about = f"{key.label}:shared-address"
         values = {"servers": 2, "limit_servers": 1, "window_s": 0.0}
-        message = "several servers answer at this address in turn: no rates across a change"
+        message = "several servers share this address: rates have gaps"
     else:
         return []
     return [Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about)]

@@ -76,7 +76,7 @@ class StateEvents:
         key = SourceKey.backend(name)
         about = f"{key.label}:state/{state.name.lower()}"
         values = {"state": state.value, "before": before.value}
-        message = f"{state.value}, before {before.value}"
+        message = f"{state.value} (was {before.value})"
         return Event(when.wall, Severity.INFO, name, message, values, when.at, about)
 
 

@@ -78,11 +78,11 @@ def test_a_failure_s_kind_decides(kind: FailureKind, word: Is) -> None:
 @pytest.mark.parametrize(
     ("running", "slots", "word", "rule"),
     [
-        (3.0, 8, Is.BORED, "running 3 of 8 slots, 50 % is busy"),
-        (4.0, 8, Is.BUSY, "running 4 of 8 slots, 50 % is busy"),
-        (10.0, 256, Is.BORED, "running 10 of 256 slots, 50 % is busy"),
-        (7.0, None, Is.BORED, "running 7, 8 is busy (slots unknown)"),
-        (8.0, None, Is.BUSY, "running 8, 8 is busy (slots unknown)"),
+        (3.0, 8, Is.BORED, "running 3 of 8 slots; busy from 4"),
+        (4.0, 8, Is.BUSY, "running 4 of 8 slots; busy from 4"),
+        (10.0, 256, Is.BORED, "running 10 of 256 slots; busy from 128"),
+        (7.0, None, Is.BORED, "running 7; busy from 8 (slots unknown)"),
+        (8.0, None, Is.BUSY, "running 8; busy from 8 (slots unknown)"),
     ],
 )
 def test_busy_is_half_of_the_slots_or_eight(running: float, slots: int | None, word: Is, rule: str) -> None:

@@ -355,7 +355,7 @@ def test_the_question_names_what_would_happen(env: dict[str, str], monkeypatch: 
         return answers.pop(0)
 
     monkeypatch.setattr(trust, "_asker", lambda: ask)
-    with pytest.raises(ConfigError, match="not used; without it"):
+    with pytest.raises(ConfigError, match="not used; skip it"):
         configured_watch(None, env)
     for _ in range(2):
         watch = configured_watch(None, env)
@@ -363,7 +363,7 @@ def test_the_question_names_what_would_happen(env: dict[str, str], monkeypatch: 
         assert watch.is_trusted
     assert len(asked) == 2
     first, program, secret = asked[0].splitlines()
-    assert first == "sparktop.toml was found in this folder. If it is used, it does more than show:"
+    assert first == "sparktop.toml was found in this folder. These settings need your approval:"
     assert "events.hook" in program
     assert "runs a program" in program
     assert "\\u0430" in program

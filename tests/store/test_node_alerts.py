@@ -197,7 +197,7 @@ def test_a_fall_says_when_it_becomes_critical(make_world: MakeWorld) -> None:
         held = alerts(world, unified(1000 + second, 13.4 - 0.02 * second))
     assert held["headroom"].message == "11.0 GiB of memory left"
     limit = held["headroom-limit"]
-    assert limit.message == "headroom falls 1.2 GiB/min: its limit of 8 GiB in 2 min"
+    assert limit.message == "headroom reaches its limit of 8 GiB in 2 min (1.2 GiB/min)"
     assert limit.severity is BAD
 
 

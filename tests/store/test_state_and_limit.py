@@ -57,8 +57,8 @@ def test_few_requests_at_full_bandwidth_are_busy() -> None:
     [
         (
             LimitKind.UNKNOWN,
-            "requests wait in 23 % of the time",
-            "limit unknown: requests wait in 23 % of the last 30 s",
+            "requests waited in 23 % of the time, needs 50 %",
+            "limit unknown: requests waited in 23 % of the last 30 s, needs 50 %",
         ),
         (
             LimitKind.CLIENT,

@@ -50,9 +50,9 @@ def test_each_word_that_lasts_is_one_event(world: World) -> None:
     assert play(world, 30, IDLE) == []
     assert play(world, 1, ASLEEP) == []
     assert play(world, 30, IDLE) == []
-    assert play(world, 40, ASLEEP) == ["asleep, before idle"]
-    assert play(world, 20, IDLE) == ["idle, before asleep"]
-    assert play(world, 40, FailureKind.LOADING) == ["loading, before idle"]
+    assert play(world, 40, ASLEEP) == ["asleep (was idle)"]
+    assert play(world, 20, IDLE) == ["idle (was asleep)"]
+    assert play(world, 40, FailureKind.LOADING) == ["loading (was idle)"]
 
 
 def test_a_state_that_an_alert_reports_is_not_reported_twice(world: World) -> None:
@@ -94,7 +94,7 @@ def test_another_model_at_the_same_port_is_an_event(world: World) -> None:
             EngineSample(1001.0 + second, "vllm", (IDLE,), models=models, start_time=float(second // 2))
         )
     said = [event.message for event in world.snapshot().events if event.kind == "model"]
-    assert said == ["serves tiny, before big"]
+    assert said == ["serves tiny (was big)"]
 
 
 def test_another_model_of_a_server_whose_page_names_none(world: World) -> None:
@@ -104,7 +104,7 @@ def test_another_model_of_a_server_whose_page_names_none(world: World) -> None:
         world.feed(EngineSample(1001.0 + second, "tgi", (IDLE,)))
         world.store.identify(key, EngineIdentity(model=model, models=(model,)))
     said = [event.message for event in world.snapshot().events if event.kind == "model"]
-    assert said == ["serves tiny, before big"]
+    assert said == ["serves tiny (was big)"]
 
 
 @pytest.mark.parametrize("asked", ["hosted_vllm/org/big", "org/big", "openai/org/big"])

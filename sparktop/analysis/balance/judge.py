@@ -333,7 +333,7 @@ def _why_lost_is_unknown(figures: Figures) -> str | None:
         return "the parts are unequal on purpose"
     if not figures.slots:
         return "no load"
-    return "the servers differ in speed" if len(figures.pace.own) > 1 else "no step time yet"
+    return "the servers differ in speed" if len(figures.pace.own) > 1 else "step time not measured yet"
 
 
 def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:

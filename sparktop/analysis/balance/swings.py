@@ -108,7 +108,7 @@ def rhythm(balance: Balance) -> Rule:
                 swing.score,
                 least,
                 digits=1,
-                meaning="spread, return and cycles weighed: chance gets to 0 once in 5000 windows",
+                meaning="spread, return and cycles weighed: chance reaches 0 in 1 of 5000 windows",
                 signed=True,
             ),
             Check(
@@ -329,7 +329,7 @@ def herds(balance: Balance) -> Rule:
                 limits.least_herd_spread(balance.convoys),
                 "×",
                 1,
-                "of who got how many in a piece, over random routing; the servers' pace does not matter",
+                "unevenness of arrivals, over that of random routing: 1 is chance",
             ),
             Check(
                 "by chance",

@@ -28,7 +28,7 @@ _ONE_LENGTH = 0.1
 _FLAT_S = 120.0
 _COLD_SHARE = 0.85
 _STUCK_S = 40.0
-_UNKNOWN_FAILURES = ", unless the router's log shows cooldowns: its failures are not counted here"
+_UNKNOWN_FAILURES = "; check the router's log for cooldowns first"
 _NO_ROUTER = (
     "no router is known to distribute their requests; if one does, list it with its backends under "
     "[[routers]] in sparktop.toml, and its balance is judged"
@@ -239,9 +239,8 @@ def convoys(result: Balance) -> str:
         return "convoys of requests come and go in turns"
     every = "" if result.period_s is None else f", there and back in {_seconds(result.period_s)}"
     return (
-        f"convoys come and go in turns: {found.part_times} times in {_span(result.window_s)} one "
-        f"backend had nearly all of the half that was there, {found.full_times} times all were there and "
-        f"evenly split{every}"
+        f"convoys come and go in turns: {found.part_times} times in {_span(result.window_s)} one backend "
+        f"held nearly all of half the load, {found.full_times} times full load was even{every}"
     )
 
 
@@ -286,10 +285,8 @@ def _uneven(result: Balance) -> str:
 
 def _starved(result: Balance) -> list[str]:
     worst = sorted(result.starved_percent.items(), key=lambda item: -item[1])
-    # Without a router no requests were due to them.
-    word = "starved" if result.router is not None else "empty"
     return [
-        f"{name} {word} {percent:.0f} % of the time"
+        f"{name} nearly empty {percent:.0f} % of the time"
         for name, percent in worst[:_PAIR]
         if percent >= _WORTH_SAYING_PERCENT
     ]

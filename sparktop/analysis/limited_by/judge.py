@@ -50,10 +50,10 @@ def _if_seen(evidence: Evidence, found: Limit) -> Limit:
     """Return `found`, or unknown if a machine that is not watched could look the same."""
     if found.kind not in _SLOWED or sees_clock(evidence):
         return found
-    whose, what = "its machine", "a low clock looks"
+    other = "or a low clock (watch its machine)"
     if evidence.spans > 1:
-        whose, what = "its machines", "a low clock or a full link looks"
-    reason = f"looks like {found.kind.value}: {found.reason}; needs a view of {whose}, {what} the same"
+        other = "a low clock or a full link (watch its machines)"
+    reason = f"{found.kind.value}, {other}: {found.reason}"
     return Limit(LimitKind.UNKNOWN, reason)
 
 
@@ -72,7 +72,7 @@ def _unsplit(evidence: Evidence) -> Limit | None:
     split = evidence.split
     if split is None or split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
-    return Limit(LimitKind.UNKNOWN, "needs the verdict on the balance: others may have its requests")
+    return Limit(LimitKind.UNKNOWN, "balance not judged yet: others may get its share")
 
 
 def _inside(evidence: Evidence, load: Load) -> Limit:
@@ -93,7 +93,7 @@ def _inside(evidence: Evidence, load: Load) -> Limit:
     if queued < _SELDOM_QUEUED:
         return prefill_limit(load, cost) or step_limit(evidence, load, cost)
     found = kv_limit(evidence, load) if load.preempted else None
-    reason = f"requests wait in {100 * queued:.0f} % of the time"
+    reason = f"requests waited in {100 * queued:.0f} % of the time, needs {100 * _QUEUED:.0f} %"
     return found or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)
 
 
@@ -115,5 +115,5 @@ def _of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
         return found
     free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"
     slots = "" if evidence.slots is None else f"of {evidence.slots} slots "
-    reason = f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run{free}: needs steps and tokens"
+    reason = f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run{free}: too few step and token counts to tell why"
     return Limit(LimitKind.UNKNOWN, reason)

@@ -188,8 +188,7 @@ def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
         return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
     if kv is None or not kv_is_tight(evidence, load):
         return None
-    free = f"{100 - kv:.0f} % free for the next of {load.waiting:.0f}"
-    reason = f"{kv:.0f} % used by {load.running:.0f} requests, {free}"
+    reason = f"{kv:.0f} % used by {load.running:.0f} requests, {100 - kv:.0f} % free; {load.waiting:.0f} wait"
     return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
 
 

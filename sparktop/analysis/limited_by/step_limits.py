@@ -135,7 +135,7 @@ def _missing(evidence: Evidence, cost: StepCost, flat: float | None) -> str | No
     if reads is not None and reads >= _READS and (flat is None or flat > _STEEP):
         return None
     if used is None:
-        return "needs a view of its machine: whether the GPU waits"
+        return "not known whether its GPU waits: watch its machine"
     return _unclear(evidence, cost, flat)
 
 
@@ -166,12 +166,13 @@ def _bandwidth(evidence: Evidence, load: Load, cost: StepCost, flat: float | Non
     read, percent = evidence.read_gb_per_s, evidence.read_percent
     parts, value, limit, unit = [], None, None, None
     step_s, batch = load.step_s or cost.step_s, load.batch or cost.batch
-    step = f"{1000 * step_s:.0f} ms a step at {_requests(batch)}"
+    step = f"a step takes {1000 * step_s:.0f} ms with {_requests(batch)}"
     if read is not None and percent:
         value, limit, unit = read, 100 * read / percent, "GB/s"
         parts.append(f"reads {value:.0f} of {limit:.0f} GB/s")
     if flat is not None:
-        parts.append(f"{step}, {100 * flat:.0f} % of it however many run")
+        # A smaller fixed part would not show that steps read: then the reads do.
+        parts.append(step + (f", {100 * flat:.0f} % of it fixed" if flat >= _FLAT else ""))
     if not parts:
         parts.append(f"{step}: far fewer than would keep the GPU computing")
     return Limit(LimitKind.BANDWIDTH, "; ".join(parts), _free(evidence, load, flat), value, limit, unit)

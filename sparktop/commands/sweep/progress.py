@@ -222,7 +222,7 @@ def _open_loop_parts(target: str, level: LevelResult) -> list[str]:
         f"output {_number(output)} tok/s",
         f"unstable: {found.growth_words}"
         if found is not None and found.unstable
-        else f"TTFT due p50 {_number(ttft.p50 if ttft else None)} ms",
+        else f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms from due time",
     ]
 
 

@@ -33,7 +33,11 @@ def questions(balance: Balance) -> list[Question]:
             )
             for title, rule in titles
         ),
-        Question("Is one starved?", BalanceWord.STARVED in said if judged else None, rules.starved(balance)),
+        Question(
+            "Does starving cost throughput?",
+            BalanceWord.STARVED in said if judged else None,
+            rules.starved(balance),
+        ),
         Question("Is the same one always ahead?", first if judged else None, ahead),
         Question(
             "Did one get most of the requests?", None if balance.requests is None else unequal, requests

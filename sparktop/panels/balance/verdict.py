@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sparktop.analysis.balance.limits import LOOKS_APART_S
 from sparktop.graphics import numbers
@@ -32,10 +31,17 @@ def word_run(balance: Balance) -> Run:
     If the newest window has another verdict, which is not confirmed yet, that one follows: "balanced →
     uneven?".
     """
+    return f"{_announced(balance)}{_newest(balance)}", word_role(balance)
+
+
+def _announced(balance: Balance) -> str:
     sign = "▲ " if balance.bad else ""
     sweep = " (sweep)" if balance.in_sweep and balance.word.bad else ""
-    now = "" if balance.word is balance.word_now else f" → {balance.word_now.value}?"
-    return f"{sign}{balance.title}{sweep}{now}", word_role(balance)
+    return f"{sign}{balance.title}{sweep}"
+
+
+def _newest(balance: Balance) -> str:
+    return "" if balance.word is balance.word_now else f" → {balance.word_now.value}?"
 
 
 def word_role(balance: Balance) -> str:
@@ -69,8 +75,12 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
 
     `short` leaves out since when the verdict has been announced.
     """
-    since = [] if balance.since is None else [label(f" since {balance.since.astimezone():%H:%M:%S}")]
-    pieces: list[Row] = [[word_run(balance), *([] if short else since)]]
+    first: Row = [word_run(balance)]
+    if balance.since is not None and not short:
+        role = word_role(balance)
+        since = label(f" since {balance.since.astimezone():%H:%M:%S}")
+        first = [(_announced(balance), role), since, (_newest(balance), role)]
+    pieces: list[Row] = [first]
     if balance.router is None:
         pieces.append([label("no router known")])
     period_s = _period(balance)
@@ -78,10 +88,6 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
         pieces.append([label("every "), figure(short_seconds(period_s))])
     also = [(word.value, "text" if balance.in_sweep else WORD_ROLES[word]) for word in balance.also]
     pieces += [[label("also "), word] for word in also]
-    if balance.word is not balance.word_now:
-        role = word_role(replace(balance, word=balance.word_now))
-        role = "warn" if role == "bad" else role  # red is what has an alert: the announced word
-        pieces.append([(balance.word_now.value, role), label(" in this window, unconfirmed")])
     if balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         pieces += [*_lead(balance), *_starved(balance), *_lost(balance)]
     pieces += _window_pieces(balance)
@@ -156,16 +162,15 @@ def _lead(balance: Balance) -> list[Row]:
 
 
 def _starved(balance: Balance) -> list[Row]:
-    """Return a piece of text on the most starved backend; empty if none is.
+    """Return a piece of text on the backend that was nearly empty most; empty if none was.
 
-    A backend is starved while it has next to no work and another backend has more than its share.
+    It counts while another backend has more than its share.
     """
     hungry = max(balance.starved_percent, key=lambda one: balance.starved_percent[one], default=None)
     if hungry is None or balance.starved_percent[hungry] < _WORTH_A_FIGURE:
         return []
     share = numbers.percent(balance.starved_percent[hungry]).strip()
-    what = "starved" if balance.router is not None else "empty"
-    return [[label(f"{fit(hungry, min(16, cell_width(hungry)))} {what} "), figure(share)]]
+    return [[label(f"{fit(hungry, min(16, cell_width(hungry)))} nearly empty "), figure(share)]]
 
 
 def _lost(balance: Balance) -> list[Row]:
@@ -199,7 +204,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
     if not _complete(balance):
         share = balance.window_s / balance.needed_s
         words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
-        pieces.append([label("seen "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
+        pieces.append([label("data "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
     elif balance.window_s:
         pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
     if balance.sample_hz and _complete(balance):

@@ -94,7 +94,7 @@ def _met(one: ConditionBar) -> str:
     if one.met_percent is None:
         return ""
     return f"  met by {one.met_percent:.0f} %" + (
-        "" if one.needed_percent is None else f", {one.needed_percent:.0f} % must"
+        "" if one.needed_percent is None else f", needs {one.needed_percent:.0f} %"
     )
 
 

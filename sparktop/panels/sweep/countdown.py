@@ -43,7 +43,7 @@ _AXES = {
     LoadKind.RATE: "requests/s",
     LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
-    LoadKind.POOLS: "pools of other traffic",
+    LoadKind.POOLS: "KV caches of other prompts",
 }
 
 

@@ -95,9 +95,7 @@ def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes:
 
 def no_name_server(where: str, deadline_s: float) -> AnswerError:
     """Return the error for a host name of which no name server has said anything within `deadline_s`."""
-    message = (
-        f"no name server says where {where} is within {deadline_s:g} s: does DNS work? Its address would do"
-    )
+    message = f"no DNS answer for {where} in {deadline_s:g} s: check DNS or use its IP address"
     return AnswerError(FailureKind.DNS, message)
 
 

@@ -230,7 +230,7 @@ def _headroom_limit(track: NodeTrack) -> Gauge:
         pace = 60 * abs(trend.slope_bytes_per_s or 0.0) / GIB
         limit = (trend.limit_bytes or 0) / GIB
         minutes = max(1, round((until or 0.0) / 60))
-        return f"headroom falls {pace:.2g} GiB/min: its limit of {limit:.3g} GiB in {minutes} min"
+        return f"headroom reaches its limit of {limit:.3g} GiB in {minutes} min ({pace:.2g} GiB/min)"
 
     slope = trend.slope_bytes_per_s
     return Gauge(

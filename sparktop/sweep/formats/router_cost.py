@@ -111,7 +111,7 @@ def _causes(level: LevelResult) -> Iterator[str]:
     starved = kept.get("starved_percent")
     for name, share in starved.items() if isinstance(starved, dict) else ():
         if isinstance(share, float) and share >= _LEAST_STARVED:
-            yield f"{code(str(name))} starved {share:.0f} % of the time"
+            yield f"{code(str(name))} nearly empty {share:.0f} % of the time"
     if (words := split_words(level)) is not None:
         yield f"{words} (even: {_WHOLE / max(1, len(level.known_servers)):.0f} %)"
     if isinstance(cause := kept.get("cause"), str):

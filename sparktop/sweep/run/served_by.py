@@ -66,14 +66,9 @@ def routing_test(sequence: Sequence[str]) -> RoutingTest:
     rare = f"{100 * totals_p:.1f} % of cases"
     uneven = "" if totals_p >= SIGNIFICANT else f"; chance gives totals as uneven in {rare}"
     sentence = (
-        f"{split}: the next request went to another backend {runs - 1} times, with random choice about "
-        f"{mean - 1:.0f} times ({_p_words(runs_p)}): {word}{uneven}"
+        f"{split}: order looks {word}: backend changed {runs - 1} times, by chance {mean - 1:.0f}{uneven}"
     )
     return RoutingTest(word, total, runs, mean, runs_p, totals_p, sentence)
-
-
-def _p_words(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"  # noqa: PLR2004 - smaller ones say no more
 
 
 def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]:

@@ -52,7 +52,7 @@ MEANINGS = {
     ),
     QUEUE_LIMITED: Explained(
         "requests waited at a server for a slot or for KV cache; latencies include that wait",
-        "lower the concurrency, or raise --max-num-seqs; it is the truth about this load",
+        "lower the concurrency, or raise --max-num-seqs; valid for this load",
     ),
     CACHE_HITS: Explained(
         "prompt tokens came from the prefix cache although every prompt is new: prefill looks too fast",

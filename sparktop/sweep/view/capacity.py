@@ -252,6 +252,6 @@ def _bar(one: ConditionResult) -> ConditionBar:
 def _ratio(one: ConditionResult) -> float | None:
     if one.limit is None or one.met_percent is None:
         return None
-    if one.value is None or one.value == 0:  # beyond all answers
+    if one.value is None or one.value == 0:  # too many have no answer
         return None if one.met_percent == 100 else 2.0  # noqa: PLR2004 - all of them
     return one.limit / one.value if one.at_least else one.value / one.limit if one.limit else None

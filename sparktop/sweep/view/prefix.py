@@ -125,6 +125,6 @@ def _half_life(levels: Sequence[LevelResult]) -> str:
         return ""
     lost = next((pools for pools, percent in known if percent < _HALF_PERCENT), None)
     if lost is None:
-        return f": more than half of it outlasts {known[-1][0]:g} pools of other traffic"
+        return f": more than half of it outlasts other prompts of {known[-1][0]:g} × the KV cache"
     kept = max(pools for pools, percent in known if pools < lost and percent >= _HALF_PERCENT)
-    return f": half of it is gone between {kept:g} and {lost:g} pools of other traffic"
+    return f": half of it is evicted by other prompts of {kept:g} to {lost:g} × the KV cache"

@@ -65,9 +65,7 @@ def test_failures_that_nobody_counts_are_not_none() -> None:
     found = swinging(None, 0.02)
     assert found.cause is None
     assert (found.hint or "").startswith("try ")
-    assert (found.hint or "").endswith(
-        "unless the router's log shows cooldowns: its failures are not counted here"
-    )
+    assert (found.hint or "").endswith("; check the router's log for cooldowns first")
 
 
 @pytest.mark.parametrize("variation", [None, 0.5])

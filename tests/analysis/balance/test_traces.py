@@ -85,8 +85,8 @@ def test_the_reasons_of_the_cooldowns_can_be_checked_on_the_graph() -> None:
     assert balance.also == (Is.STARVED,)
     assert balance.reasons[:4] == (
         "spark-a and spark-b swap the lead every 20 s (8 changes in 2.5 min; period 39 s ≈ 2 × E2E)",
-        "spark-a starved 35 % of the time",
-        "spark-b starved 31 % of the time",
+        "spark-a nearly empty 35 % of the time",
+        "spark-b nearly empty 31 % of the time",
         "about 31 % of throughput lost to uneven loads",
     )
 

@@ -62,7 +62,7 @@ def test_conditions_are_bars_against_their_limits() -> None:
     text = [row_text(row) for row in rows]
     assert text[1].startswith("5 agents, 17 requests so far:")
     assert "463 ms of 2 s" in text[2]
-    assert "met by 56 %, 90 % must" in text[3]
+    assert "met by 56 %, needs 90 %" in text[3]
     assert [roles(row) for row in rows[2:5]] == [{"good"}, {"bad"}, set()]
     assert len({row.index("┃") for row in text[2:5]}) == 1
     assert text[5].startswith("next    between 4 and 5")

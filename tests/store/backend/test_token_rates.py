@@ -17,7 +17,7 @@ World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot imp
 MakeWorld = Callable[[], World]
 MakePage = Callable[..., EngineSample]
 MakeHistogram = Callable[..., Histogram]
-SEVERAL_SERVERS = "several servers answer at this address in turn: no rates across a change"
+SEVERAL_SERVERS = "several servers share this address: rates have gaps"
 
 
 def tokens_of(view: BackendView) -> object:

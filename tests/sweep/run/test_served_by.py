@@ -53,7 +53,7 @@ def test_waves_are_bunched() -> None:
     found = routing_test(("a" * 8 + "b" * 8) * 3)
     assert found.word == "bunched"
     assert found.totals_p == pytest.approx(1.0)
-    assert "to another backend 5 times, with random choice about 24 times" in found.sentence
+    assert "order looks bunched: backend changed 5 times, by chance 24" in found.sentence
 
 
 def test_random_routing_is_called_random() -> None:

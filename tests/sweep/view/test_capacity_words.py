@@ -48,7 +48,7 @@ def test_what_holds_what_fails_how_certain_and_what_ran_out() -> None:
         holds=9, fails=10, complete=True, interval=(8, 11), ran_out=RAN_OUT, probes=(FAILING,)
     )
     assert _words(answer) == (
-        "9 agents hold; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure that 8 hold and 11 do "
+        "best estimate 9 agents; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure: 8 hold, 11 do "
         "not; KV cache ran out first: 98 % used, 3 preemptions (at 10)"
     )
 
@@ -71,9 +71,9 @@ def test_none_all_and_unfinished() -> None:
     none = CapacityAnswer(holds=0, fails=1, complete=True, interval=(None, 1), probes=(first,))
     assert _words(none) == "none hold: 1 agent fails: p90 TTFT after a tool 3.6 s (limit 2 s); 95 % sure"
     most = CapacityAnswer(holds=64, at_least=True, complete=True, interval=(64, None))
-    assert _words(most) == "at least 64 agents hold; 95 % sure that 64 hold"
+    assert _words(most) == "at least 64 agents hold; 95 % sure: 64 hold"
     stopped = CapacityAnswer(holds=4, interval=(2, None))
-    assert _words(stopped) == ("so far 4 agents hold; 95 % sure that 2 hold; the search was not completed")
+    assert _words(stopped) == "best estimate so far 4 agents; 95 % sure: 2 hold; the search was not completed"
 
 
 def test_what_ran_out_may_be_unknown() -> None:
@@ -94,8 +94,8 @@ def test_a_rate_has_its_share_and_the_bound_that_decides() -> None:
         holds=2.83, fails=3.1, complete=True, interval=(2.5, 3.4), probes=(probe,), ran_out=None
     )
     assert _words(answer, AGENTS.model_copy(update={"load": LoadKind.RATE})) == (
-        "2.83 requests/s hold; 3.1 /s fail: 93.0 % of 100 requests met the conditions, for certain 86.0 %, "
-        "95 % must; p95 TTFT 3.6 s (limit 2 s); 95 % sure that 2.5 /s hold and 3.4 /s do not"
+        "best estimate 2.83 requests/s; 3.1 /s fail: 93.0 % of 100 requests met the conditions (95 % sure of "
+        "86.0 %, needs 95 %); p95 TTFT 3.6 s (limit 2 s); 95 % sure: 2.5 /s hold, 3.4 /s do not"
     )
 
 
@@ -107,31 +107,37 @@ def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
         }
     )
     answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11), probes=(met,))
-    assert "; 10 is at the limit: p10 stream 14.2 tok/s (limit 15), 91 % of 120 " in _words(answer)
+    assert "; 10 probably fail, though within limits: p10 stream 14.2 tok/s (limit 15), 91 %" in _words(
+        answer
+    )
 
     def with_chance(percent: float) -> str:
         likely = met.model_copy(update={"fails_percent": percent})
         return _words(answer.model_copy(update={"probes": (likely,)}))
 
     assert with_chance(67.3).startswith(
-        "9 agents hold; 10 is at the limit: p10 stream 14.2 tok/s (limit 15), 91 % of 120 requests met "
-        "it where 90 % must: too few to be sure (67 % that it fails); "
+        "9 agents hold; 10 probably fail (67 % by all levels), though within limits: p10 stream 14.2 tok/s "
+        "(limit 15), 91 % of 120 requests met it (needs 90 %); "
     )
-    assert "; 10 fail: p10 stream" in with_chance(96)
-    assert "must, but the levels beside it say so (96 % that it fails); " in with_chance(96)
+    certain = met.model_copy(update={"fails_percent": 98.0, "certain": True})
+    assert "; 10 fail (98 % by all levels), though within limits: p10 stream" in _words(
+        answer.model_copy(update={"probes": (certain,)})
+    )
 
 
-def test_a_level_that_misses_a_condition_by_a_hair_is_at_the_limit() -> None:
-    """Until its probability to fail reaches 95 %, whatever its own value is; of a rate before its reasons."""
+def test_a_level_that_is_not_certain_to_fail_probably_does() -> None:
+    """As its sign says, whatever its own value is."""
     answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11))
     unsure = answer.model_copy(update={"probes": (FAILING.model_copy(update={"fails_percent": 80.0}),)})
-    assert "71 % of 120 requests met it where 90 % must: too few to be sure (80 % that it fails)" in _words(
-        unsure
+    assert (
+        "; 10 probably fail (80 % by all levels): p90 TTFT after a tool 3.6 s (limit 2 s), 71 % of 120 "
+        in (_words(unsure))
     )
-    sure = answer.model_copy(update={"probes": (FAILING.model_copy(update={"fails_percent": 95.0}),)})
+    certain = FAILING.model_copy(update={"fails_percent": 98.0, "certain": True})
+    sure = answer.model_copy(update={"probes": (certain,)})
     assert _words(sure).startswith("9 agents hold; 10 fail: p90 TTFT after a tool 3.6 s (limit 2 s); ")
     rate = _words(unsure, AGENTS.model_copy(update={"load": LoadKind.RATE}))
-    assert "; 10 /s is at the limit, too few to be sure (80 % that it fails): " in rate
+    assert "; 10 /s probably fail (80 % by all levels): " in rate
 
 
 def test_a_condition_that_is_met_says_by_how_many() -> None:
@@ -143,7 +149,7 @@ def test_a_condition_that_is_met_says_by_how_many() -> None:
         interval_percent=(73.1, 97.2),
         requests=67,
     )
-    assert met_words(one) == ", 91 % of 67 requests met it where 90 % must"
+    assert met_words(one) == ", 91 % of 67 requests met it (needs 90 %)"
     assert met_words(one.model_copy(update={"met_percent": None})) == ""
 
 
@@ -151,4 +157,6 @@ def test_several_limits_at_the_border_are_all_named_as_the_marks_of_the_levels_d
     """One cause at the level that fails, another one above: both, with their loads."""
     ran_out = RAN_OUT.model_copy(update={"elsewhere": {"decode compute": (9.0, 12.0)}})
     answer = CapacityAnswer(holds=9, fails=10, complete=True, ran_out=ran_out, probes=(FAILING,))
-    assert f"limited by {RAN_OUT.kind} at 10, by decode compute at 9 and 12: " in _words(answer)
+    assert f"limited by {RAN_OUT.kind} at 10 ({RAN_OUT.evidence}), by decode compute at 9 and 12" in _words(
+        answer
+    )

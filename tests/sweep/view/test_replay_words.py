@@ -60,7 +60,8 @@ def result(**levels: LevelResult) -> SweepResult:
 def test_one_target_keeps_up_with_the_trace() -> None:
     """Its rate, its latency and its cache hits are the answer."""
     assert findings(result(a=level(500))).headline == (
-        "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT due p90 505 ms, 87 % of the prompt tokens cached)"
+        "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT p90 505 ms from due time, 87 % of the "
+        "prompt tokens cached)"
     )
 
 
@@ -110,8 +111,8 @@ def test_requests_beyond_the_context_are_no_lack_of_speed() -> None:
         }
     )
     assert findings(result(a=short)).headline == (
-        "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT due p90 404 ms, 120 of 1200 requests beyond its "
-        "context)"
+        "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT p90 404 ms from due time, 120 of 1200 "
+        "requests beyond its context)"
     )
     headline = findings(result(a=short, b=level(500))).headline
     assert headline is not None

@@ -114,8 +114,6 @@ def _ran_out(levels: dict[float, LevelResult], holds: float | None, seen: float)
         ]
         evident = min(alike, key=lambda at: (abs(at - seen), at))
     found = ran_out(levels[evident], evident)
-    if evident != seen:
-        found = found.model_copy(update={"hint": None})  # what would help at another level
     elsewhere: dict[str, tuple[float, ...]] = {}
     for value, level in sorted(with_common_cause(levels).items()):
         kind = None if level.limited_by is None else level.limited_by.kind
@@ -144,7 +142,9 @@ def ran_out(level: LevelResult, value: float) -> RanOut:
             figures.append(f"up to {count} request{'' if count == '1' else 's'} waited")
     if limit is not None and limit.kind != LimitKind.UNKNOWN.value:
         evidence = "; ".join([limit.reason, *figures])
-        return RanOut(kind=limit.kind, evidence=evidence, hint=limit.hint, server=limit.server, value=value)
+        # What more requests would do, the hint on steps, is what the search has measured.
+        hint = None if limit.kind in LIMITS_OF_STEPS else limit.hint
+        return RanOut(kind=limit.kind, evidence=evidence, hint=hint, server=limit.server, value=value)
     if limit is not None:
         evidence = "; ".join([limit.reason, *figures])
     else:

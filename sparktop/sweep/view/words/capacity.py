@@ -22,8 +22,6 @@ from sparktop.sweep.result.results import SweepResult
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
 """Limits that are used up; others hold a server back."""
 _MINIMUM, _TPS = "at least ", " tok/s"
-_SURE_PERCENT = 95.0
-"""Probability from which on a level is said to fail."""
 _MS, _SECONDS_FROM = 1000.0, 1000.0
 _NAMES = {
     "ttft": "TTFT",
@@ -115,45 +113,48 @@ def capacity_title(found: CapacityResult) -> str:
     (answer,) = (one for one in found.answers.values() if one.holds is not None)
     if not answer.holds:
         return "capacity: none hold"
-    how = "at least " if answer.at_least else "" if answer.complete else "so far "
-    return f"capacity: {how}{_verb(found.load, answer.holds, 'hold', amount(found.load, answer.holds))}"
+    return f"capacity: {_holding(found, answer, answer.holds)}"
 
 
 def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
     """Return what holds, and what fails with its reason."""
     kind, fails = found.load, answer.probe(answer.fails)
-    if fails is None:
-        if not answer.holds:
-            return "unknown: " + ("no request was measured" if answer.probes else "no level was completed")
-        how = "at least " if answer.at_least else "so far "
-        return how + _verb(kind, answer.holds, "hold", amount(kind, answer.holds))
     if not answer.holds:
-        return f"none hold: {_failing(found, fails, amount(kind, fails.value))}"
-    held = _verb(kind, answer.holds, "hold", amount(kind, answer.holds))
-    return f"{held}; {_failing(found, fails, amount(kind, fails.value, bare=True))}"
+        if fails is not None:
+            return f"none hold: {_failing(found, fails, amount(kind, fails.value))}"
+        return "unknown: " + ("no request was measured" if answer.probes else "no level was completed")
+    held = _holding(found, answer, answer.holds)
+    return (
+        held if fails is None else f"{held}; {_failing(found, fails, amount(kind, fails.value, bare=True))}"
+    )
+
+
+def _holding(found: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
+    """Return how much holds: "9 agents hold", or "best estimate 9 agents" where fewer are certain to hold."""
+    load = amount(found.load, holds)
+    if answer.interval != (None, None) and (answer.interval[0] or 0.0) < holds:
+        so_far = "" if answer.complete else " so far"
+        return f"best estimate{so_far} {load}{' or more' if answer.at_least else ''}"
+    how = "at least " if answer.at_least else "" if answer.complete else "so far "
+    return how + _verb(found.load, holds, "hold", load)
 
 
 def _failing(found: CapacityResult, probe: ProbeResult, subject: str) -> str:
-    """Return that the level `subject` fails, or is at the limit where that is not certain, and why."""
-    why = why_words(found, probe)
-    chance = None if probe.fails_percent is None else f"{probe.fails_percent:.0f} % that it fails"
-    if not _is_at_limit(probe):
-        fail = "fails" if probe.value == 1 and found.load is not LoadKind.RATE else "fail"
-        beside = f", but the levels beside it say so ({chance})" if chance and _is_met(probe) else ""
-        return f"{subject} {fail}: {why}{beside}"
-    unsure = "too few to be sure" + ("" if chance is None else f" ({chance})")
-    if found.load is LoadKind.RATE:  # whose reason ends with another condition
-        return f"{subject} is at the limit, {unsure}: {why}"
-    return f"{subject} is at the limit: {why}: {unsure}"
+    """Return that the level `subject` fails, or probably does where that is not certain, and why."""
+    fail = "fails" if probe.value == 1 and found.load is not LoadKind.RATE else "fail"
+    is_met, chance = _is_met(probe), ""
+    if _is_unsure(probe):
+        fail = f"probably {fail}"
+    if probe.fails_percent is not None and (is_met or _is_unsure(probe)):
+        chance = f" ({probe.fails_percent:.0f} % by all levels)"
+    return f"{subject} {fail}{chance}{', though within limits' if is_met else ''}: {why_words(found, probe)}"
 
 
-def _is_at_limit(probe: ProbeResult) -> bool:
-    """Return whether it is not certain that a level fails."""
-    if probe.certain or probe.trouble is not None:
-        return False
-    if probe.fails_percent is None:  # an older file
+def _is_unsure(probe: ProbeResult) -> bool:
+    """Return whether it is not certain that a level fails, as its sign says."""
+    if probe.fails_percent is None:  # an older file, which knows certainty of the level alone
         return _is_met(probe)
-    return probe.fails_percent < _SURE_PERCENT
+    return not probe.certain and probe.trouble is None
 
 
 def _is_met(probe: ProbeResult) -> bool:
@@ -192,23 +193,25 @@ def why_words(found: CapacityResult, probe: ProbeResult) -> str:
         if together is None or together.met_percent is None:
             return "no request was measured"
         low = together.interval_percent[0] if together.interval_percent else None
-        surely = "" if low is None else f", for certain {low:.1f} %"
-        share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions{surely}"
-        share += "" if together.needed_percent is None else f", {together.needed_percent:g} % must"
+        surely = "" if low is None else f"95 % sure of {low:.1f} %"
+        needs = "" if together.needed_percent is None else f"needs {together.needed_percent:g} %"
+        share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
+        if beside := ", ".join(filter(None, (surely, needs))):
+            share = f"{share} ({beside})"
         return share if worst is None else f"{share}; {condition_words(worst)}"
     short = [one for one in single if (one.met_percent or 0.0) < (one.needed_percent or 0.0)]
     worst = min(short or single, key=room_of, default=None)
     if worst is None:
         return "no request was measured"
-    return condition_words(worst) + ("" if short and not _is_at_limit(probe) else met_words(worst))
+    return condition_words(worst) + ("" if short and not _is_unsure(probe) else met_words(worst))
 
 
 def met_words(one: ConditionResult) -> str:
-    """Return how many requests met a condition: ", 91 % of 67 requests met it where 90 % must"."""
+    """Return how many requests met a condition: ", 91 % of 67 requests met it (needs 90 %)"."""
     if one.met_percent is None or one.needed_percent is None:
         return ""
     many = f" of {one.requests} requests" if one.requests else " of the requests"
-    return f", {one.met_percent:.0f} %{many} met it where {one.needed_percent:g} % must"
+    return f", {one.met_percent:.0f} %{many} met it (needs {one.needed_percent:g} %)"
 
 
 def room_of(one: ConditionResult) -> float:
@@ -232,7 +235,7 @@ def condition_parts(one: ConditionResult) -> tuple[str, str, str]:
         value = "–" if one.value is None else f"{one.value:.1f}{_TPS}"
         return f"{_quantile(one)} stream", value, f"{_MINIMUM}{one.limit:g}{_TPS}"
     name, _, _ = (one.figure or "all").removesuffix("_ms").rpartition("_")
-    value = "beyond all answers" if one.value is None else time_words(one.value)
+    value = "unknown: many unanswered" if one.value is None else time_words(one.value)
     return f"{_quantile(one)} {_NAMES.get(name, name)}", value, time_words(one.limit or 0.0)
 
 
@@ -257,10 +260,10 @@ def certainty_words(found: CapacityResult, answer: CapacityAnswer) -> str | None
         return "not certain: too few requests"
     held = None if low is None else _verb(found.load, low, "hold", amount(found.load, low, bare=True))
     if high is None:
-        return None if held is None else f"95 % sure that {held}"
+        return None if held is None else f"95 % sure: {held}"
     does = "does" if high == 1 and found.load is not LoadKind.RATE else "do"
     failed = f"{amount(found.load, high, bare=True)} {does} not"
-    return f"95 % sure that {failed}" if held is None else f"95 % sure that {held} and {failed}"
+    return "95 % sure: " + ", ".join(filter(None, (held, failed)))
 
 
 def ran_out_words(found: CapacityResult, answer: CapacityAnswer) -> str:
@@ -273,12 +276,12 @@ def ran_out_words(found: CapacityResult, answer: CapacityAnswer) -> str:
         return f"what ran out first is unknown: {ran.evidence}{at}"
     where = "" if ran.server is None else f" of {ran.server}"
     if ran.elsewhere and ran.value is not None:
-        each = [(ran.kind, (ran.value,)), *ran.elsewhere.items()]
-        words = [
+        others = [
             f"by {kind} at {names_in_words([amount(found.load, value, bare=True) for value in values])}"
-            for kind, values in each
+            for kind, values in ran.elsewhere.items()
         ]
-        return f"limited {', '.join(words)}{where and f' ({where.strip()})'}: {ran.evidence}"
+        first = f"{ran.kind}{where} at {amount(found.load, ran.value, bare=True)} ({ran.evidence})"
+        return ", ".join([f"limited by {first}", *others])
     if ran.kind not in _RUN_OUT:
         return f"limited by {ran.kind}{where}: {ran.evidence}{at}"
     return f"{ran.kind}{where} ran out first: {ran.evidence}{at}"

@@ -31,7 +31,8 @@ def is_one_trace(targets: Sequence[TargetResult]) -> bool:
 def rate_sentence(target: TargetResult) -> str | None:
     """Return up to which rate a target keeps up, and how it fails beyond; None if nothing was measured.
 
-    For example "keeps up with 2 /s (237 tok/s, TTFT due p90 1.2 s), not with 4 /s: TTFT grows 0.43 s per s".
+    For example "keeps up with 2 /s (237 tok/s, TTFT p90 840 ms from due time), not with 4 /s: TTFT grows 0.43
+    s per s".
     """
     levels = [one for one in target.in_order() if one.error is None and one.open_loop is not None]
     if not levels:
@@ -104,7 +105,7 @@ def _figures(level: LevelResult) -> str:
         parts.append(f"{METRICS['output_tps'].text(level.output_tps.mean)} tok/s")
     if (ttft := level.ttft_due_ms) is not None and ttft.p50 is not None:
         which, value = ("p90", ttft.p90) if ttft.p90 is not None else ("p50", ttft.p50)
-        parts.append(f"TTFT due {which} {METRICS['ttft_due_ms'].text(value)} ms")
+        parts.append(f"TTFT {which} {METRICS['ttft_due_ms'].text(value)} ms from due time")
     if level.replay is not None and (cached := level.replay.cached_percent) is not None:
         parts.append(f"{cached:.0f} % of the prompt tokens cached")
     if too_long := _too_long(level):

@@ -72,7 +72,7 @@ def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
         later = f" (perhaps to {most})" if most > last else ""
         return f"from c = {first}{earlier} to {last}{later}"
     if most is not None and most < least:
-        return f"at no concurrency together: it takes c = {least} at least, and {most} at most"
+        return f"never all at once: some need c ≥ {least}, others c ≤ {most}"
     takes = f"c = {least} at least" if surely_from is None else f"c = {least} to {surely_from}"
     bound = "" if most is None else f", and {most} at most"
     return f"at no concurrency for sure: it takes {takes}{bound}"

@@ -76,7 +76,7 @@ async def test_the_cache_keeps_a_prompt_until_its_size_has_passed() -> None:
 def _check_forms(result: SweepResult) -> None:
     text = " ".join(markdown.render(result).split())
     assert "Prefix cache" in text
-    assert "half of it is gone between 0.5 and 1 pools of other traffic" in text
+    assert "half of it is evicted by other prompts of 0.5 to 1 × the KV cache" in text
     assert "cold" in (findings(result).headline or "")
     rows = list(csv.DictReader(io.StringIO(csv_table.render(result))))
     assert [(row["load"], row["value"]) for row in rows] == [("pools", one) for one in ("0", "0.5", "1", "2")]
@@ -88,7 +88,7 @@ def _check_forms(result: SweepResult) -> None:
     assert "counted" in screen
     assert sweep_report(result, "html")  # with its plots, which begin at 0
     line = level_line("a", result.targets[0].levels[1])
-    assert line.startswith("a: after 0.5 pools · TTFT ")
+    assert line.startswith("a: after 0.5 KV caches · TTFT ")
     assert "from the cache" in line
 
 
@@ -97,13 +97,13 @@ def test_the_plan_says_what_is_sent_before_it_starts() -> None:
     plan = plan_of()
     assert [one.point.label for one in loads(plan)] == [
         "again at once",
-        "after 0.5 pools",
-        "after 1 pool",
-        "after 2 pools",
+        "after 0.5 KV caches",
+        "after 1 KV cache",
+        "after 2 KV caches",
     ]
     assert {one.concurrency for one in loads(plan)} == {1}
     line = plan_line(plan)
-    assert line.startswith("prompts of 2,048 tokens, sent again at once, after 0.5 pools, ")
+    assert line.startswith("prompts of 2,048 tokens, sent again at once, after 0.5 KV caches, ")
     assert line.endswith(
         "1 to 64 min: 4 levels; depends on the size of the KV cache: 3.5 times as many tokens are sent "
         "in between"
@@ -226,11 +226,11 @@ def test_a_few_prompts_show_no_difference_and_no_likeness() -> None:
 def test_a_larger_cache_than_reported_outlasts_it() -> None:
     """Blocks that are kept elsewhere are found after more traffic than the pool holds."""
     found = sentences(level_of(0, 75.0, 600.0, 99.0), level_of(2, 80.0, 600.0, 98.0))
-    assert found[1].endswith("more than half of it outlasts 2 pools of other traffic")
+    assert found[1].endswith("more than half of it outlasts other prompts of 2 × the KV cache")
 
 
 def test_points_are_named_apart() -> None:
     """Each point has a name in sentences and a short one for narrow columns."""
     points = [LoadPoint(LoadKind.POOLS, value) for value in (0.0, 0.5, 1.0)]
-    assert [one.label for one in points] == ["again at once", "after 0.5 pools", "after 1 pool"]
+    assert [one.label for one in points] == ["again at once", "after 0.5 KV caches", "after 1 KV cache"]
     assert [one.short for one in points] == ["+0 pool", "+0.5 pool", "+1 pool"]
