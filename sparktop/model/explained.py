@@ -75,8 +75,8 @@ STATES: Mapping[BackendState, Explained] = {
         "its panel says why: does the Prometheus answer, does it still scrape?",
     ),
     BackendState.BUSY: Explained(
-        f"at least {100 * _STATE.busy_share:.0f} % of its slots run ({_STATE.busy_running:.0f} requests if unknown), "
-        "some wait, or it is limited by bandwidth, compute, CPU, power or network",
+        f"at least {100 * _STATE.busy_share:.0f} % of its slots run ({_STATE.busy_running:.0f} requests if "
+        "unknown), some wait, or it is limited by bandwidth, compute, CPU, power or network",
     ),
     BackendState.BORED: Explained(
         "it runs something, but the engine would take more at once", "more requests at once: a finds how many"

@@ -115,5 +115,6 @@ def _of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
         return found
     free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"
     slots = "" if evidence.slots is None else f"of {evidence.slots} slots "
-    reason = f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run{free}: too few step and token counts to tell why"
+    why = "too few step and token counts to tell why" if cost is None else "no figure tells why"
+    reason = f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run{free}: {why}"
     return Limit(LimitKind.UNKNOWN, reason)

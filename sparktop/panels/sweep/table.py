@@ -255,7 +255,7 @@ def _key(view: SweepView, above: int, below: int, width: int) -> Row:
     signs += [(DOUBT, "warn", "warning")] if True in marks else []
     signs += [(SLOW, "warn", "why slow")] if False in marks else []
     tried = [one for search in view.searches for one in search.tried if one.holds is not None]
-    signs += [("?", "warn", "not 97.5 % sure")] if any(not one.certain for one in tried) else []
+    signs += [("?", "warn", "not certain (97.5 %)")] if any(not one.certain for one in tried) else []
     row: Row = [label("  ")]
     for sign, role, word in signs:
         piece: Row = [(f" {sign}", role), label(f" {word} ")]

@@ -10,8 +10,8 @@ from sparktop.sweep.result.replay.parts import ReplayPhase
 from sparktop.sweep.result.results import TargetResult
 from sparktop.sweep.terms.definitions import METRICS
 
-_HEADS = ("Load", "Part", "Requests", "Arrived (/s)", "Completed (/s)", "TTFT due p50", "TTFT due p90")
-_NOTE = "The parts are equally long; times are those of the file. TTFT due in ms."
+_HEADS = ("Load", "Part", "Requests", "Arrived (/s)", "Completed (/s)", "TTFT p50", "TTFT p90")
+_NOTE = "The parts are equally long; times are those of the file. TTFT in ms, from due time."
 
 
 def phases_grid(target: TargetResult, *, several: bool) -> Grid:
