@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import inspect
 import os
 import selectors
@@ -185,13 +186,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Guard the screens if a collected test has imported them, and freeze what lives until the end.
+    """Guard and prepare the screens if a collected test has imported them; freeze what lives until the end.
 
     The collected tests are half a million objects; a full garbage collection of these takes 0.4 s.
     """
     if (screens := sys.modules.get("textual.app")) is not None:
         for name in ("run_async", "run_test"):
             _wrap(screens.App, name, _forbidden_as("a screen"))
+        # A busy machine may need longer than Textual's 30 s for a screen; pytest's limit ends what hangs.
+        pilot = importlib.import_module("textual.pilot")
+        pilot.Pilot._wait_for_screen.__defaults__ = (None,)
     gc.collect()
     gc.freeze()
 
