@@ -64,6 +64,8 @@ QUIET_S = 0.4
 _UNKNOWN = re.compile(rb"\x1b\[[<>=][0-9;]*[A-Za-z]|\x1b\[\?[0-9;]*\$p|\x1b\](?:[^\x07\x1b])*(?:\x07|\x1b\\)")
 """Sequences that pyte would print: keyboard protocol, mode queries, titles and notifications."""
 _FRAMES = frozenset("╭╮╰╯─│┐┌┏┓┗┛━┃")
+_TIMELINE = 2
+"""Rows from the timeline of a paused board on."""
 _TRIES = 12
 
 
@@ -105,17 +107,17 @@ class Fuzz:
         return list(self.screen.display)
 
     def sight(self) -> tuple[str, tuple[str, ...]]:
-        """Return what a key may change: words without numbers, and the colours of frames."""
+        """Return what a key may change on a board that is paused, whose clock and timeline go on alone."""
         rows = self.look()
-        words = re.sub(r"[^A-Za-z?]+", " ", " ".join(rows))
+        words = re.sub(r"[0-9]", "", rows[0])
         buffer = self.screen.buffer
         colours = tuple(
             f"{x},{y}:{buffer[y][x].fg}"
-            for y in range(self.size[1])
+            for y in range(self.size[1] - _TIMELINE)
             for x in range(self.size[0])
             if buffer[y][x].data in _FRAMES
         )
-        return words, colours
+        return "\n".join((words, *rows[1:-_TIMELINE], rows[-1])), colours
 
     def fail(self, why: str) -> FuzzError:
         """Return an error with the screen and the last steps."""
@@ -209,16 +211,27 @@ class Fuzz:
                 return
         raise self.fail("esc does not lead back to the board")
 
+    async def pause(self) -> None:
+        """Go back to the board and pause it: from then on it changes with keys alone."""
+        for _ in range(_TRIES):
+            await self.home()
+            if self.ended or re.search(r" p live ", self.look()[-1]):
+                return
+            self.send("p", "p")
+            await self.quiet()
+        raise self.fail("p does not pause the board")
+
     async def row_key(self) -> None:
-        """Click a word of the key row of the board: something on the screen must change."""
+        """Click a word of the key row of a paused board: something on the screen must change."""
         await self.home()
-        if self.size[0] < 60 or self.ended:
+        if self.size[0] < 60 or self.size[1] < 16:
+            return
+        await self.pause()
+        if self.ended:
             return
         row = self.look()[-1]
         words = [found for found in re.finditer(r"\S+", row) if len(found[0]) > 2]
         words = [found for found in words if found[0] not in {"quit", "more", "suspends"}]
-        if not words:
-            return
         word = self.rng.choice(words)
         before = self.sight()
         x = word.start() + 1 + len(word[0]) // 2
