@@ -394,7 +394,7 @@ class SparktopApp(ThemedApp):
         if isinstance(self.focused, Input) and self.focused.selected_text:
             self.focused.action_copy()
         elif isinstance(self.screen, QuitScreen):
-            self.screen.action_answer(True)  # noqa: FBT003 - Textual's actions take their arguments by place
+            self.screen.dismiss(True)  # noqa: FBT003 - the answer of a screen is given by place
         else:
             await self.action_quit()
 

@@ -133,7 +133,7 @@ def _board(app: App[None], host: Host) -> list[Setting]:
 
     def ask_filter(_: int) -> None:
         if isinstance(app.screen, MenuScreen):
-            app.screen.close()
+            app.screen.dismiss()
         overview.action_filter()
 
     def view(step: int) -> None:

@@ -104,11 +104,11 @@ class AskScreen(Dialog[bool]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Close the dialog with the selected answer."""
-        self.close(event.option_id == _YES)
+        self.dismiss(event.option_id == _YES)
 
     def action_answer(self, yes: bool) -> None:  # noqa: FBT001 - Textual's actions take their arguments by place
         """Close the dialog with the answer `yes` (True) or no (False)."""
-        self.close(yes)
+        self.dismiss(yes)
 
     def action_mark(self, index: int) -> None:
         """Highlight an answer: 0 for yes, 1 for no."""

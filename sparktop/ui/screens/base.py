@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from textual import events
+from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen, Screen
 
 Result = TypeVar("Result")
@@ -23,18 +24,13 @@ def is_outdated(event: events.Event) -> bool:
 class BaseScreen(Screen[Result], Generic[Result]):
     """A full screen. Keys and clicks that were typed ahead of its end, such as a doubled Esc, have no effect.
 
-    Textual delivers these to a screen that is closed already, and its own `dismiss` then closes whichever
-    screen is on top.
+    Textual delivers these to a screen that is closed already, and its `dismiss` then closes whichever screen
+    is on top.
     """
 
-    def close(self, result: Result | None = None) -> None:
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
         """Close this screen with `result`; do nothing unless it is the one on top."""
-        if self.is_active:
-            self.dismiss(result)
-
-    def action_close(self) -> None:
-        """Close this screen without a result."""
-        self.close()
+        return super().dismiss(result) if self.is_active else AwaitComplete()
 
     async def on_event(self, event: events.Event) -> None:
         """Handle an event, but no key, click or paste unless this screen is the one on top."""

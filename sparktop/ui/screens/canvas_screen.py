@@ -84,7 +84,7 @@ class CanvasScreen(BaseScreen[None]):
 
     def action_back(self) -> None:
         """Close this screen."""
-        self.close()
+        self.dismiss()
 
     def _rows(self, width: int, height: int) -> list[Row]:
         """Return the rows above the footer: exactly `height` rows of `width` cells each."""

@@ -172,7 +172,7 @@ class HelpScreen(Dialog[None]):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("f1", "close", "close"),
+        ("f1", "dismiss", "close"),
         Binding("tab", "turn(1)", "next group", priority=True),
         Binding("shift+tab", "turn(-1)", "previous group", priority=True),
     ]
@@ -303,12 +303,12 @@ class HelpScreen(Dialog[None]):
             self._searching = False
             self._seek("")
         else:
-            self.close()
+            self.dismiss()
 
     def _run(self, key: Key) -> None:
         """Close the help and run the action of `key` on the screen below."""
         below = self.app.screen_stack[-2]
-        self.close()
+        self.dismiss()
         self.app.call_later(below.run_action, key.action)
 
 

@@ -21,7 +21,7 @@ class MarkScreen(Dialog[str]):
     MarkScreen { align: center bottom; }
     MarkScreen Input { width: 100%; height: 1; border: none; padding: 0 1; margin-bottom: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "close", "no mark")]
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss", "no mark")]
 
     def compose(self) -> ComposeResult:
         """Yield the input line for the label."""
@@ -29,4 +29,4 @@ class MarkScreen(Dialog[str]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Close this screen with the typed label as its result."""
-        self.close(event.value.strip())
+        self.dismiss(event.value.strip())

@@ -71,7 +71,7 @@ class MenuScreen(Dialog[None]):
     MenuScreen #about { height: 6; border-top: solid $border; color: $foreground; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape,m,q", "close", "close"),
+        ("escape,m,q", "dismiss", "close"),
         Binding("tab", "turn(1)", "next page", priority=True),
         Binding("shift+tab", "turn(-1)", "previous page", priority=True),
         Binding("right,plus,equals_sign,space", "change(1)", "next value", priority=True),

@@ -188,11 +188,12 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         if self.on_processes:  # the most useful key first: not all fit
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
         # The frame of a panel that is shown has the key that hides it.
-        hidden = {name for name, box in _BOXES.items() if not getattr(self.view.boxes, box)}
+        framed = {name for name, box in _BOXES.items() if getattr(self.view.boxes, box)}
+        absent = framed | self.unavailable
         keys = [
             (key.shown, key.footer)
             for key in table
-            if key.footer and key.name not in _BOXES.keys() - hidden and self._helps(key.name)
+            if key.footer and key.name not in absent and self._helps(key.name)
         ]
         unseen = keys_to_unseen(table, self.view, self._shown) if self.zoomed is None else []
         first = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys(), *self._wall_keys()]
@@ -220,10 +221,9 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
             case "filter":
                 return self.on_processes or servers + nodes > 0
             case "sweep" | "capacity" | "sweep-editor":
-                loadable = shown is None or bool(shown.backends) or bool(shown.routers)
-                return loadable and not self.frozen and name not in self.unavailable
+                return not self.frozen and (shown is None or bool(shown.backends) or bool(shown.routers))
             case _:
-                return name not in self.unavailable
+                return True
 
     def show_as(self, view: View) -> None:
         """Draw with the view `view` (preset, boxes, sort orders, filters) and post `ViewChanged`."""

@@ -365,7 +365,7 @@ class SweepScreen(BaseScreen[None]):
         if self.page is not Page.MAIN:
             self._show(Page.MAIN)
         else:
-            self.close()
+            self.dismiss(None)
 
     async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
         """Select the clicked level, or show its evidence if it is selected already.

@@ -116,11 +116,11 @@ class SweepActions(RewindActions):
     def action_freeze(self) -> None:
         """Pause, or return to the present; during a sweep's countdown, only show its keys in a notice."""
         if isinstance(self._band, Countdown):
-            self._tell_countdown()
+            self._say_how_to_stop()
         else:
             super().action_freeze()
 
-    def _tell_countdown(self) -> None:
+    def _say_how_to_stop(self) -> None:
         shown = {key.name: key.shown for key in self.key_table}
         self.notify(f"a sweep is about to start: {shown['back']} stops it", timeout=3)
 
@@ -132,7 +132,7 @@ class SweepActions(RewindActions):
     def action_open(self) -> None:
         """Show the selected sweep or panel in full; during a sweep's countdown, say how to stop it."""
         if isinstance(self._band, Countdown):
-            self._tell_countdown()
+            self._say_how_to_stop()
         elif self.zoomed is not None or self.selected != SWEEP or not self._opens_sweep():
             super().action_open()
 

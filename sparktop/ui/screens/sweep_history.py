@@ -286,7 +286,7 @@ class HistoryScreen(HistoryTable):
         elif self._marked:
             self._marked = []
         else:
-            self.close()
+            self.dismiss()
             return
         self._find()
         self._say("")

@@ -354,12 +354,12 @@ class SweepEditor(Dialog[Draft]):
                 self.query_one(f"#field-{name}").focus()
             return
         self._keep(self._draft)
-        self.close(self._draft)
+        self.dismiss(self._draft)
 
     def action_close(self) -> None:
         """Close without a sweep; the draft is kept for the next time."""
         self._keep(self._draft)
-        self.close()
+        self.dismiss(None)
 
 
 def _cannot(problems: Mapping[str, str]) -> str:
