@@ -50,11 +50,9 @@ def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
         return None
     # Late: without a file they are not needed.
     from sparktop.config.cache import configured
-    from sparktop.config.trust import is_found, is_trusted, read_found
-    from sparktop.config.watch import read_config
+    from sparktop.config.trust import is_trusted, read_used
 
-    found = is_found(name, path, env)
-    text, about = (read_found if found else read_config)(path)
+    text, about, found = read_used(name, path, env)
     settings = configured(path, text, env)
     trusted = not found or is_trusted(path, about, text, settings.powers, env)
     for line in settings.warnings:
@@ -84,8 +82,9 @@ def chosen_of(
     theme = checked_theme(getattr(arguments, "theme", None)) or watch.theme
     low_bandwidth = getattr(arguments, "low_bandwidth", False) or watch.low_bandwidth
     timeout_s = getattr(arguments, "timeout", None) or watch.timeout_s
-    watch = replace(watch, timeout_s=timeout_s)
-    return replace(watch, interval_s=interval_s, theme=theme, low_bandwidth=low_bandwidth)
+    return replace(
+        watch, interval_s=interval_s, timeout_s=timeout_s, theme=theme, low_bandwidth=low_bandwidth
+    )
 
 
 def target_keys(
@@ -107,12 +106,12 @@ def target_keys(
     from sparktop.sources.http.address import key_problem
 
     keys: dict[str, str] = {}
-    count_targets = len(texts) if targets is None else targets
+    targets = len(texts) if targets is None else targets
     for option in options:
         text, _, name = option.strip().rpartition("=")
-        if not count_targets:
+        if not targets:
             raise UsageError("--api-key-env is for a TARGET beside it; in the config it is api_key_env")
-        if not text and count_targets > 1:
+        if not text and targets > 1:
             raise UsageError("--api-key-env: several TARGETs; say whose key it is: --api-key-env TARGET=NAME")
         if text and text not in texts:
             raise UsageError(f"--api-key-env: {clean(text, 60)} is none of the TARGETs beside it")

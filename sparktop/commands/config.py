@@ -56,7 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
     # Late: they load pydantic.
     from sparktop.config import schema as config
     from sparktop.config import trust
-    from sparktop.config.watch import read_config
 
     if arguments.default:
         write_out(config.default_toml())
@@ -67,8 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     if path is None:
         places = ", ".join(clean(place, 300) for place in config.usual_places(os.environ))
         raise ConfigError(f"no configuration file: looked for {places}; sparktop config --default prints one")
-    found = trust.is_found(arguments.check, path, os.environ)
-    text, about = (trust.read_found if found else read_config)(path)
+    text, about, found = trust.read_used(arguments.check, path, os.environ)
     loaded = config.check(path, text)
     if found:
         powers = loaded.powers()

@@ -95,7 +95,6 @@ def read_configuration(
     # Late: as above.
     from sparktop.config import trust
     from sparktop.config.schema import check, find_config
-    from sparktop.config.watch import read_config
     from sparktop.doctor.check import Check, Status
     from sparktop.doctor.hook import check_hook
     from sparktop.errors import ConfigError
@@ -109,8 +108,7 @@ def read_configuration(
         return [Check(title, Status.SKIP, said)], Watch(), 0
     is_trusted = True
     try:
-        is_found = trust.is_found(name, path, env)
-        text, about = (trust.read_found if is_found else read_config)(path)
+        text, about, is_found = trust.read_used(name, path, env)
         config = check(path, text)
         if is_found and not trust.Approvals(env).has(path, about, text):
             is_trusted = False

@@ -167,39 +167,39 @@ class GuardTable(Strict):
 class ModelTable(Strict):
     """`[models."name"]`: properties of the model `name` that no server reports."""
 
-    bytes_per_token_gb: Harmless[float | None] = Field(default=None, gt=0)
-    cudagraph_capture_sizes: Harmless[list[Count]] = Field(default_factory=list)
+    bytes_per_token_gb: float | None = Field(default=None, gt=0)
+    cudagraph_capture_sizes: list[Count] = Field(default_factory=list)
 
 
 class ThresholdsTable(Strict):
     """`[thresholds]`: limits between the states of a backend, such as busy and queueing, and of latencies."""
 
-    kv_full_percent: Harmless[float] = Field(default=_DEFAULTS.kv_full_percent, gt=0, le=100)
-    busy_running: Harmless[float] = Field(default=_DEFAULTS.busy_running, gt=0)
-    busy_share: Harmless[Share] = _DEFAULTS.busy_share
-    queueing_share: Harmless[Share] = _DEFAULTS.queueing_share
-    window_s: Harmless[float] = Field(default=_DEFAULTS.window_s, ge=1, le=600)
-    ttft_slow_s: Harmless[float | None] = Field(default=None, ge=0)
-    itl_slow_ms: Harmless[float | None] = Field(default=None, ge=0)
-    queue_slow_s: Harmless[float | None] = Field(default=None, ge=0)
-    refused_warn_per_min: Harmless[float | None] = Field(default=_DEFAULTS.refused_warn_per_min, ge=0)
-    http_5xx_warn_per_min: Harmless[float | None] = Field(default=_DEFAULTS.http_5xx_warn_per_min, ge=0)
+    kv_full_percent: float = Field(default=_DEFAULTS.kv_full_percent, gt=0, le=100)
+    busy_running: float = Field(default=_DEFAULTS.busy_running, gt=0)
+    busy_share: Share = _DEFAULTS.busy_share
+    queueing_share: Share = _DEFAULTS.queueing_share
+    window_s: float = Field(default=_DEFAULTS.window_s, ge=1, le=600)
+    ttft_slow_s: float | None = Field(default=None, ge=0)
+    itl_slow_ms: float | None = Field(default=None, ge=0)
+    queue_slow_s: float | None = Field(default=None, ge=0)
+    refused_warn_per_min: float | None = Field(default=_DEFAULTS.refused_warn_per_min, ge=0)
+    http_5xx_warn_per_min: float | None = Field(default=_DEFAULTS.http_5xx_warn_per_min, ge=0)
 
 
 class AlertsTable(Strict):
     """`[alerts]`: limits at which a node's values raise alerts."""
 
-    headroom_warn_gib: Harmless[Limit] = _NODE_DEFAULTS.headroom_warn_gib
-    headroom_critical_gib: Harmless[Limit] = _NODE_DEFAULTS.headroom_critical_gib
-    available_warn_percent: Harmless[Percent] = _NODE_DEFAULTS.available_warn_percent
-    available_critical_percent: Harmless[Percent] = _NODE_DEFAULTS.available_critical_percent
-    thermal_margin_warn_c: Harmless[Limit] = _NODE_DEFAULTS.thermal_margin_warn_c
-    thermal_margin_critical_c: Harmless[Limit] = _NODE_DEFAULTS.thermal_margin_critical_c
-    throttled_warn_percent: Harmless[Percent] = _NODE_DEFAULTS.throttled_warn_percent
-    swap_in_warn_mib_per_s: Harmless[Limit] = _NODE_DEFAULTS.swap_in_warn_mib_per_s
-    rdma_errors_warn_per_s: Harmless[Limit] = _NODE_DEFAULTS.rdma_errors_warn_per_s
-    slow_clock_mhz: Harmless[Limit] = _NODE_DEFAULTS.slow_clock_mhz
-    slow_step_ratio: Harmless[float] = Field(default=_NODE_DEFAULTS.slow_step_ratio, ge=1.05)
+    headroom_warn_gib: Limit = _NODE_DEFAULTS.headroom_warn_gib
+    headroom_critical_gib: Limit = _NODE_DEFAULTS.headroom_critical_gib
+    available_warn_percent: Percent = _NODE_DEFAULTS.available_warn_percent
+    available_critical_percent: Percent = _NODE_DEFAULTS.available_critical_percent
+    thermal_margin_warn_c: Limit = _NODE_DEFAULTS.thermal_margin_warn_c
+    thermal_margin_critical_c: Limit = _NODE_DEFAULTS.thermal_margin_critical_c
+    throttled_warn_percent: Percent = _NODE_DEFAULTS.throttled_warn_percent
+    swap_in_warn_mib_per_s: Limit = _NODE_DEFAULTS.swap_in_warn_mib_per_s
+    rdma_errors_warn_per_s: Limit = _NODE_DEFAULTS.rdma_errors_warn_per_s
+    slow_clock_mhz: Limit = _NODE_DEFAULTS.slow_clock_mhz
+    slow_step_ratio: float = Field(default=_NODE_DEFAULTS.slow_step_ratio, ge=1.05)
 
 
 class EventsTable(Strict):
@@ -230,10 +230,10 @@ class DiagnosisTable(Strict):
 class ViewTable(Strict):
     """`[view]`: how graphs and lists are drawn; what is not set here is as it was when sparktop ended."""
 
-    graphs: Harmless[Literal["braille dots", "blocks"] | None] = None
-    window_s: Harmless[Literal[60, 120, 300, 900] | None] = None
-    columns: Harmless[Literal["load first", "latency first", "cache first"] | None] = None
-    wall_from: Harmless[Annotated[int, Field(ge=0, le=100_000)] | None] = None
+    graphs: Literal["braille dots", "blocks"] | None = None
+    window_s: Literal[60, 120, 300, 900] | None = None
+    columns: Literal["load first", "latency first", "cache first"] | None = None
+    wall_from: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
 class Settings(Strict):
@@ -252,13 +252,13 @@ class Settings(Strict):
     sparkrun: ReadsFile[bool] = False
     sweeps: Loads[list[SweepTable]] = Field(default_factory=list)
     guard: Steers[GuardTable] = GuardTable()
-    models: dict[str, ModelTable] = Field(default_factory=dict)
-    thresholds: ThresholdsTable = ThresholdsTable()
-    alerts: AlertsTable = AlertsTable()
+    models: Harmless[dict[str, ModelTable]] = Field(default_factory=dict)
+    thresholds: Harmless[ThresholdsTable] = ThresholdsTable()
+    alerts: Harmless[AlertsTable] = AlertsTable()
     events: EventsTable = EventsTable()
     recorder: RecorderTable = RecorderTable()
     diagnosis: DiagnosisTable = DiagnosisTable()
-    view: ViewTable = ViewTable()
+    view: Harmless[ViewTable] = ViewTable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,14 +273,9 @@ class Config:
     def powers(self) -> list[str]:
         """Return a line for each setting that a file found by chance may not make, the worst first."""
         made = sorted(_powers(self.settings, ()), key=lambda one: [*Reach].index(one[1]))
-        if not made:
-            return []
-        lines = key_lines(self.text)
+        lines = key_lines(self.text) if made else {}
         return [
-            clean(
-                f"line {line_of(lines, place)}: {key_name(place)}{_shown_power(reach, value)}: {reach.value}",
-                500,
-            )
+            clean(f"line {line_of(lines, place)}: {_power_words(place, reach, value)}", 500)
             for place, reach, value in made
         ]
 
@@ -309,16 +304,17 @@ def _powers(table: Strict, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, obje
             yield place, marks[0] if marks else Reach.UNKNOWN, value
 
 
-def _shown_power(reach: Reach, value: object) -> str:
-    """Return " = " and the value of a setting; "" for one that is a table, or that may be a secret itself."""
+def _power_words(place: KeyPath, reach: Reach, value: object) -> str:
+    """Return a setting, with its value unless that is a table or may be a secret itself, and what it does."""
+    name = key_name(place)
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         value = " ".join(value)
     if not isinstance(value, str | int | float) or reach is Reach.REQUEST:
-        return ""
-    shown = variable_words(value) if reach is Reach.SECRET and isinstance(value, str) else str(value)
+        return f"{name}: {reach.value}"
+    shown = variable_words(str(value)) if name.endswith("_env") else str(value)
     # Letters that look like others are shown as what they are.
     plain = shown.encode("ascii", "backslashreplace").decode()
-    return f" = {clean(plain, 300)}"
+    return f"{name} = {clean(plain, 300)}: {reach.value}"
 
 
 def load(path: Path) -> Config:

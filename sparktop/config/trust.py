@@ -175,6 +175,17 @@ def _entry(path: Path, about: os.stat_result, text: str) -> dict[str, object]:
     }
 
 
+def read_used(explicit: str | None, path: Path, env: Mapping[str, str]) -> tuple[str, os.stat_result, bool]:
+    """Return the text of the file that `find_config` returned, its state, and whether it was only found.
+
+    Raises:
+        ConfigError: it cannot be read, or it was found and somebody else could have written it.
+    """
+    found = is_found(explicit, path, env)
+    text, about = read_found(path) if found else read_config(path)
+    return text, about, found
+
+
 def read_found(path: Path) -> tuple[str, os.stat_result]:
     """Return the text of a file that was only found, and what the system says of the file that was read.
 
