@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.listening import add_names
+from sparktop.commands.listening import Listening, add_names
 from sparktop.commands.output import tell, write_out, write_parts
 from sparktop.errors import UsageError
 
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     service = _prepared(arguments)
     import asyncio  # late: --help needs no event loop
 
-    from sparktop.agent.access import own_names, parse_listen  # as above
+    from sparktop.agent.access import parse_listen  # as above
     from sparktop.agent.daemon import serve
     from sparktop.logfile import open_log
 
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
                 tell(line)
 
     host, _ = parse_listen(arguments.listen or DEFAULT_LISTEN)
-    names = own_names(host, arguments.names) if service.token is None else None
+    names = Listening.names(arguments, host, service.token)
     return asyncio.run(serve(service, names, ready=ready))
 
 
