@@ -150,8 +150,8 @@ def _patience(seconds: float | None) -> Timeouts | None:
 
     if seconds is None:
         return None
-    usual = Timeouts()
-    return Timeouts(usual.connect_s, seconds, seconds, max(seconds, usual.whole_s))
+    whole_s = max(seconds, Timeouts().whole_s)
+    return Timeouts(first_token_s=seconds, between_tokens_s=seconds, whole_s=whole_s)
 
 
 def _add_depth(parser: argparse.ArgumentParser) -> None:
@@ -420,7 +420,8 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     if refused:
         tell(f"{refused} of {len(levels)} levels were refused by the server and have no figures")
     bad |= bool(refused) and not plan.longest  # refusals are part of a search for the longest prompt
-    cut = [level for level in levels if (level.prompt_share or 1.0) < _LEAST_PROMPT_SHARE]
+    shares = ((level, level.prompt_share) for level in levels)
+    cut = [level for level, share in shares if share is not None and share < _LEAST_PROMPT_SHARE]
     if cut:
         counted, asked = cut[0].counted_prompt_tokens or 0, cut[0].asked_prompt_tokens or 0
         lengths = f"the server counted {counted:,.0f} of {asked:,.0f} prompt tokens"

@@ -106,9 +106,10 @@ def foreign_requests(plan: Plan, snapshot: Snapshot | None) -> list[str]:
     """Return a line for each server of `plan` on which requests run or wait; many are counted in the last."""
     lines = []
     for view in () if snapshot is None else snapshot.backends:
-        running, waiting = round(view.running or 0), round(view.waiting or 0)
-        if view.name in plan.loaded and running + waiting > 0:
-            lines.append(f"{view.name}: {running:,} running, {waiting:,} waiting")
+        known = ((view.running, "running"), (view.waiting, "waiting"))
+        counts = [(round(number), word) for number, word in known if number is not None]
+        if view.name in plan.loaded and any(number for number, _ in counts):
+            lines.append(f"{view.name}: {', '.join(f'{number:,} {word}' for number, word in counts)}")
     more = len(lines) - _MOST_LINES
     return lines if more <= 0 else [*lines[:_MOST_LINES], f"and on {more:,} more servers"]
 
