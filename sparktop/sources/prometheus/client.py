@@ -7,6 +7,7 @@ redirect. Instant queries only: an instant query with a range selector returns r
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import time
 from base64 import b64encode
@@ -64,7 +65,7 @@ class Clocks:
     to_monotonic_s: float
     """Add it to a Unix time of the Prometheus for monotonic seconds of this machine."""
     ahead_s: float
-    """Seconds that its clock is ahead of this machine's."""
+    """Seconds that its clock is at least ahead of this machine's, whenever the query was answered."""
 
 
 class PrometheusClient:
@@ -231,7 +232,8 @@ class PrometheusClient:
         """
         began = self._clock()
         answer = await self.query("time()")
-        now, middle = time.time(), (began + self._clock()) / 2
+        half_s = (self._clock() - began) / 2
+        now, middle = time.time() - half_s, began + half_s
         theirs = answer.scalar
         if theirs is None and len(answer.series) == 1:  # VictoriaMetrics answers with a vector
             theirs = answer.series[0].value
@@ -241,7 +243,8 @@ class PrometheusClient:
             )
         if self.date is not None and abs(self.date[0] + 0.5 - theirs) > 2:  # noqa: PLR2004 - whole seconds and transport
             theirs = self.date[0] + 0.5
-        return Clocks(middle - theirs, theirs - now)
+        ahead_s = theirs - now
+        return Clocks(middle - theirs, math.copysign(max(0.0, abs(ahead_s) - half_s), ahead_s))
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from email.utils import formatdate
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -144,13 +146,29 @@ async def test_warnings_and_odd_series_are_bounded() -> None:
 
 
 async def test_the_clock_is_the_date_where_instant_queries_lag() -> None:
-    """VictoriaMetrics evaluates 30 s in the past: the Date header counts there, else the query's time."""
-    for behind_s, least_s, most_s in ((30.0, -2.0, 2.0), (0.2, -1.0, 1.0)):
+    """VictoriaMetrics evaluates in the past: the Date header counts there, else the query's time."""
+    for behind_s in (300.0, 0.2):
         async with api(lambda _, late=behind_s: scalar(time.time() - late)) as (url, _):  # type: ignore[misc]  # a default argument binds the value
             client = PrometheusClient(PrometheusTarget("main", url))
             clocks = await client.clocks()
             await client.close()
-        assert least_s < clocks.ahead_s < most_s
+        assert abs(clocks.ahead_s) < 60  # a busy machine adds seconds
+
+
+async def test_a_slow_answer_is_no_skew_of_the_clock() -> None:
+    """It may have been made at any time of the request: a clock that may be right is 0 s ahead."""
+    reads = count(0.0, 10.0)
+
+    def answering(_: str) -> web.Response:
+        answer = scalar(time.time() - 8)
+        answer.headers["Date"] = formatdate(time.time() - 8, usegmt=True)
+        return answer
+
+    async with api(answering) as (url, _):
+        client = PrometheusClient(PrometheusTarget("main", url), clock=lambda: next(reads))
+        clocks = await client.clocks()
+        await client.close()
+    assert clocks.ahead_s == 0.0
 
 
 async def test_a_token_that_no_header_may_hold_is_not_sent() -> None:
@@ -166,8 +184,9 @@ def a_vector(count: int) -> bytes:
     return b'{"status":"success","data":{"resultType":"vector","result":[' + b",".join([one] * count) + b"]}}"
 
 
-async def test_a_million_series_are_refused_in_one_line() -> None:
+async def test_a_million_series_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the cap on bytes, whatever gzip made of them; a few more than allowed by their number."""
+    monkeypatch.setattr(client_module, "DEADLINE_S", 600.0)  # which a busy machine may need for so much
     million = await asked(lambda _: web.Response(body=a_vector(1_000_000)))
     assert isinstance(million, TooMuchError)
     assert "over 20 MiB" in million.message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from aiohttp import web
 
@@ -18,6 +20,8 @@ from tests.sources.prometheus.api_server import api, refused
 from tests.watch.prometheus.made_up import Scraped, watched
 
 pytestmark = pytest.mark.outside
+A_MINUTE_S = 60.0
+"""More than a busy machine adds to an age, less than what a wrong clock does."""
 
 
 async def test_servers_are_found_and_their_samples_have_their_own_times() -> None:
@@ -31,7 +35,8 @@ async def test_servers_are_found_and_their_samples_have_their_own_times() -> Non
         assert one.scrape is not None
         assert (one.scrape.source, one.scrape.every_s) == ("main", 15.0)
         assert one.generation_tps == pytest.approx(1.0, abs=0.1)
-        assert one.age_s == pytest.approx(3.0, abs=2.5)
+        assert one.age_s is not None
+        assert 2.9 < one.age_s < A_MINUTE_S
         (view,) = shown.fleets
         assert view.ok
         assert view.fleet is not None
@@ -41,7 +46,8 @@ async def test_servers_are_found_and_their_samples_have_their_own_times() -> Non
         assert view.by_rows
         assert shown.totals.running.value == 9
         assert shown.totals.generation_tps.value == sum(each.generation_tps or 0.0 for each in shown.backends)
-        assert view.age_s == pytest.approx(3.0, abs=2.5)
+        assert view.age_s is not None
+        assert 2.9 < view.age_s < A_MINUTE_S
 
 
 async def test_up_0_is_dead() -> None:
@@ -82,7 +88,9 @@ async def test_a_late_prometheus_says_so() -> None:
         failure = shown.fleets[0].failure
         assert failure is not None
         assert failure.kind is FailureKind.LATE
-        assert failure.message.startswith("itself is late: its newest sample is 9")
+        found = re.fullmatch(r"itself is late: its newest sample is (\d+) s old", failure.message)
+        assert found is not None
+        assert 90 <= float(found[1]) < 90 + A_MINUTE_S
         assert all(one.failure is None for one in shown.backends)
 
 
@@ -250,7 +258,8 @@ async def test_a_server_goes_on_under_the_new_name_of_its_job() -> None:
             await feed.look()
             shown = store.snapshot()
             assert [(one.name, one.ok) for one in shown.backends] == [("h:0", True), ("h:1", True)]
-            assert shown.backends[0].age_s == pytest.approx(1.0, abs=0.9)
+            assert shown.backends[0].age_s is not None
+            assert shown.backends[0].age_s < 0.5 * scraped.ages["vllm"]
             fleet = shown.fleets[0].fleet
             assert fleet is not None
             assert [one.name for one in fleet.servers] == ["h:0", "h:1"]
@@ -299,9 +308,12 @@ async def test_a_clock_that_is_wrong_is_named_and_ages_are_by_it() -> None:
         await feed.look()
         await feed.look()
         shown = store.snapshot()
-        assert shown.backends[0].age_s == pytest.approx(3.0, abs=2.5)
-        said = [event.message for event in shown.events if "clock" in event.message]
-        assert said == ["its clock is 3600 s ahead of this machine's: ages are by its clock"]
+        assert shown.backends[0].age_s is not None
+        assert 2.9 < shown.backends[0].age_s < A_MINUTE_S
+        (said,) = [event.message for event in shown.events if "clock" in event.message]
+        found = re.fullmatch(r"its clock is (\d+) s ahead of this machine's: ages are by its clock", said)
+        assert found is not None
+        assert abs(float(found[1]) - 3600) < A_MINUTE_S
 
 
 async def test_labels_with_control_characters_reach_no_screen() -> None:
