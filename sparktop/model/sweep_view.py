@@ -126,6 +126,8 @@ class ResultRow:
     ttft_p95_ms: float | None = None
     """None below 72 requests: with fewer, the percentile has no confidence interval."""
     stream_p50_tps: float | None = None
+    spec_accept_percent: float | None = None
+    """Accepted share of the tokens drafted by speculative decoding, 0 to 100; None if unknown."""
     conversations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Figures of users or agents by name, such as "tool_p90_ms"; empty for other kinds of load."""
     error: str | None = None

@@ -101,9 +101,17 @@ def _main_rate(row: ResultRow) -> str:
     return rate_text(None if figure is None else figure.mean)
 
 
+def _accepted(row: ResultRow) -> str:
+    share = row.spec_accept_percent
+    return numbers.UNKNOWN if share is None else f"{share:.0f} %"
+
+
+_ACCEPTED = Column("accepted", 8, None, _accepted)
+"""The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
 COLUMNS = (
     Column("decode", 8, None, _main_rate),
     Column("TTFT mean", 10, "ttft_ms", _mean_ms("ttft_ms")),
+    _ACCEPTED,
     Column("prefill", 8, "prefill_tps", _rate("prefill_tps")),
     Column("95 %", 7, None, _spread),
     Column("peak", 8, "peak_tps", _rate("peak_tps")),
@@ -118,6 +126,7 @@ RATE_COLUMNS = (
     Column("TTFT due", 9, "ttft_due_ms", lambda row: _growth(row) or _mean_ms("ttft_due_ms")(row)),
     Column("done /s", 8, None, _per_s),
     Column("output", 8, "output_tps", _rate("output_tps")),
+    _ACCEPTED,
     Column("p95", 8, None, lambda row: _ms(row.ttft_p95_ms)),
     Column("E2E due", 8, "e2e_due_ms", _mean_ms("e2e_due_ms")),
     Column("failed", 7, None, _failed),
@@ -131,6 +140,7 @@ AGENT_COLUMNS = (
     Column("human p50", 9, None, lambda row: _ms(row.conversations.get("human_p50_ms"))),
     Column("cached", 6, None, _percent("cached_percent")),
     Column("output", 8, "output_tps", _rate("output_tps")),
+    _ACCEPTED,
     Column("fit KV", 6, None, _number("fit", 0)),
     Column("human p90", 9, None, lambda row: _ms(row.conversations.get("human_p90_ms"))),
     Column("answer p50", 10, None, lambda row: _ms(row.conversations.get("request_p50_ms"))),
@@ -145,6 +155,7 @@ USER_COLUMNS = (
     Column("waits", 6, None, _percent("waits_percent")),
     Column("p90", 8, None, lambda row: _ms(row.conversations.get("ttft_p90_ms"))),
     Column("output", 8, "output_tps", _rate("output_tps")),
+    _ACCEPTED,
     Column("in flight", 9, None, _number("in_flight", 1)),
     Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
     Column("failed", 7, None, _failed),
@@ -179,6 +190,7 @@ SHOWN = (
     "calls",
     "prefill",
     "decode",
+    "accepted",
     "95 %",
     "peak",
     "TTFT mean",

@@ -123,6 +123,8 @@ def _fields(
     yield "largest_run_share_percent", largest_run_share(level)
     yield "router_overhead_ms", level.own_overhead_ms
     yield "router_overhead_from", level.router_overhead_from
+    for name in ("spec_accept_percent", "spec_accepted_per_draft"):
+        yield name, getattr(level.server, name) if level.server is not None else None
     yield "padding_percent", level.padding_percent
     yield "roofline_percent", level.roofline_percent
     yield "joules_per_token", level.joules_per_token

@@ -119,6 +119,11 @@ class ServerSide(Part):
     """Tokens generated during the level, by the servers' own counters; `prompt_tokens` likewise."""
     prompt_tokens: Number = None
     prefix_cache_hit_percent: Number = None
+    spec_accept_percent: Number = None
+    """Accepted share of the tokens that speculative decoding drafted in the measured runs, 0 to 100, by the
+    servers' own counters; None without such decoding, where servers do not count it, and in older files."""
+    spec_accepted_per_draft: Number = None
+    """Mean number of accepted tokens of a draft; None as above."""
 
 
 class NodeSide(Part):
@@ -384,6 +389,15 @@ class SweepResult(Part):
     def is_measured(self) -> bool:
         """Whether at least one level was measured."""
         return any(level.error is None for target in self.targets for level in target.levels)
+
+    @property
+    def counted_prompt_tokens(self) -> float | None:
+        """Mean prompt tokens of all completed requests as the servers counted them; None if none did."""
+        levels = [level for target in self.targets for level in target.levels]
+        known = [(one.counted_prompt_tokens, one.requests.ok) for one in levels]
+        counts = [(count, ok) for count, ok in known if count is not None and ok]
+        total = sum(ok for _, ok in counts)
+        return sum(count * ok for count, ok in counts) / total if total else None
 
     def prompt_lengths(self) -> list[int]:
         """Return the requested prompt lengths in tokens, ascending, of the plan and of all levels."""

@@ -50,6 +50,9 @@ class Counters:
     steps: float | None = None
     """Engine steps; None also with several engine cores, because a step is of one core's batch only."""
     spec_accepted_tokens: float | None = None
+    """Tokens that speculative decoding drafted and the model accepted."""
+    spec_draft_tokens: float | None = None
+    spec_drafts: float | None = None
     failed: float | None = None
     """Finished requests that the server counts as failed."""
     aborted: float | None = None
@@ -139,6 +142,8 @@ def server_point(sample: EngineSample) -> ServerPoint:
             failed=lane_sum(lanes, lambda lane: _finished(lane, FAILED_REASONS)),
             aborted=lane_sum(lanes, lambda lane: _finished(lane, ABORTED_REASONS)),
             spec_accepted_tokens=lane_sum(lanes, lambda lane: lane.spec_accepted_tokens),
+            spec_draft_tokens=lane_sum(lanes, lambda lane: lane.spec_draft_tokens),
+            spec_drafts=lane_sum(lanes, lambda lane: lane.spec_drafts),
         ),
         start_time=sample.start_time,
     )

@@ -126,6 +126,7 @@ TERMS = {
     "Padding": "share of a batch that is computed for nothing: it runs in the next larger CUDA graph",
     "Roofline": "decode of one request alone / what the memory bandwidth allows it",
     "J/token": "mean power of all GPUs while they compute / output rate",
+    "Accepted": "share of the tokens drafted by speculative decoding that were accepted, by the counters",
     "Cached": "prompt tokens that came from the prefix cache, as the server reports them",
     "Repeated": "prompt tokens that earlier requests of the trace hold: the most that a cache can have",
     "Beyond context": "requests of the trace that are longer than the server's context, which refuses them",

@@ -85,6 +85,7 @@ def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> Result
         ttft_p95_ms=None if ttft is None else ttft.p95,
         ttft_growth=None if loop is None else loop.ttft_growth,
         stream_p50_tps=None if level.stream_tps is None else level.stream_tps.p50,
+        spec_accept_percent=None if level.server is None else level.server.spec_accept_percent,
         runs=level.runs,
         ok=requests.ok,
         failed=requests.failed,

@@ -230,7 +230,13 @@ def _failed(level: LevelResult) -> str:
     return str(level.requests.failed) if level.requests.failed else UNKNOWN
 
 
-THROUGHPUT = Columns("Throughput (tok/s)", tuple(_rate(name) for name in _RATES))
+THROUGHPUT = Columns(
+    "Throughput (tok/s)",
+    (
+        *(_rate(name) for name in _RATES),
+        _percent("Accepted", lambda level: level.server.spec_accept_percent if level.server else None),
+    ),
+)
 LATENCY = Columns(
     "Latency (ms)",
     (

@@ -264,7 +264,9 @@ class LevelRecord:
             preemptions=grown.preemptions,
             generation_tokens=grown.generation_tokens,
             prompt_tokens=grown.prompt_tokens,
-            prefix_cache_hit_percent=_hit_percent(grown),
+            prefix_cache_hit_percent=_percent(grown.cache_hits, grown.cache_queries),
+            spec_accept_percent=_percent(grown.spec_accepted_tokens, grown.spec_draft_tokens),
+            spec_accepted_per_draft=_ratio(grown.spec_accepted_tokens, grown.spec_drafts),
         )
 
     def _backends(self, log: ServerLog) -> dict[str, BackendSide]:
@@ -385,10 +387,13 @@ def _kv_max(looks: Mapping[str, list[ServerPoint]]) -> float | None:
     return max((share for share in shares if share is not None), default=None)
 
 
-def _hit_percent(grown: Counters) -> float | None:
-    if not grown.cache_queries or grown.cache_hits is None:
-        return None
-    return _PERCENT * grown.cache_hits / grown.cache_queries
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def _percent(part: float | None, whole: float | None) -> float | None:
+    share = _ratio(part, whole)
+    return None if share is None else _PERCENT * share
 
 
 def _add(growth: dict[str, Counters], name: str, more: Counters) -> None:
