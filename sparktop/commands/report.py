@@ -53,8 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="backend-1, router-1, node-1 instead of names; no address, path or command line",
     )
-    parser.add_argument(
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
         "--format", choices=FORMATS, dest="form", help="default: by the suffix of -o FILE, else md"
+    )
+    form.add_argument(
+        "--post",
+        action="store_const",
+        const="post",
+        dest="form",
+        help="a short text for a forum: verdict, table and how it was measured; as --format post",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
 

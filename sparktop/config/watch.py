@@ -33,6 +33,10 @@ from sparktop.model.text import clean
 MOST_BYTES = 1 << 20
 """Most bytes of a configuration file."""
 _WORDS = re.compile(r"[A-Z][A-Z0-9]{0,15}(_[A-Z0-9]{1,15})*")
+DEMO_KEY, DEMO_KEY_VARIABLE = "sk-simulated", "SPARKTOP_DEMO_KEY"
+"""The key of the demo's simulated router, and the variable that its configuration names for it."""
+_PUBLIC_KEYS = {DEMO_KEY_VARIABLE: DEMO_KEY}
+"""Values of variables that are no secrets and need not be set."""
 
 Plain = Mapping[str, Any]
 """Validated settings as plain values: the output of `Settings.model_dump()`, also stored in the cache."""
@@ -211,7 +215,7 @@ def _workload(name: str | None, path: Path, env: Mapping[str, str]) -> str | Non
 
 
 def _value(variable: str | None, env: Mapping[str, str]) -> str | None:
-    return (env.get(variable) or None) if variable else None
+    return (env.get(variable) or _PUBLIC_KEYS.get(variable)) if variable else None
 
 
 def _file(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
@@ -245,7 +249,7 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
 
     `path` and `text` of the configuration file provide the file name and line number in the warnings.
     """
-    unset = [(place, variable) for place, variable in _variables(settings) if not env.get(variable)]
+    unset = [(place, variable) for place, variable in _variables(settings) if _value(variable, env) is None]
     if not unset:
         return []
     from sparktop.config.toml_lines import (  # late: most starts have nothing to report

@@ -122,7 +122,7 @@ def _router_lines(router: RouterTarget) -> Iterator[str]:
     if router.backends:
         yield f"backends = {_names(router.backends)}"
     if router.api_key is not None:
-        yield f'api_key_env = "{KEY_VARIABLE}"  # {KEY_VARIABLE}={KEY} lets it list its deployments'
+        yield f'api_key_env = "{KEY_VARIABLE}"  # need not be set: {KEY} is used, and lists its deployments'
 
 
 def _sweep_lines(sweep: SweepSettings) -> Iterator[str]:

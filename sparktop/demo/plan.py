@@ -6,14 +6,15 @@ import json
 from dataclasses import asdict, replace
 from typing import Self
 
+from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.demo.visitors import QUIET_S
 from sparktop.values import dataclass
 
-KEY = "sk-simulated"
+KEY = DEMO_KEY
 """API key for the proxy's routes about itself; completions need no key, so that any client can use them."""
-KEY_VARIABLE = "SPARKTOP_DEMO_KEY"
-"""Environment variable that holds the key in a configuration of the demo."""
+KEY_VARIABLE = DEMO_KEY_VARIABLE
+"""Environment variable that may hold the key in a configuration of the demo."""
 
 
 @dataclass(frozen=True, slots=True)

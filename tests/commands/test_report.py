@@ -42,6 +42,17 @@ def test_a_stored_sweep_is_written_in_every_format(
     assert capsys.readouterr().out.startswith(beginning)
 
 
+def test_a_post_has_an_option_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--post` is `--format post`; both of them at once contradict each other."""
+    path = str(stored(folder, made_sweep()))
+    assert main(["report", path, "--format", "post"]) == 0
+    post = capsys.readouterr().out
+    assert main(["report", path, "--post"]) == 0
+    assert capsys.readouterr().out == post
+    assert main(["report", path, "--post", "--format", "md"]) == 2
+    assert "not allowed with" in capsys.readouterr().err
+
+
 def test_the_last_sweep_is_the_newest_that_can_be_read(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

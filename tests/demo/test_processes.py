@@ -360,7 +360,10 @@ def test_the_configuration_says_the_same_as_the_watch(tmp_path: Path) -> None:
     )
     path = tmp_path / "sparktop.toml"
     path.write_text(as_toml(watch), encoding="utf-8")
-    assert replace(load_config(path).watch({KEY_VARIABLE: KEY}), source=watch.source) == watch
+    config = load_config(path)
+    for env in ({}, {KEY_VARIABLE: KEY}):
+        assert replace(config.watch(env), source=watch.source) == watch
+        assert config.warnings(env) == []
 
 
 def test_servers_that_cannot_start_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
