@@ -133,6 +133,10 @@ _MEANINGS = {
         "rate",
     ): "Requests per second instead: `0.5,1,2`, `0.5..4` (one rising level) or `auto`.",
     ("sweeps", "trace"): "A file with recorded traffic to replay, relative to this file.",
+    ("sweeps", "prompts"): "A file with your own prompts (`--prompts`), relative to this file.",
+    ("sweeps", "extra_body"): "More fields of each request's body. Results keep no text of them.",
+    ("sweeps", "headers"): "More headers of each request. Results keep their names alone.",
+    ("sweeps", "timeout_s"): "Seconds that a request may wait for its first and each next token.",
     ("models", "bytes_per_token_gb"): "GB of weights read for each token of one request: for the roofline.",
     (
         "models",

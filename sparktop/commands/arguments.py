@@ -88,7 +88,7 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
     add_keys(parser)
 
 
-def add_keys(parser: argparse.ArgumentParser) -> None:
+def add_keys(parser: argparse._ActionsContainer) -> None:
     """Add the option --api-key-env."""
     parser.add_argument(
         "--api-key-env",

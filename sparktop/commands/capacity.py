@@ -14,6 +14,7 @@ from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import ask_first, counts, verdict
 from sparktop.commands.sweep.command import render as render_sweep
 from sparktop.commands.sweep.conversations import add_shape_options
+from sparktop.commands.sweep.requests import add_own_options, add_timeout_option, request_wishes
 from sparktop.errors import UsageError
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_S, MOST_TOKENS
 
@@ -26,11 +27,19 @@ if TYPE_CHECKING:
     from sparktop.sweep.result.results import SweepResult
 
 FORMATS = ("txt", *SWEEP_FORMATS[:4])
+_EXAMPLES = """\
+examples:
+  sparktop capacity                            coding agents on the servers here
+  sparktop capacity spark-1:8000 --users       how many people
+  sparktop capacity a --rate --pp 2k --tg 128  requests per second
+  sparktop capacity a --slo ttft_p90_ms=500    under a limit of your own"""
 _BY_SUFFIX = {".txt": "txt", ".md": "md", ".json": "json", ".html": "html", ".htm": "html", ".csv": "csv"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: targets, kind of load, conditions and output."""
+    parser.usage = "sparktop capacity [TARGET ...] [options]"
+    parser.description = f"{parser.description}\n\n{_EXAMPLES}"
     parser.add_argument(
         "targets",
         nargs="*",
@@ -38,71 +47,83 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a backend or router of the configuration, a host, host:port or URL; with none, all that the "
         "configuration holds, else this machine's usual ports",
     )
-    parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
-    add_keys(parser)
-    _add_load(parser)
-    parser.add_argument(
+    group = parser.add_argument_group("targets")
+    group.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
+    add_keys(group)
+    group.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
+    group.add_argument("--api", choices=("chat", "completions"), help="default: chat")
+    group.add_argument(
+        "--yes",
+        action="store_true",
+        help="put load on targets that are neither here nor in the configuration",
+    )
+    _add_search(parser.add_argument_group("what is counted, and the conditions"))
+    _add_load(parser.add_argument_group("the load"))
+    group = parser.add_argument_group("what each request holds")
+    group.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N", help="prompt tokens, as in 2k")
+    group.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
+    add_own_options(group)
+    _add_output(parser.add_argument_group("when it stops, and output"))
+
+
+def _add_search(group: argparse._ArgumentGroup) -> None:
+    kind = group.add_mutually_exclusive_group()
+    kind.add_argument("--agents", action="store_true", help="conversations at the same time (default)")
+    kind.add_argument("--users", action="store_true", help="people who send, think, and send again")
+    kind.add_argument("--rate", action="store_true", help="requests per second, however many are in flight")
+    kind.add_argument("--concurrency", action="store_true", help="requests at the same time")
+    group.add_argument(
         "--slo",
         metavar="CONDITIONS",
         help="default ttft_p90_ms=2000,stream_tps=15: 90 %% of the requests have their first token within "
         "2 s, and 90 %% get 15 tok/s; of agents also ttft_tool_p90_ms and ttft_human_p90_ms; of a rate, "
         "95 %% of the requests must meet all limits",
     )
-    parser.add_argument("--preset", metavar="NAME", help="published limits, such as mlperf-gpt-oss-120b")
-    parser.add_argument(
+    group.add_argument("--preset", metavar="NAME", help="published limits, such as mlperf-gpt-oss-120b")
+    group.add_argument(
+        "--most",
+        type=number(1, MOST_CONCURRENCY),
+        metavar="N",
+        help="the largest number to try (default 64 agents, else 256)",
+    )
+
+
+def _add_load(group: argparse._ActionsContainer) -> None:
+    add_shape_options(group)
+    group.add_argument(
+        "--arrivals", metavar="HOW", help="of a rate: poisson (default), constant, bursty, trains or gamma:B"
+    )
+    group.add_argument(
+        "--duration",
+        type=seconds(LEAST_S, MOST_S),
+        metavar="TIME",
+        help="of each level (default: 60 to 120 s, longer for slow requests and low rates)",
+    )
+    add_timeout_option(group)
+    group.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
+
+
+def _add_output(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
         "--max-errors",
         type=number(0.0, 1.0),
         metavar="SHARE",
         help="failed requests from which on a level fails (default 0.01)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--no-guard",
         action="store_true",
         help="do not stop for memory or heat, as on unified memory (GB10) it else does below 8 GiB of "
         "headroom or above 92 °C",
     )
-    parser.add_argument(
-        "--yes",
-        action="store_true",
-        help="put load on targets that are neither here nor in the configuration",
-    )
-    parser.add_argument(
+    group.add_argument(
         "--format",
         type=format_name,
         choices=FORMATS,
         dest="form",
         help="default: txt, or by the suffix of -o",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
-
-
-def _add_load(parser: argparse.ArgumentParser) -> None:
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--agents", action="store_true", help="conversations at the same time (default)")
-    kind.add_argument("--users", action="store_true", help="people who send, think, and send again")
-    kind.add_argument("--rate", action="store_true", help="requests per second, however many are in flight")
-    kind.add_argument("--concurrency", action="store_true", help="requests at the same time")
-    add_shape_options(parser)
-    parser.add_argument(
-        "--arrivals", metavar="HOW", help="of a rate: poisson (default), constant, bursty, trains or gamma:B"
-    )
-    parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N", help="prompt tokens")
-    parser.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
-    parser.add_argument(
-        "--most",
-        type=number(1, MOST_CONCURRENCY),
-        metavar="N",
-        help="the largest number to try (default 64 agents, else 256)",
-    )
-    parser.add_argument(
-        "--duration",
-        type=seconds(LEAST_S, MOST_S),
-        metavar="TIME",
-        help="of each level (default: 60 to 120, longer for slow requests and low rates)",
-    )
-    parser.add_argument("--api", choices=("chat", "completions"))
-    parser.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
-    parser.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
+    group.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -174,6 +195,7 @@ def capacity_of(arguments: argparse.Namespace) -> Capacity:
         ("--arrivals", arguments.arrivals, (LoadKind.RATE,)),
         ("--pp", arguments.pp, (LoadKind.USERS, LoadKind.RATE, LoadKind.CONCURRENCY)),
         ("--tg", arguments.tg, (LoadKind.USERS, LoadKind.RATE, LoadKind.CONCURRENCY)),
+        ("--prompts", arguments.prompts, (LoadKind.USERS, LoadKind.RATE, LoadKind.CONCURRENCY)),
     )
     for option, value, kinds in of_kinds:
         if value is not None and kind not in kinds:
@@ -221,6 +243,7 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
         api=Api(arguments.api) if arguments.api else None,
         seed=secrets.randbelow(2**31) if arguments.seed is None else arguments.seed,
         max_error_share=arguments.max_errors,
+        **request_wishes(arguments),
     )
 
 

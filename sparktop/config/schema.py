@@ -9,7 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
 from sparktop.config.checks import CHECKS, config_error, from_pydantic
 from sparktop.config.fields import (
@@ -155,6 +155,10 @@ class SweepTable(Strict):
     trace: FileName | None = None
     trace_speed: float | None = Field(default=None, ge=0.001, le=1000)
     trace_range: Name | None = None
+    prompts: FileName | None = None
+    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
+    headers: dict[str, str] = Field(default_factory=dict)
+    timeout_s: float | None = Field(default=None, ge=0.1, le=86_400)
 
 
 class GuardTable(Strict):

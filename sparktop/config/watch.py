@@ -171,6 +171,7 @@ def _prometheus(one: Plain, path: Path, env: Mapping[str, str]) -> PrometheusTar
         bearer=_value(one["bearer_env"], env),
         basic_user=one["basic_user"],
         password=_value(one["password_env"], env),
+        headers=dict(one["headers"]),
         selector=one["selector"],
         group_by=tuple(one["group_by"]),
         machine_selector=one["machine_selector"],
@@ -205,6 +206,10 @@ def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSettings:
         workload=_workload(one["workload"], path, env),
         rate=one["rate"],
         arrivals=one["arrivals"],
+        prompts=_file(one["prompts"], path, env),
+        extra_body=dict(one["extra_body"]),
+        headers=dict(one["headers"]),
+        timeout_s=one["timeout_s"],
     )
 
 

@@ -168,6 +168,8 @@ class Level(OnAxis):
     """The point on the axis; None: it is the concurrency."""
     depth: int = 0
     """Tokens of context before the prompt."""
+    own_prompts: bool = False
+    """True if the prompts are the user's own: their lengths differ, and `prompt_tokens` is a guess."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sparktop.model.event import Severity
 from sparktop.model.fleet import Scrape
@@ -274,6 +274,14 @@ class SweepSettings:
     """Requests per second instead of `concurrency`, such as "0.5,1,2", "0.5..4" or "auto"."""
     arrivals: str | None = None
     """How the gaps between requests at a rate vary, such as "poisson"."""
+    prompts: str | None = None
+    """Path of a file with the user's own prompts, which replace made ones and their lengths."""
+    extra_body: Mapping[str, Any] = field(default_factory=lambda: _NO_NAMES, repr=False)
+    """Further fields of each request's body."""
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES, repr=False)
+    """Further headers of each request."""
+    timeout_s: float | None = None
+    """Seconds that a request may wait for its first and each next token; None: the plan's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Sequence
 from urllib.parse import quote, quote_plus
 
 from sparktop.model.text import clean
@@ -17,19 +18,21 @@ WORDS_LIMIT = 90
 """Most characters quoted from a server's own words."""
 
 
-def server_words(body: bytes, secret: str | None, limit: int = WORDS_LIMIT) -> str:
+def server_words(body: bytes, secret: str | Sequence[str] | None, limit: int = WORDS_LIMIT) -> str:
     """Return the server's message from an error body, cleaned and cut to `limit` characters.
 
     Return "" for HTML, an empty body, or a mere name of the status. From JSON as inference servers write it
     (`{"error": {"message": …}}`, `{"detail": …}`) only the message is returned. Where the server repeats
-    `secret`, also encoded or backwards, "…" replaces it.
+    `secret`, also encoded or backwards, "…" replaces it; there may be several.
     """
     text = body.decode("utf-8", "replace").strip()
     if text.startswith("<"):
         return ""
     if text.startswith("{"):
         text = _json_message(text)
-    words = clean(without_secret(text, secret), limit)
+    for one in (secret,) if isinstance(secret, str) else secret or ():
+        text = without_secret(text, one)
+    words = clean(text, limit)
     return "" if words.strip(" .!").lower() in _STATUS_WORDS else words
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_keys, number, seconds, typed, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
-from sparktop.commands.sweep.conversations import add_conversation_options, conversation_wishes
+from sparktop.commands.sweep.conversations import add_people_options, add_shape_options, conversation_wishes
+from sparktop.commands.sweep.requests import add_own_options, add_timeout_option, request_wishes
 from sparktop.commands.sweep.traces import add_trace_options, traced
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
@@ -21,13 +22,21 @@ from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
     from sparktop.model.load import LoadPoint
-    from sparktop.sweep.plan.plan import Plan, SweepTarget, Timeouts
+    from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.sweep.plan.presets import Wishes
     from sparktop.sweep.result.results import SweepResult
 
 FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy", "post")
 _BY_SUFFIX = {".md": "md", ".html": "html", ".htm": "html", ".csv": "csv", ".svg": "svg"}
 """Formats by the suffix of a file; any other suffix means JSON."""
+_EXAMPLES = """\
+examples:
+  sparktop sweep                                the servers here, preset quick
+  sparktop sweep spark-1:8000 -c 1,2,4          three levels on one server
+  sparktop sweep a b --pp 2k --tg 128 -c 1..64  on, up to 64, while tok/s rise
+  sparktop sweep a --rate auto                  requests/s that it keeps up with
+  sparktop sweep a --agents 1-4 --duration 5m   coding agents
+  sparktop sweep a --prompts day.jsonl -c 4     your own prompts"""
 _INTERRUPTED = 130
 _LEAST_PROMPT_SHARE = 0.5
 """Share of a prompt (0 to 1) that a server must count, so that its level is not as one that it refused."""
@@ -39,7 +48,9 @@ def counts(most: int) -> Callable[[str], tuple[int, ...]]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments: targets, load, stop conditions and output."""
+    """Add the arguments: targets, levels, what each of them does, stop conditions and output."""
+    parser.usage = "sparktop sweep [TARGET ...] [options]"
+    parser.description = f"{parser.description}\n\n{_EXAMPLES}"
     parser.add_argument(
         "targets",
         nargs="*",
@@ -47,127 +58,127 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a backend or router of the configuration, a host, host:port or URL; with none, the "
         "preset's targets, else all that the configuration holds, else this machine's usual ports",
     )
-    parser.add_argument(
+    _add_targets(parser.add_argument_group("targets"))
+    _add_levels(parser.add_argument_group("levels"))
+    group = parser.add_argument_group("agents, users and recorded traffic")
+    add_shape_options(group)
+    add_trace_options(group)
+    group = parser.add_argument_group("what each request holds")
+    _add_lengths(group)
+    add_own_options(group)
+    _add_runs(parser.add_argument_group("how a level is measured"))
+    _add_output(parser.add_argument_group("when it stops, and output"))
+
+
+def _add_targets(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
         "--target", action="append", default=[], metavar="NAME=URL", help="a target under a name of its own"
     )
-    parser.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
-    add_keys(parser)
-    _add_load(parser)
-    parser.add_argument(
-        "--slo",
-        metavar="CONDITIONS",
-        help="look for the concurrencies under which all hold: ttft_p90_ms=2000,stream_tps=15 end the range "
-        "above, output_tps=600 below",
-    )
-    parser.add_argument(
-        "--max-errors",
-        type=number(0.0, 1.0),
-        metavar="SHARE",
-        help="failed requests from which on the exit code is 1 (default 0.01)",
-    )
-    parser.add_argument(
-        "--no-guard",
-        action="store_true",
-        help="do not stop for memory or heat, as a sweep on unified memory (GB10) else does below 8 GiB of "
-        "headroom or above 92 °C",
-    )
-    parser.add_argument(
+    group.add_argument("--config", metavar="FILE", help="the configuration file (see sparktop config)")
+    add_keys(group)
+    group.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
+    group.add_argument("--api", choices=("chat", "completions"), help="default: chat")
+    group.add_argument(
         "--yes",
         action="store_true",
         help="put load on targets that are neither here nor in the configuration",
     )
-    parser.add_argument("--format", choices=FORMATS, dest="form", help="default: json, on a terminal md")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
 
 
-def _add_load(parser: argparse.ArgumentParser) -> None:
-    """Add the options that define the load: preset, concurrency, token counts, runs and the like."""
-    parser.add_argument("--preset", metavar="NAME", help="default: quick; --list shows all")
-    parser.add_argument("--list", action="store_true", help="list the presets and end")
-    parser.add_argument(
+def _add_levels(group: argparse._ActionsContainer) -> None:
+    group.add_argument("--preset", metavar="NAME", help="default: quick; --list shows all")
+    group.add_argument("--list", action="store_true", help="list the presets and end")
+    group.add_argument(
         "-c",
         "--concurrency",
         type=typed(lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY)),
         metavar="N[,N…][..N]",
         help="requests at once, level by level; 1,4,16..256 goes on to at most 256 while tok/s rise",
     )
-    parser.add_argument(
+    group.add_argument(
         "--rate",
         metavar="R[,R…]",
         help="requests per second that arrive however many are in flight, level by level; 0.5..4 is one "
         "level with a rising rate, auto looks for the highest rate that a target keeps up with",
     )
-    parser.add_argument(
+    group.add_argument(
         "--arrivals",
         metavar="HOW",
         help="with --rate: poisson (default), constant, bursty, trains, or gamma:B (B = 1 is poisson, less "
         "is bursty)",
     )
-    add_conversation_options(parser, counts(MOST_CONCURRENCY))
-    add_trace_options(parser)
-    parser.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens")
-    parser.add_argument(
+    add_people_options(group, counts(MOST_CONCURRENCY))
+    group.add_argument(
+        "--slo",
+        metavar="CONDITIONS",
+        help="look for the concurrencies under which all hold: ttft_p90_ms=2000,stream_tps=15 end the range "
+        "above, output_tps=600 below",
+    )
+
+
+def _add_lengths(group: argparse._ActionsContainer) -> None:
+    """Add the options of the lengths of prompts, of context before them, and of answers."""
+    group.add_argument("--pp", type=counts(MOST_TOKENS), metavar="N[,N…]", help="prompt tokens, as in 128,4k")
+    group.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
+    group.add_argument(
         "--longest",
         action="store_true",
         help="of a prompt length that a server refuses, find the largest that fits and measure it too",
     )
-    _add_depth(parser)
-    parser.add_argument("--tg", type=whole_number(1, MOST_TOKENS), metavar="N", help="generated tokens")
-    parser.add_argument(
-        "--runs",
-        type=typed(lambda text: number_or_more(text, 1, MOST_RUNS)),
-        metavar="N[+]",
-        help="runs of each level; 3+: more where these last less than 10 s",
-    )
-    parser.add_argument(
-        "--requests",
-        type=whole_number(1, MOST_TOKENS),
-        metavar="N",
-        help="requests of each level, in place of --runs; with --mode steady those of each run",
-    )
-    parser.add_argument(
-        "--duration", type=seconds(LEAST_S, MOST_S), metavar="TIME", help="of each level, as in 90, 90s or 2m"
-    )
-    parser.add_argument(
-        "--mode", choices=("burst", "steady"), help="all at once, or a constant number in flight"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=number(LEAST_S, MOST_S, " seconds"),
-        metavar="S",
-        help="a request that waits longer for its first or its next token has failed (default: 300, then 60)",
-    )
-    parser.add_argument("--order", choices=("ascending", "abba"), help="abba interleaves the targets' runs")
-    parser.add_argument("--api", choices=("chat", "completions"))
-    parser.add_argument("--model", metavar="NAME", help="default: the server's only or first one")
-    parser.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
-    parser.add_argument("--no-warm-up", action="store_true", help="leave out the run ahead of each level")
-
-
-def _patience(seconds: float | None) -> Timeouts | None:
-    """Return the time limits of a request that may wait `seconds` for a token; None for the plan's own."""
-    from sparktop.sweep.plan.plan import Timeouts  # late: --help needs no plan
-
-    if seconds is None:
-        return None
-    whole_s = max(seconds, Timeouts().whole_s)
-    return Timeouts(first_token_s=seconds, between_tokens_s=seconds, whole_s=whole_s)
-
-
-def _add_depth(parser: argparse.ArgumentParser) -> None:
-    """Add the options of context before the prompts."""
-    parser.add_argument(
+    group.add_argument(
         "--depth",
         type=typed(lambda text: whole_numbers(text, 0, MOST_TOKENS)),
         metavar="N[,N…]",
         help="tokens of context before each prompt, as in 0,4k,16k: sent first, so that the prefix cache has "
         "them",
     )
-    parser.add_argument(
+    group.add_argument(
         "--whole-prompt",
         action="store_true",
         help="with --depth: context and prompt in one request, nothing from the prefix cache",
     )
+
+
+def _add_runs(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--runs",
+        type=typed(lambda text: number_or_more(text, 1, MOST_RUNS)),
+        metavar="N[+]",
+        help="runs of each level; 3+: more where these last less than 10 s",
+    )
+    group.add_argument(
+        "--requests",
+        type=whole_number(1, MOST_TOKENS),
+        metavar="N",
+        help="requests of each level, in place of --runs; with --mode steady those of each run",
+    )
+    group.add_argument(
+        "--duration", type=seconds(LEAST_S, MOST_S), metavar="TIME", help="of each level, as in 90, 90s or 2m"
+    )
+    group.add_argument(
+        "--mode", choices=("burst", "steady"), help="all at once, or a constant number in flight"
+    )
+    add_timeout_option(group)
+    group.add_argument("--order", choices=("ascending", "abba"), help="abba interleaves the targets' runs")
+    group.add_argument("--seed", type=whole_number(0, 2**31 - 1), metavar="N", help="default: a new one")
+    group.add_argument("--no-warm-up", action="store_true", help="leave out the run ahead of each level")
+
+
+def _add_output(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--max-errors",
+        type=number(0.0, 1.0),
+        metavar="SHARE",
+        help="failed requests from which on the exit code is 1 (default 0.01)",
+    )
+    group.add_argument(
+        "--no-guard",
+        action="store_true",
+        help="do not stop for memory or heat, as a sweep on unified memory (GB10) else does below 8 GiB of "
+        "headroom or above 92 °C",
+    )
+    group.add_argument("--format", choices=FORMATS, dest="form", help="default: json, on a terminal md")
+    group.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -277,13 +288,13 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         requests=arguments.requests,
         order=Order(arguments.order) if arguments.order else None,
         api=Api(arguments.api) if arguments.api else None,
-        timeouts=_patience(arguments.timeout),
         seed=secrets.randbelow(2**31) if arguments.seed is None else arguments.seed,
         warmup=False if arguments.no_warm_up else None,
         slo=parse_slo(arguments.slo) if arguments.slo is not None else None,
         longest=True if arguments.longest else None,
         max_error_share=arguments.max_errors,
         **people,
+        **request_wishes(arguments),
     )
 
 

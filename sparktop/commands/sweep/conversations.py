@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 _LEAST_THINK_S, _LONGEST_THINK_S = 0.1, 3600.0
 
 
-def add_conversation_options(
-    parser: argparse.ArgumentParser, numbers: Callable[[str], tuple[int, ...]]
-) -> None:
-    """Add the options for the numbers of users and agents, which `numbers` parses, and for what they do."""
+def add_people_options(parser: argparse._ActionsContainer, numbers: Callable[[str], tuple[int, ...]]) -> None:
+    """Add the options for the numbers of users and agents, which `numbers` parses."""
     parser.add_argument(
         "--users",
         type=numbers,
@@ -32,10 +30,9 @@ def add_conversation_options(
         help="conversations at the same time, level by level, with pauses for tools and people; the "
         "server's answers become part of the next prompt",
     )
-    add_shape_options(parser)
 
 
-def add_shape_options(parser: argparse.ArgumentParser) -> None:
+def add_shape_options(parser: argparse._ActionsContainer) -> None:
     """Add the options for what agents do and how long users think."""
     parser.add_argument(
         "--workload",

@@ -108,7 +108,13 @@ def plan_line(plan: Plan) -> str:
         return "\n".join((*replay_sentences(plan.trace), pieces(forecast(plan, ()))[2]))
     expected = forecast(plan, ())
     more = expected.most_concurrency
-    return f"{_axis_words(plan, more)}: {', '.join(pieces(expected))}"
+    return f"{', '.join([_axis_words(plan, more), *_request_words(plan)])}: {', '.join(pieces(expected))}"
+
+
+def _request_words(plan: Plan) -> tuple[str, ...]:
+    from sparktop.sweep.run.result_book import plan_result  # late: it loads the modules of result files
+
+    return plan_result(plan).request_words
 
 
 def _axis_words(plan: Plan, more: int | None) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _LEAST_SPEED, _MOST_SPEED = 0.001, 1000.0
 
 
-def add_trace_options(parser: argparse.ArgumentParser) -> None:
+def add_trace_options(parser: argparse._ActionsContainer) -> None:
     """Add the options for a file of recorded traffic, its format, the speed, and the part to replay."""
     parser.add_argument(
         "--trace",

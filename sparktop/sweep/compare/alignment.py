@@ -22,8 +22,13 @@ _Aligned = list[dict[Load, SeriesLevel]]
 def aligned(series: Sequence[Series]) -> _Aligned:
     """Return one mapping per series, in order: from each table row to the level of the series in that row.
 
-    A row is identified by a load; levels whose loads are similar share a row.
+    A row is identified by a load; levels whose loads are similar share a row. Series with other prompts than
+    the first have none.
     """
+    if any(one.prompts != series[0].prompts for one in series):
+        alike = aligned([one for one in series if one.prompts == series[0].prompts])
+        rows = iter(alike)
+        return [next(rows) if one.prompts == series[0].prompts else {} for one in series]
     if not _several(series):
         return [{_bare(level.load): level for level in one.levels} for one in series]
     keys = _keys([[level.load for level in one.levels] for one in series])

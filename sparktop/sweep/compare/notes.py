@@ -56,6 +56,10 @@ def notes_of(
     yield from _other_windows(series, rows)
     yield from _differing("requests came", series, lambda one: one.shape and one.shape.value)
     yield from _differing("model", series, lambda one: one.model)
+    own = any(one.prompts for one in series)
+    yield from _differing("prompts", series, lambda one: (one.prompts or "made ones") if own else None)
+    more = any(one.requests for one in series)
+    yield from _differing("requests", series, lambda one: (one.requests or "nothing added") if more else None)
     yield from _other_lengths(series, rows)
     yield from length_notes(series)
     yield from _ranges(rows)
@@ -130,9 +134,10 @@ def _refused(series: Sequence[Series]) -> Iterator[str]:
     for one in series:
         lengths: dict[str, list[str]] = {}
         for load, words in one.refused.items():
-            lengths.setdefault(words, []).append(f"{load.pp or 0:,}")
+            length = "own prompts" if load.pp is None else f"{load.pp:,} tokens in"
+            lengths.setdefault(words, []).append(length)
         for words, refused in lengths.items():
-            yield f"{one.name}: ❌ {', '.join(dict.fromkeys(refused))} tokens in: {words}"
+            yield f"{one.name}: ❌ {', '.join(dict.fromkeys(refused))}: {words}"
 
 
 def _in_doubt(series: Sequence[Series]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, OnAxis
 from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, GROWTH, RATES
@@ -118,6 +119,10 @@ class Series:
     unknown."""
     refused: Mapping[Load, str] = field(default_factory=dict)
     """Loads that the server refused, with its error message."""
+    prompts: str = ""
+    """The user's own prompts, by name and digest; "" for made ones. Series with others share no row."""
+    requests: str = ""
+    """What the user added to each request, in words; "" for nothing."""
     search: tuple[CapacityResult, CapacityAnswer] | None = None
     """(What a capacity search looked for, its answer for this target); None for another sweep."""
 
@@ -193,6 +198,12 @@ def loads(series: Iterable[Series]) -> list[Load]:
     return sorted({level.load for one in series for level in one.levels}, key=lambda load: load.order)
 
 
+def _requests(plan: PlanResult) -> str:
+    words = list(plan.request_words[plan.prompts is not None :])
+    # Names alone may be equal where values differ.
+    return ", ".join(words if plan.request_digest is None else [*words, f"SHA {plan.request_digest}"])
+
+
 def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
     plan, found = result.plan, result.capacity
     answer = None if found is None else found.answers.get(target.name)
@@ -206,6 +217,10 @@ def _of_target(result: SweepResult, target: TargetResult, source: str) -> Series
         address=target.url or None,
         simulated=result.simulated,
         engines=_engines(target),
+        prompts=""
+        if plan.prompts is None
+        else f"{plan.prompts.name} {(plan.prompts.digest or '')[:8]}".strip(),
+        requests=_requests(plan),
         search=None if found is None or answer is None else (found, answer),
         refused={
             _load(one, plan.pp, plan.tg): one.error for one in target.in_order() if one.error is not None

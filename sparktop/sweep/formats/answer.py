@@ -30,7 +30,10 @@ def answer(result: SweepResult, found: Findings) -> list[str]:
 def _refusals(result: SweepResult) -> Iterator[str]:
     """Yield one sentence per target with the prompt lengths that the server refused."""
     for target in result.targets:
-        lengths = sorted({level.pp or 0 for level in target.levels if level.error is not None})
+        refused = [level for level in target.levels if level.error is not None]
+        lengths = sorted({level.pp for level in refused if level.pp is not None})
+        if refused and not lengths:
+            yield f"{code(target.name)} refused the prompts"
         if lengths:
             yield f"{code(target.name)} refused {', '.join(f'{pp:,}' for pp in lengths)} tokens in"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 from sparktop.model.load import LoadKind, LoadMode
@@ -50,6 +51,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         "--seed": plan.seed,
         # Stored as "ttft_p90_ms ≤ 2000".
         "--slo": ",".join("=".join(one.split()[::2]) for one in conditions or plan.depth_slo),
+        **_request_options(plan),
     }
     if plan.trace is not None:
         options |= _trace_options(plan.trace)
@@ -57,6 +59,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         options |= _people_options(plan)
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
+    words += _headers(plan)
     words += ["--whole-prompt"] if plan.bases else []
     return shlex.join([*words, *([] if plan.warmup or people else ["--no-warm-up"])])
 
@@ -79,10 +82,26 @@ def _capacity_command(result: SweepResult, found: CapacityResult, *, addresses: 
         "--duration": f"{plan.duration_s:g}" if chosen else None,
         "--api": plan.api.value,
         "--seed": plan.seed,
+        **_request_options(plan),
     }
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
-    return shlex.join([*words, f"--{found.load.value}"])
+    return shlex.join([*words, *_headers(plan), f"--{found.load.value}"])
+
+
+def _request_options(plan: PlanResult) -> dict[str, str | None]:
+    """Return the options for what each request holds, except its headers."""
+    prompts = plan.prompts
+    return {
+        "--prompts": None if prompts is None else prompts.path or prompts.name,
+        "--extra-body": json.dumps(plan.extra_body) if plan.extra_body else None,
+        "--timeout": None if plan.timeout_s is None else f"{plan.timeout_s:g}",
+    }
+
+
+def _headers(plan: PlanResult) -> list[str]:
+    """Return the options for headers, whose values are not kept."""
+    return [word for name in plan.headers for word in ("--header", f"{name}=…")]
 
 
 def _people_options(plan: PlanResult) -> dict[str, str | None]:

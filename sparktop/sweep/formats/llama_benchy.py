@@ -128,7 +128,7 @@ def _figures(
 
 def _sizes(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
     """Return the keys that identify an entry; of a whole prompt the context is named apart."""
-    prompt = (level.pp if level.pp is not None else plan.pp) or 0
+    prompt = (level.pp if level.pp is not None else plan.pp) or round(level.counted_prompt_tokens or 0)
     inside = plan.context_of(prompt)
     return {
         "concurrency": level.concurrency,

@@ -114,13 +114,15 @@ def _about(result: SweepResult) -> Iterator[str]:
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
     more = " or more" if result.slo is not None else ""
-    mean = " on average" if plan.trace is not None or plan.load is LoadKind.AGENTS else ""
+    varies = plan.trace is not None or plan.load is LoadKind.AGENTS or plan.prompts is not None
+    mean = " on average" if varies else ""
     parts = [
         ", ".join(code(model) for model in models),
         "" if plan.trace is None else plain(plan.trace.words),
         f"workload {code(plan.workload)}" if plan.load is LoadKind.AGENTS and plan.workload else "",
         "" if plan.think_s is None else f"think time {plan.think_s:g} s",
         f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
+        *map(plain, plan.request_words),
         f"{mode_words(plan)}, {effort_words(plan)}{more}",
         plan.api.value,
         f"tokens counted from {plan.tokens_from.value}" if plan.tokens_from else "",
@@ -155,7 +157,13 @@ def caveats(result: SweepResult) -> Iterator[str]:
 
 
 def lengths_words(result: SweepResult) -> str:
-    """Return the requested prompt lengths as text: "128", or "5,000, 20,000 and 39,000"; "?" if unknown."""
+    """Return the requested prompt lengths as text: "128", or "5,000, 20,000 and 39,000"; "?" if unknown.
+
+    Of the user's own prompts, return the mean that the servers counted.
+    """
+    if result.plan.prompts is not None:
+        counted = result.counted_prompt_tokens
+        return "an unknown number of" if counted is None else f"{counted:,.0f}"
     *most, last = [f"{length:,}" for length in result.prompt_lengths()] or ["?"]
     return f"{', '.join(most)} and {last}" if most else last
 
@@ -183,6 +191,8 @@ def effort_words(plan: PlanResult) -> str:
 def _prompts(result: SweepResult) -> str:
     """Return a text with the seed that prompts were generated from, to reproduce them; "" if unknown."""
     ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
+    if result.plan.seed is not None and result.plan.prompts is not None:
+        return f"prompts chosen with seed {result.plan.seed}"
     if result.plan.seed is None or not ways:
         return ""
     word = " and a word of this sweep" if "nonce" in ways else ""

@@ -116,9 +116,11 @@ def _doubtful(result: SweepResult) -> str:
 def _compared(result: SweepResult) -> str:
     """Return a sentence with what was compared: machines, servers, load, time."""
     plan = result.plan
+    sizes = f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out"
     load = [
         f"workload {code(plan.workload)}" if plan.workload else "",
-        f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out",
+        sizes if plan.prompts is None else f"{sizes} on average",
+        *map(plain, plan.request_words),
         mode_words(plan),
         effort_words(plan),
     ]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import field, replace
+from types import MappingProxyType
+from typing import Any
 
 from sparktop.sweep.generator.endpoint import Endpoint
 from sparktop.sweep.plan.plan import Api
+from sparktop.sweep.plan.prompt_file import Prompt
 from sparktop.values import dataclass
 
 CACHE_SALT = "cache_salt"
@@ -29,6 +33,8 @@ class BodyForm:
     dropped: frozenset[str] = frozenset()
     """Fields that the server refuses: bodies leave out optional ones, and name the length by its newer name
     where it is `MAX_TOKENS`."""
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    """Further fields, which the user gives: they replace optional ones."""
 
     @property
     def path(self) -> str:
@@ -39,14 +45,14 @@ class BodyForm:
     def droppable(self) -> frozenset[str]:
         """Fields of a body, as a refusal may name them, without which a request can be tried again."""
         length = frozenset() if MAX_TOKENS in self.dropped else frozenset({MAX_TOKENS, MAX_COMPLETION_TOKENS})
-        return frozenset(OPTIONAL_FIELDS) - self.dropped | length
+        return frozenset(OPTIONAL_FIELDS) - self.dropped - self.extra.keys() | length
 
     def without(self, fields: Collection[str]) -> BodyForm:
         """Return a copy whose bodies also leave out the optional `fields`."""
-        return BodyForm(self.model, self.api, self.dropped | frozenset(fields))
+        return replace(self, dropped=self.dropped | frozenset(fields))
 
     def body(
-        self, prompt: str, output_tokens: int, cache_salt: str | None, context: str | None = None
+        self, prompt: Prompt, output_tokens: int, cache_salt: str | None, context: str | None = None
     ) -> bytes:
         """Return a request body as JSON that asks for a stream of exactly `output_tokens` tokens.
 
@@ -57,7 +63,8 @@ class BodyForm:
         found: dict[str, object] = {"model": self.model}
         if self.api is Api.CHAT:
             before = [] if context is None else [{"role": "system", "content": context}]
-            found["messages"] = [*before, {"role": "user", "content": prompt}]
+            own = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+            found["messages"] = [*before, *own]
         else:
             found["prompt"] = prompt if context is None else f"{context}\n{prompt}"
         return _json(found | self._rest(output_tokens, cache_salt))
@@ -84,12 +91,13 @@ class BodyForm:
         }
         if cache_salt is not None:
             optional[CACHE_SALT] = cache_salt
-        return found | {name: value for name, value in optional.items() if name not in self.dropped}
+        sent = {name: value for name, value in optional.items() if name not in self.dropped}
+        return {**found, **sent, **self.extra}
 
     def request(
         self,
         endpoint: Endpoint,
-        prompt: str,
+        prompt: Prompt,
         output_tokens: int,
         cache_salt: str | None,
         context: str | None = None,

@@ -7,10 +7,12 @@ to make prompts of an exact length.
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
+from sparktop.errors import UsageError
 from sparktop.model.load import RequestEnded, TokenSource
 from sparktop.model.text import clean
 from sparktop.sources.server_words import server_words
@@ -31,6 +33,7 @@ from sparktop.sweep.generator.refusals import faulty_fields, is_refusal, is_too_
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.short_call import NoAnswerError, ask
 from sparktop.sweep.generator.wire.messages import TRIED_TOKENS, Calibrate, Calibrated, PromptLength
+from sparktop.sweep.plan.prompt_file import Prompt, PromptFile, letters, prompt_at, read_prompts
 from sparktop.sweep.terms.request_errors import (
     DISCONNECTED,
     ERROR_EVENT,
@@ -106,7 +109,9 @@ class Calibration:
         self._tried_pieces = command.prompt_tokens
         """Length of the trial prompt in pieces (words and punctuation marks)."""
         target = command.target
-        self._terms = Terms(pool.endpoint.where, command.timeouts, target.api_key, target.router)
+        self._terms = Terms(
+            pool.endpoint.where, command.timeouts, target.api_key, target.own_texts, router=target.router
+        )
         self._unlisted: RequestFailure | None = None
         """Why the server's models are not known; None if it lists them."""
         self._retries = 0
@@ -131,11 +136,13 @@ class Calibration:
         try:
             models = await self._models()
             model = self._choose(models)
-            form = BodyForm(model, command.target.api)
+            form = BodyForm(model, command.target.api, extra=json.loads(command.target.extra_body or "{}"))
+            if (file := command.target.prompts) is not None:
+                return await self._with_own(form, file, models)
             tokens, is_exact = await measured_tokens(
                 ServerTokenizer(self._pool, form, _SHORT_CALL_S), self._book, command.prompt_tokens
             )
-            form = await self._accepted(form, tokens)
+            form = await self._accepted(form, self._trial_prompts(tokens))
             try:
                 prompt, length, tokens = await self._measure_length(form, tokens, is_exact=is_exact)
             except PromptRefusedError as error:
@@ -152,6 +159,29 @@ class Calibration:
                 failure = request_failure(TIMEOUT_CONNECT, message, failure.at)
         return self._result(model, models, length, failure), recipe
 
+    async def _with_own(
+        self, form: BodyForm, file: PromptFile, models: tuple[str, ...]
+    ) -> tuple[Calibrated, Recipe]:
+        """Return the result and the recipe of a calibration with the user's own prompts, sent as they are.
+
+        The shortest one is tried: a server may refuse some of them as too long.
+
+        Raises:
+            CalibrationError: the file has changed, or the server cannot be used.
+        """
+        try:
+            shortest = min(read_prompts(file), key=letters)
+        except UsageError as error:
+            raise CalibrationError(request_failure(MALFORMED, str(error), perf_counter())) from None
+
+        def trial(_number: int, _salt: str) -> tuple[Prompt, None]:
+            return shortest, None
+
+        form = await self._accepted(form, trial)
+        first = await self._first_event_is_token(form, trial)
+        recipe = Recipe(self._lean(form), partial(prompt_at, file), self._book, PromptTokens(), first)
+        return self._result(form.model, models, None, None), recipe
+
     async def _models(self) -> tuple[str, ...]:
         """Return the names of the models that the server lists; if it lists none, set `_unlisted`."""
         server = self._terms
@@ -161,7 +191,7 @@ class Calibration:
             except NoAnswerError as error:
                 self._unlisted = request_failure(MALFORMED, str(error), perf_counter())
                 return ()
-            words = server_words(answer.body, server.secret, WORDS_LIMIT)
+            words = server_words(answer.body, server.secrets, WORDS_LIMIT)
             if answer.status == _OK:
                 break
             self._unlisted = status_failure(
@@ -206,20 +236,21 @@ class Calibration:
         await asyncio.sleep(delay_s)
         return True
 
-    async def _accepted(self, form: BodyForm, tokens: PromptTokens | None) -> BodyForm:
-        """Return `form` without the optional fields that the server refuses, found by trial requests.
-
-        `tokens` has the token count of each word, None if the server does not report it.
-
-        Raises:
-            CalibrationError: the server refuses the request even without optional fields.
-        """
+    def _trial_prompts(self, tokens: PromptTokens | None) -> NewPrompt:
+        """Return what makes the trial prompts; `tokens` has the counts of words, None if they are unknown."""
         length = self._command.prompt_tokens
         if tokens is None:
             # Without known token costs the trial prompt is short: even at three tokens per word it fits into
             # any context that the real prompt fits into.
             length = self._tried_pieces = min(length, max(_LEAST_TRIED_PIECES, length // 4))
-        prompt = self._prompts_of(tokens or PromptTokens(), length)
+        return self._prompts_of(tokens or PromptTokens(), length)
+
+    async def _accepted(self, form: BodyForm, prompt: NewPrompt) -> BodyForm:
+        """Return `form` without the optional fields that the server refuses, found by trial requests.
+
+        Raises:
+            CalibrationError: the server refuses the request even without optional fields.
+        """
         while True:
             exchange = await self._try(form, prompt, TRIED_TOKENS)
             end = exchange.end
@@ -230,7 +261,7 @@ class Calibration:
                 raise _unusable(end)
             body = bytes(exchange.words)
             named = faulty_fields(body, form.droppable)
-            words = server_words(body.strip().removeprefix(b"data:"), self._terms.secret)
+            words = server_words(body.strip().removeprefix(b"data:"), self._terms.secrets)
             if not named:
                 return await self._without_any(form, prompt, end, words)
             if STREAM_OPTIONS in named and CHUNK_USAGE not in form.dropped:

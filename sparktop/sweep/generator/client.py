@@ -63,7 +63,12 @@ class LoadClient:
         self._log = log
         target = load.target
         self._terms = Terms(
-            pool.endpoint.where, load.timeouts, target.api_key, target.router, first_event_is_token
+            pool.endpoint.where,
+            load.timeouts,
+            target.api_key,
+            target.own_texts,
+            router=target.router,
+            first_event_is_token=first_event_is_token,
         )
         self._active: dict[Exchange, asyncio.Future[Exchange]] = {}
         self._ready: deque[Request] = deque()

@@ -49,20 +49,24 @@ class Endpoint:
     tls: ssl.SSLContext | None
     api_key: str | None = field(repr=False)
     host_header: str
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """(name, value) of further headers of each request, whose values may be secrets."""
 
     def head(self, method: str, path: str, body_bytes: int) -> bytes:
         """Return the head of an HTTP request as bytes, including the empty line at its end."""
-        lines = [
-            f"{method} {self.path}{path} HTTP/1.1",
-            f"Host: {self.host_header}",
-            f"User-Agent: sparktop/{__version__}",
-            "Accept-Encoding: identity",
-        ]
+        fields = {
+            "Host": self.host_header,
+            "User-Agent": f"sparktop/{__version__}",
+            "Accept-Encoding": "identity",
+        }
         if self.api_key is not None:
-            lines.append(f"Authorization: Bearer {self.api_key}")
+            fields["Authorization"] = f"Bearer {self.api_key}"
         if method == "POST":
-            lines += ["Content-Type: application/json", f"Content-Length: {body_bytes}"]
-        return "\r\n".join([*lines, "", ""]).encode("ascii")
+            fields |= {"Content-Type": "application/json", "Content-Length": str(body_bytes)}
+        own = {name.lower() for name, _ in self.headers}
+        kept = [(name, value) for name, value in fields.items() if name.lower() not in own]
+        lines = [f"{name}: {value}" for name, value in (*kept, *self.headers)]
+        return "\r\n".join([f"{method} {self.path}{path} HTTP/1.1", *lines, "", ""]).encode("ascii")
 
 
 async def resolve(target: WorkerTarget, at: float) -> Endpoint:
@@ -108,4 +112,5 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
         tls=tls,
         api_key=target.api_key,
         host_header=f"[{name}]:{port}" if ":" in name else f"{name}:{port}",
+        headers=target.headers,
     )

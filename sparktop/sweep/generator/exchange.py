@@ -67,12 +67,19 @@ class Terms:
     timeouts: Timeouts
     secret: str | None = field(default=None, repr=False)
     """API key, redacted from error messages in case the server repeats it."""
+    own_texts: tuple[str, ...] = field(default=(), repr=False)
+    """What the user added to requests, redacted likewise."""
     router: bool = False
     """True if the server is a router."""
     first_event_is_token: bool = False
     """True if the server sends its first event, the role, at the time of its first token."""
     keep_text: bool = False
     """True if the texts of answers are collected."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What error messages must not repeat."""
+        return (*([self.secret] if self.secret else ()), *self.own_texts)
 
 
 class Exchange:
@@ -264,7 +271,7 @@ class Exchange:
             self._fail_status(at)
         elif not stream.has_begun:
             body = bytes(self.words)
-            words = server_words(body, self._terms.secret, WORDS_LIMIT)
+            words = server_words(body, self._terms.secrets, WORDS_LIMIT)
             self._over(at, EndReason.ERROR, body_failure(words, body, at, self._terms))
         elif stream.finish_reason in _FAILED_FINISHES:
             message = f"{where} ended a request with finish_reason {stream.finish_reason}"
@@ -280,7 +287,7 @@ class Exchange:
 
     def _fail_status(self, at: float) -> None:
         status = self.answer.status or 0
-        words = server_words(bytes(self.words), self._terms.secret, WORDS_LIMIT)
+        words = server_words(bytes(self.words), self._terms.secrets, WORDS_LIMIT)
         headers = self.answer.headers
         failure = status_failure(status, words, at, self._terms, self._served_by, headers)
         self._over(at, EndReason.ERROR, failure)
@@ -323,5 +330,6 @@ class Exchange:
         freed(self)
 
     def _blotted(self, words: str) -> str:
-        secret = self._terms.secret
-        return words.replace(secret, "…") if secret else words
+        for secret in self._terms.secrets:
+            words = words.replace(secret, "…")
+        return words

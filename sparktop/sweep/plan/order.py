@@ -22,6 +22,8 @@ class Load(OnAxis):
     """The point on the axis; None: it is the concurrency."""
     depth: int = 0
     """Tokens of context before the prompt."""
+    own_prompts: bool = False
+    """True if the prompts are the user's own, of which `prompt_tokens` is a guess."""
 
     @property
     def word(self) -> str:
@@ -66,7 +68,9 @@ def loads(plan: Plan) -> list[Load]:
 def load_at(plan: Plan, point: LoadPoint, prompt_tokens: int, depth: int = 0) -> Load:
     """Return the load of the plan's level at `point` with this prompt length after `depth` tokens."""
     position = None if point.kind is LoadKind.CONCURRENCY else point
-    return Load(prompt_tokens, plan.concurrency_at(point), position, depth)
+    return Load(
+        prompt_tokens, plan.concurrency_at(point), position, depth, own_prompts=plan.prompts is not None
+    )
 
 
 def level_of(plan: Plan, target: SweepTarget, load: Load) -> Level:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
 
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
+from sparktop.sweep.plan.prompt_file import PromptFile
 from sparktop.sweep.plan.traces.replay import Replay
 from sparktop.sweep.terms.limits import ERROR_SHARE
 from sparktop.values import dataclass
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 ENOUGH_S = 10.0
 """Seconds that all runs of a level in burst mode must last together for a reliable result."""
 MOST_IN_FLIGHT = 512
@@ -75,6 +79,17 @@ class Timeouts:
     first_token_s: float = 300.0
     between_tokens_s: float = 60.0
     whole_s: float = 1800.0
+
+    @property
+    def token_s(self) -> float | None:
+        """The limit for the first and each next token, as a user sets it; None for the usual ones."""
+        return self.first_token_s if self.first_token_s == self.between_tokens_s else None
+
+
+def patience(seconds: float) -> Timeouts:
+    """Return the time limits of a request that may wait `seconds` for its first and each next token."""
+    whole_s = max(seconds, Timeouts().whole_s)
+    return Timeouts(first_token_s=seconds, between_tokens_s=seconds, whole_s=whole_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +174,13 @@ class Plan:
     requests: int | None = None
     """Steady mode: requests per run, instead of a duration. Burst mode: minimum number of requests in a
     level, which decides its number of runs."""
+    prompts: PromptFile | None = None
+    """The user's own prompts, sent in place of made ones; `pp` is then a guess of their mean length, for
+    forecasts."""
+    extra_body: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, repr=False)
+    """Further fields of each request's body, whose texts may be secrets."""
+    headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING, repr=False)
+    """Further headers of each request, whose values may be secrets."""
     order: Order = Order.ASCENDING
     api: Api = Api.CHAT
     seed: int = 0
@@ -247,6 +269,7 @@ class Plan:
             target=target.name,
             concurrency=concurrency,
             prompt_tokens=prompt_tokens or self.pp,
+            own_prompts=self.prompts is not None,
             output_tokens=self.tg,
             mode=self.mode,
             runs=self.runs_of(concurrency) or self.runs,

@@ -14,7 +14,13 @@ from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.plan.traces.replay import parse_range
 
 _OPTION = re.compile(r"--([a-z-]+)")
-_KEYS = {"duration": "duration_s", "depth": "depths", "think": "think_s"}
+_KEYS = {
+    "duration": "duration_s",
+    "depth": "depths",
+    "think": "think_s",
+    "header": "headers",
+    "timeout": "timeout_s",
+}
 """Keys of a preset that are called otherwise than the options of the command line."""
 _AXES = ("trace", "rate", "users", "agents", "concurrency")
 _ANY = SweepTarget("any", "http://127.0.0.1")
@@ -47,8 +53,9 @@ def preset_faults(preset: SweepSettings) -> Iterator[tuple[str, str]]:
 
 def _key(message: str, preset: SweepSettings) -> str:
     """Return the key of the preset that an error message is about; its axis if the message names no key."""
-    if preset.trace is not None and preset.trace in message:
-        return "trace"
+    for key in ("trace", "prompts"):
+        if (path := getattr(preset, key)) is not None and path in message:
+            return key
     for option in _OPTION.findall(message):
         key = _key_of(option)
         if getattr(preset, key, None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from sparktop.model.targets import SweepSettings
 from sparktop.model.text import clean
@@ -24,6 +25,8 @@ def _parts(preset: SweepSettings) -> Iterator[str]:
         yield f"{_listed(preset.prompt_lengths)} tokens in"
     if preset.tg is not None:
         yield f"{preset.tg:,} out"
+    if preset.prompts is not None:
+        yield f"prompts of {Path(preset.prompts).name}"
     if preset.depths:
         yield f"after {_listed(preset.depths)} tokens of context"
     if preset.runs is not None:

@@ -5,8 +5,8 @@ Settings that a preset leaves open get the defaults of `Plan`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, fields, replace
 from typing import Any
 
 from sparktop.errors import UsageError
@@ -16,6 +16,7 @@ from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of, rates_or_auto
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
+from sparktop.sweep.plan.own_requests import checked_body, checked_headers
 from sparktop.sweep.plan.people import (
     THINK_S,
     agents_settings,
@@ -23,7 +24,8 @@ from sparktop.sweep.plan.people import (
     users_settings,
     with_users,
 )
-from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget, Timeouts
+from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget, Timeouts, patience
+from sparktop.sweep.plan.prompt_file import PromptFile, find_prompts
 from sparktop.sweep.plan.traces.replay import Replay, find_replay
 from sparktop.values import dataclass
 
@@ -106,6 +108,12 @@ class Wishes:
     """The levels on an axis other than concurrency; replaces the preset's concurrencies."""
     find_knee: bool | None = None
     arrivals: str | None = None
+    prompts: PromptFile | None = None
+    """The user's own prompts, which set the length."""
+    extra_body: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Fields beside those that the preset adds to each body."""
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    """Headers beside those of the preset."""
     trace: Replay | None = None
     """Recorded traffic, which sets the point, the lengths and the duration of the only level."""
     conversations: ConversationPreset | None = None
@@ -163,7 +171,7 @@ def make_plan(
     """
     plan = Plan(targets=tuple(targets), preset=preset.name)
     plan = replace(plan, **_of_preset(preset))
-    asked = _on_axis(preset, wishes or Wishes())
+    asked = _with_requests(preset, _on_axis(preset, wishes or Wishes()))
     think_s = asked.think_s
     settings = _chosen(asked)
     if asked.trace is not None and preset.trace is None:
@@ -186,10 +194,34 @@ def make_plan(
         pp=plan.lengths[0],
         guard=Guard(min_headroom_gib=limits.min_headroom_gib, max_gpu_c=limits.max_gpu_c),
     )
+    if plan.prompts is not None:
+        plan = replace(plan, pp=plan.prompts.about_tokens, prompt_lengths=())
     if plan.kind is LoadKind.POOLS and asked.concurrency not in {None, (1,)}:
         raise UsageError(f"--preset {PREFIX_CACHE} sends one request at a time: leave out -c")
     _check(plan)
     return plan
+
+
+def _with_requests(preset: SweepSettings, asked: Wishes) -> Wishes:
+    """Return `asked` with the prompts, the time limit and what each request has beside them of a preset.
+
+    Raises:
+        UsageError: one of them cannot be used.
+    """
+    prompts, timeouts = asked.prompts, asked.timeouts
+    if prompts is not None and asked.prompt_lengths is not None:
+        raise UsageError("--prompts: each prompt has its own length: leave out --pp")
+    if prompts is None and asked.prompt_lengths is None and preset.prompts is not None:
+        prompts = find_prompts(preset.prompts)
+    if timeouts is None and preset.timeout_s is not None:
+        timeouts = patience(preset.timeout_s)
+    return replace(
+        asked,
+        prompts=prompts,
+        timeouts=timeouts,
+        extra_body=checked_body({**preset.extra_body, **(asked.extra_body or {})}) or None,
+        headers=checked_headers({**preset.headers, **(asked.headers or {})}) or None,
+    )
 
 
 def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
@@ -287,6 +319,7 @@ def _check(plan: Plan) -> None:
         raise UsageError("--slo looks for each target's limit by itself: leave out --order abba")
     if plan.order is Order.ABBA and plan.runs_of(1) is None:
         raise UsageError("--order abba interleaves runs: say how many with --runs instead of --duration")
+    _check_prompts(plan)
     if plan.mode is LoadMode.OPEN:
         _check_open(plan)
     if plan.mode is LoadMode.AGENTS:
@@ -294,6 +327,23 @@ def _check(plan: Plan) -> None:
     _check_context(plan)
     if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
         raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
+
+
+def _check_prompts(plan: Plan) -> None:
+    if plan.prompts is None:
+        return
+    if plan.prompts.has_messages and plan.api is Api.COMPLETIONS:
+        raise UsageError(f"--prompts: {plan.prompts.name} has messages: leave out --api completions")
+    others = {
+        "--agents": plan.kind is LoadKind.AGENTS,
+        "--trace": plan.trace is not None,
+        "--depth": bool(plan.depths),
+        "--longest": plan.longest,
+        f"--preset {PREFIX_CACHE}": plan.kind is LoadKind.POOLS,
+    }
+    for option, is_given in others.items():
+        if is_given:
+            raise UsageError(f"--prompts: {option} makes prompts of its own: leave out one of them")
 
 
 def _check_context(plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Annotated, Any
@@ -9,8 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
+from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order
-from sparktop.sweep.result.parts import MOST_CONCURRENCY, Count, Number, Part, Text, Time
+from sparktop.sweep.result.parts import MOST_CONCURRENCY, Count, Number, Part, Text, Time, Tree
 from sparktop.sweep.result.replay.parts import TracePlan
 
 
@@ -43,8 +45,27 @@ def axis_fields(concurrency: int, point: LoadPoint) -> dict[str, Any]:
     return {"concurrency": concurrency, **named}
 
 
+_LONGEST_BODY = 200
 LevelLoad = tuple[LoadPoint, int | None, int | None, int]
 """What identifies a level of a target: its point on the axis, prompt, output and context tokens."""
+
+
+class PromptPlan(Part):
+    """The file of a user's own prompts."""
+
+    name: Text
+    """Name of the file, without its folder."""
+    path: Text | None = None
+    """The file as the user named it; None in anonymous reports."""
+    digest: Text | None = None
+    """SHA-256 of the file: equal digests are equal prompts."""
+    count: Count | None = None
+    """Number of prompts in the file."""
+
+    @property
+    def words(self) -> str:
+        """The file as text: "day.jsonl (1,234 prompts)"."""
+        return self.name if self.count is None else f"{self.name} ({self.count:,} prompts)"
 
 
 class PlanResult(Part):
@@ -70,6 +91,17 @@ class PlanResult(Part):
     more_runs: bool = False
     """True if levels had more than `runs` runs where these were short."""
     mode: LoadMode = LoadMode.BURST
+    prompts: PromptPlan | None = None
+    """The user's own prompts, in place of made ones; None for made ones."""
+    extra_body: Tree = Field(default_factory=dict)
+    """Further fields of each request's body, with "…" for texts, which may be secrets."""
+    headers: tuple[Text, ...] = ()
+    """Names of further headers of each request; their values may be secrets and are not stored."""
+    request_digest: Text | None = None
+    """The first eight digits of a SHA-256 of these fields and headers with their values: equal digests are
+    equal requests; None without such fields and headers."""
+    timeout_s: Number = None
+    """Seconds that a request may wait for its first and each next token, where the user set it; else None."""
     arrivals: Text | None = None
     """Open loop: how the gaps between arrivals vary; None in other modes."""
     trace: TracePlan | None = None
@@ -89,6 +121,18 @@ class PlanResult(Part):
     tokens_from: TokenSource | None = None
     """How tokens were counted: the least exact source among all levels."""
     preset: Text | None = None
+
+    @property
+    def request_words(self) -> tuple[str, ...]:
+        """What a user gave for each request, in words: prompts, further fields and headers, a time limit."""
+        body = json.dumps(self.extra_body, ensure_ascii=False)
+        noun = "header" if len(self.headers) == 1 else "headers"
+        return (
+            *([] if self.prompts is None else [f"own prompts of {self.prompts.words}"]),
+            *([f"each request with {clean(body, _LONGEST_BODY)}"] if self.extra_body else []),
+            *([f"with the {noun} {', '.join(self.headers)}"] if self.headers else []),
+            *([] if self.timeout_s is None else [f"failed after {self.timeout_s:g} s without a token"]),
+        )
 
     def context_of(self, prompt_tokens: int) -> int:
         """Return how many tokens of such a request are context; 0 if context and prompt were apart."""

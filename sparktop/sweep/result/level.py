@@ -127,7 +127,7 @@ def _closed_result(
     result = LevelResult(
         **axis_fields(level.concurrency, level.point),
         depth=level.depth,
-        pp=level.prompt_tokens,
+        pp=None if level.own_prompts else level.prompt_tokens,
         tg=level.output_tokens,
         asked_prompt_tokens=asked_prompt,
         counted_prompt_tokens=counted_prompt,
@@ -157,7 +157,8 @@ def _closed_result(
 def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[float | None, float | None]:
     """Return the mean prompt length (asked for, counted by the server) of the requests that it counted.
 
-    Of conversations and recorded traffic, whose prompts differ, the former is the client's estimate.
+    Of conversations and recorded traffic, whose prompts differ, the former is the client's estimate; of the
+    user's own prompts it is None.
     """
     counted = [one for one in finished if one.counted_prompt_tokens is not None]
     if not counted:
@@ -166,7 +167,7 @@ def _prompt_lengths(level: Level, finished: Sequence[RequestTrace]) -> tuple[flo
         one.expected_prompt_tokens if _varies(level) else level.depth + level.prompt_tokens for one in counted
     ]
     known = [length for length in each if length is not None]
-    asked = fmean(known) if len(known) == len(counted) else None
+    asked = fmean(known) if len(known) == len(counted) and not level.own_prompts else None
     return asked, fmean(one.counted_prompt_tokens or 0 for one in counted)
 
 
@@ -186,7 +187,7 @@ def refused_level(level: Level, words: str) -> LevelResult:
     return LevelResult(
         **axis_fields(level.concurrency, level.point),
         depth=level.depth,
-        pp=level.prompt_tokens,
+        pp=None if level.own_prompts else level.prompt_tokens,
         tg=level.output_tokens,
         error=words,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -135,6 +136,9 @@ async def prepare(
         target.api_key,
         router=target.kind is TargetKind.ROUTER,
         tls_ca=target.tls_ca,
+        headers=tuple(plan.headers.items()),
+        extra_body=json.dumps(dict(plan.extra_body)) if plan.extra_body else "",
+        prompts=plan.prompts,
     )
     asked = _Lengths()
     await _ask_lengths(plan, asks, asked, _views(target, snapshot()), worker)
@@ -143,7 +147,7 @@ async def prepare(
     # Servers may have reported their context since the first calibration.
     views = _views(target, snapshot())
     for length in list(asked.found):
-        if (why := beyond_context(length, plan.tg, views, plan.conversations)) is not None:
+        if (why := _beyond_context(plan, length, views)) is not None:
             asked.refused[length] = why
             del asked.found[length]
     longest: LongestPrompt | None = None
@@ -171,7 +175,7 @@ async def _ask_lengths(
     that is not a refusal, with `asked.error` set.
     """
     for length in plan.lengths:
-        if (why := beyond_context(length, plan.tg, views, plan.conversations)) is not None:
+        if (why := _beyond_context(plan, length, views)) is not None:
             asked.refused[length] = why
             continue
         calibrated = await _calibrate(plan, asks, length, worker)
@@ -180,11 +184,20 @@ async def _ask_lengths(
             asked.model = calibrated.model
             if failure is None:
                 asked.found[length] = calibrated
-        if failure is not None and not is_refusal(failure):
+        if failure is not None and (plan.prompts is not None or not is_refusal(failure)):
             asked.error = failure.message
             return
         if failure is not None:
             asked.refused[length] = failure.message
+
+
+def _beyond_context(plan: Plan, length: int, views: Sequence[BackendView]) -> str | None:
+    """Return why requests with prompts of `length` tokens exceed a known context; None if they do not.
+
+    The lengths of the user's own prompts are not known.
+    """
+    known = length if plan.prompts is None else 0
+    return beyond_context(known, plan.tg, views, plan.conversations)
 
 
 async def _calibrate(
@@ -239,7 +252,7 @@ def _with_servers(
         names=_names(target, snapshot) if asks.router else None,
         token_source=first.token_source,
         mdns=is_mdns(target.url),
-        takes_salt=_takes_salt(found, views),
+        takes_salt=_takes_salt(plan, found, views),
         notes=tuple(_notes(plan, target, found, views)),
         lengths=dict(found),
     )
@@ -260,12 +273,13 @@ def _names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:
     return BackendNames(router_url=target.url, backends=urls | dict(target.backends), deployments=deployments)
 
 
-def _takes_salt(found: Mapping[int, Calibrated], views: list[BackendView]) -> bool:
+def _takes_salt(plan: Plan, found: Mapping[int, Calibrated], views: list[BackendView]) -> bool:
     """Return whether the request field `cache_salt` takes effect: all servers run vLLM, and none refused it.
 
-    Other engines may accept a field that they do not know and ignore it.
+    Other engines may accept a field that they do not know and ignore it; the user may have set it.
     """
     refused = any(CACHE_SALT in one.dropped_fields for one in found.values())
+    refused |= CACHE_SALT in plan.extra_body
     return not refused and bool(views) and all(view.engine == _SALTED_ENGINE for view in views)
 
 
@@ -338,6 +352,8 @@ def _notes(
         if prompt is not None and not prompt.exact:
             got = "they are not counted" if prompt.got_tokens is None else f"{prompt.got_tokens} came"
             yield f"{name}: prompts of {length} tokens cannot be made exactly: {got}"
+    if plan.prompts is not None and not _takes_salt(plan, found, views):
+        yield f"{name}: prompts are sent as they are: what it has in its prefix cache is not computed again"
     if first.token_source is TokenSource.CHUNKS:
         yield f"{name}: reports no token counts: each chunk counts as one token"
     yield from _capacity(plan, target, max(found), views)
@@ -360,7 +376,7 @@ def _capacity(plan: Plan, target: SweepTarget, longest: int, views: list[Backend
         yield f"{name}: more than its {sum(slots)} slots from c = {least} on: {waits}"
     tokens = [view.kv_capacity_tokens for view in views if view.kv_capacity_tokens is not None]
     needed = most * (longest + plan.tg)
-    if tokens and len(tokens) == len(views) and needed > sum(tokens):
+    if plan.prompts is None and tokens and len(tokens) == len(views) and needed > sum(tokens):
         yield (
             f"{name}: c = {most} needs {needed} tokens of KV cache, it has {sum(tokens):.0f}: "
             "requests will wait or be preempted"

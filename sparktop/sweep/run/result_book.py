@@ -14,10 +14,11 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.own_requests import request_digest, without_texts
 from sparktop.sweep.plan.people import think_s_of
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
-from sparktop.sweep.result.axis import PlanResult, RanRun, axis_fields
+from sparktop.sweep.result.axis import PlanResult, PromptPlan, RanRun, axis_fields
 from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.causes import with_common_causes
 from sparktop.sweep.result.client import ClientResult, LoopLag
@@ -73,7 +74,7 @@ class ResultBook:
                 "machines": dict(prepared.machines),
                 "strategy": prepared.strategy,
                 "engines": prepared.engines,
-                "fresh_by": "cache_salt" if prepared.takes_salt else "nonce" if prepared.lengths else None,
+                "fresh_by": _fresh_by(prepared, self.result),
             }
         )
         self._change(simulated=self.result.simulated or "simulated" in (prepared.version or ""))
@@ -213,6 +214,13 @@ def _with_overhead(level: LevelResult, direct_ms: float | None) -> LevelResult:
     return level.model_copy(update={"router_overhead_ms": direct_ms, "router_overhead_from": source})
 
 
+def _fresh_by(prepared: PreparedTarget, result: SweepResult) -> str | None:
+    """Return what keeps prompts out of the prefix cache; None for own ones that nothing keeps out."""
+    if prepared.takes_salt:
+        return "cache_salt"
+    return "nonce" if prepared.lengths and result.plan.prompts is None else None
+
+
 def plan_result(plan: Plan) -> PlanResult:
     """Return a plan as the result file holds it."""
     lengths = plan.lengths
@@ -221,7 +229,7 @@ def plan_result(plan: Plan) -> PlanResult:
         concurrency=() if plan.points else plan.concurrency,
         load=plan.kind,
         points=tuple(one.words for one in plan.points),
-        pp=lengths[0] if len(lengths) == 1 else None,
+        pp=lengths[0] if len(lengths) == 1 and plan.prompts is None else None,
         tg=plan.tg,
         depths=plan.depths,
         bases=plan.bases,
@@ -230,6 +238,11 @@ def plan_result(plan: Plan) -> PlanResult:
         climb_to=plan.climb_to,
         more_runs=plan.more_runs,
         mode=plan.mode,
+        prompts=None if plan.prompts is None else PromptPlan.model_validate(plan.prompts),
+        extra_body=without_texts(plan.extra_body),
+        headers=tuple(plan.headers),
+        request_digest=request_digest(plan.extra_body, plan.headers),
+        timeout_s=plan.timeouts.token_s,
         arrivals=plan.arrivals if plan.mode is LoadMode.OPEN and plan.trace is None else None,
         trace=trace_plan(plan.trace),
         find_knee=plan.find_knee,

@@ -33,7 +33,8 @@ _OVER = frozenset({LevelState.DONE, LevelState.CUT_SHORT, LevelState.REFUSED})
 
 def key_of(target: str, load: Load) -> LevelKey:
     """Return the key of the level that puts `load` on `target`."""
-    return LevelKey(target, load.concurrency, load.prompt_tokens, load.position, load.depth)
+    length = None if load.own_prompts else load.prompt_tokens
+    return LevelKey(target, load.concurrency, length, load.position, load.depth)
 
 
 def result_key(target: str, level: LevelResult, prompt_tokens: int | None) -> LevelKey:

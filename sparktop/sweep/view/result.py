@@ -150,7 +150,8 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
     several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
     if plan.load is LoadKind.AGENTS:
         return f"{plan.workload or '?'}{_each_s(plan)}"
-    tokens = f"{several or _known(plan.pp)} → {_known(plan.tg)} tokens"
+    length = several or _known(plan.pp) if plan.prompts is None else plan.prompts.words
+    tokens = ", ".join([f"{length} → {_known(plan.tg)} tokens", *_beside_prompts(plan)])
     if plan.load is LoadKind.USERS:
         think = "" if plan.think_s is None else f", {plan.think_s:g} s think time"
         return f"{tokens}{think}{_each_s(plan)}"
@@ -160,6 +161,10 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
     more = "+" if plan.more_runs else ""
     runs = "" if plan.runs is None else f", {plan.runs}{more} run{'' if plan.runs == 1 and not more else 's'}"
     return f"{tokens}, {shape}{runs}{order}"
+
+
+def _beside_prompts(plan: PlanResult) -> tuple[str, ...]:
+    return plan.request_words if plan.prompts is None else plan.request_words[1:]
 
 
 def _each_s(plan: PlanResult) -> str:

@@ -17,6 +17,7 @@ from itertools import accumulate
 from random import Random
 
 from sparktop.sweep.generator.prompts.word_list import ADJECTIVES, ADVERBS, NOUNS, OPENINGS, PLACES, VERBS
+from sparktop.sweep.plan.prompt_file import Prompt
 
 OPENING_WORD = "Notes"
 """First word of every prompt."""
@@ -34,8 +35,8 @@ FILLER = " so"
 """Word appended to fill a prompt up: a single token for every tokenizer trained on English."""
 
 
-NewPrompt = Callable[[int, str], tuple[str, int]]
-"""Returns (prompt, its expected length in tokens) for a request number and a salt."""
+NewPrompt = Callable[[int, str], tuple[Prompt, int | None]]
+"""Returns (prompt, its expected length in tokens; None if unknown) for a request number and a salt."""
 
 
 class Kind(StrEnum):

@@ -46,6 +46,7 @@ from sparktop.sweep.generator.wire.messages import (
 from sparktop.sweep.plan.conversations.draw import Draw
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.plan import Api, Timeouts
+from sparktop.sweep.plan.prompt_file import PromptFile
 from sparktop.sweep.plan.traces.formats import TraceFormat
 from sparktop.sweep.plan.traces.trace import TraceChoice
 
@@ -73,7 +74,9 @@ def decode_command(line: bytes) -> Command:
     try:
         if word in {"calibrate", "load"}:
             target = found.pop("target")
-            target["api"] = Api(target["api"])
+            target |= {"api": Api(target["api"]), "headers": tuple(map(tuple, target["headers"]))}
+            if target["prompts"] is not None:
+                target["prompts"] = PromptFile(**target["prompts"])
             found |= {"target": WorkerTarget(**target), "timeouts": Timeouts(**found.pop("timeouts"))}
         if word == "load":
             found["mode"] = LoadMode(found["mode"])

@@ -9,12 +9,15 @@ the machine.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from sparktop.model.load import FirstToken, LoadEvent, LoadMode, RequestEnded, Tokens, TokenSource
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
+from sparktop.sweep.plan.own_requests import texts_of
 from sparktop.sweep.plan.plan import Api, Timeouts
+from sparktop.sweep.plan.prompt_file import PromptFile
 from sparktop.sweep.plan.traces.trace import TraceChoice
 from sparktop.sweep.terms.request_errors import RequestFailure
 from sparktop.values import dataclass
@@ -22,6 +25,8 @@ from sparktop.values import dataclass
 BIN_S = 0.1
 """Length of a token bin in seconds."""
 BATCHES_PER_S = 20
+_SHORTEST_SECRET = 8
+"""Shorter values stand in any text."""
 TRIED_TOKENS = 8
 """Output tokens of the main trial request of a calibration: enough to see how the server sends tokens."""
 
@@ -40,6 +45,19 @@ class WorkerTarget:
     """True for a router. Rejections by the router itself are counted separately from a server's."""
     tls_ca: str | None = None
     """Path of a certificate file that verifies the server's; None: the system's certificates do."""
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """(name, value) of further headers of each request."""
+    extra_body: str = field(default="", repr=False)
+    """Further fields of each request's body as a JSON object; "" for none."""
+    prompts: PromptFile | None = None
+    """The user's own prompts, which are sent in place of made ones; None for made ones."""
+
+    @property
+    def own_texts(self) -> tuple[str, ...]:
+        """Values of headers and texts of the body that the user added, if they are as long as secrets are."""
+        given = [value for _, value in self.headers]
+        given += texts_of(json.loads(self.extra_body)) if self.extra_body else ()
+        return tuple(value for value in dict.fromkeys(given) if len(value) >= _SHORTEST_SECRET)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ def run_command(
     number = [one.name for one in plan.targets].index(stint.target.name)
     which = "w" if warm_up else str(run)
     run_id = f"{sweep_id}-{number}-{load.word}-{which}"
-    # The same seed gives the same prompts; without a cache salt, only prompts of the same kind.
-    fresh = "" if record.prepared.takes_salt else f"/{run_id}"
+    # The same seed gives the same prompts; made ones without a cache salt are only of the same kind.
+    fresh = "" if record.prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
     steady = plan.mode is LoadMode.STEADY and not warm_up
     mode = LoadMode.BURST if warm_up else plan.mode
     return RunLoad(

@@ -100,6 +100,7 @@ async def alone_per_s(plan: Plan, prepared: PreparedTarget, worker: SweepWorker,
     e2e_s: float | None = None
     for run in range(_ALONE_RUNS):
         run_id = f"{name}-alone-{run}"
+        fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
         command = RunLoad(
             id=run_id,
             target=prepared.asks,
@@ -107,7 +108,7 @@ async def alone_per_s(plan: Plan, prepared: PreparedTarget, worker: SweepWorker,
             prompt_tokens=plan.pp,
             output_tokens=plan.tg,
             seed=plan.seed,
-            prompt_salt=f"{plan.seed}/alone-{run}" + ("" if prepared.takes_salt else f"/{run_id}"),
+            prompt_salt=f"{plan.seed}/alone-{run}" + fresh,
             cache_salt=run_id,
             timeouts=plan.timeouts,
             warm_up=True,

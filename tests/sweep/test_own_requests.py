@@ -1,0 +1,213 @@
+"""A user's own prompts, body fields and headers: what is sent, what is stored, and what never is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sparktop.cli import main
+from sparktop.sweep.result.store import load, stored
+from tests.sweep.stream_server import Asked, StreamServer
+from tests.sweep.test_sweep_command import Command
+
+SECRETS = ("hunter-in-a-header", "hunter-in-a-body", "hunter-in-a-list")
+EXTRA = {"temperature": 0, "user": SECRETS[1], "metadata": {"tags": [SECRETS[2]]}}
+PROMPTS = [
+    {"prompt": "first alpha"},
+    {"messages": [{"role": "system", "content": "be short"}, {"role": "user", "content": "second beta"}]},
+    {"conversations": [{"from": "human", "value": "third gamma"}, {"from": "gpt", "value": "answer"}]},
+    {"body": {"model": "x", "messages": [{"role": "user", "content": "fourth delta"}]}},
+]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """The command in a home of its own."""
+    return Command(tmp_path)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[StreamServer]:
+    """A server that streams what it is asked for."""
+    found = StreamServer()
+    await found.start()
+    yield found
+    await found.stop()
+
+
+def _words(server: StreamServer, file: Path) -> list[str]:
+    load = ["-c", "4", "--runs", "2", "--tg", "9", "--seed", "3", "--no-warm-up"]
+    own = ["--prompts", str(file), "--extra-body", json.dumps(EXTRA), "--header", f"X-Tenant: {SECRETS[0]}"]
+    return ["--target", f"solo={server.url}", *load, *own]
+
+
+def _file(folder: Path) -> Path:
+    file = folder / "day.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in PROMPTS), encoding="utf-8")
+    return file
+
+
+@pytest.mark.process
+@pytest.mark.timeout(60)
+async def test_what_was_sent_is_recorded_without_secrets(command: Command, server: StreamServer) -> None:
+    """Each request holds a prompt of the file, the fields and the header; nothing kept holds a secret."""
+    seen: list[Asked] = []
+
+    async def answer(asked: Asked) -> None:
+        seen.append(asked)
+        await asked.stream()
+
+    server.behave = answer
+    code, out, err = await command.run(*_words(server, _file(command.home)), "-o", "result.json")
+    assert code == 0, err
+    measured = [one for one in seen if one.tokens == 9]
+    assert len(measured) == 8
+    sent = [one.prompt for one in measured]
+    assert set(sent) == {"first alpha", "be short second beta", "third gamma", "fourth delta"}
+    for one in seen:
+        assert one.headers["x-tenant"] == SECRETS[0]
+        assert {key: one.body[key] for key in EXTRA} == EXTRA
+    (kept,) = stored(command.folder)
+    assert kept.result is not None
+    plan = kept.result.plan
+    assert plan.pp is None
+    assert plan.prompts is not None
+    assert (plan.prompts.name, plan.prompts.count, len(plan.prompts.digest or "")) == ("day.jsonl", 4, 64)
+    assert list(plan.extra_body) == list(EXTRA)
+    assert plan.extra_body["temperature"] == 0
+    assert plan.headers == ("X-Tenant",)
+    assert [level.counted_prompt_tokens is not None for level in kept.result.targets[0].levels] == [True]
+    written = [file for file in command.home.rglob("*") if file.is_file() and file.name != "day.jsonl"]
+    assert command.home / "result.json" in written
+    texts = [out, err, *(file.read_text("utf-8", "replace") for file in written)]
+    for form in ("md", "html", "csv", "post"):
+        target = command.home / f"report.{form}"
+        assert main(["report", str(kept.path), "--format", form, "-o", str(target)]) == 0
+        texts.append(target.read_text(encoding="utf-8"))
+        assert "day.jsonl" in texts[-1] or form == "csv"
+    for secret in SECRETS:
+        assert not [text for text in texts if secret in text]
+
+
+@pytest.mark.process
+@pytest.mark.timeout(60)
+async def test_a_server_that_repeats_them_is_not_quoted(command: Command, server: StreamServer) -> None:
+    """The words of a refusal stand in the result; what the user added to the request is left out of them."""
+
+    async def refuse(asked: Asked) -> None:
+        asked.refuse(422, f"not usable: {asked.headers['x-tenant']} {json.dumps(asked.body)}"[:400])
+
+    server.behave = refuse
+    code, out, err = await command.run(*_words(server, _file(command.home)))
+    assert code != 0
+    texts = [out, err, *(one.path.read_text(encoding="utf-8") for one in stored(command.folder))]
+    assert "not usable" in out + err
+    for secret in SECRETS:
+        assert not [text for text in texts if secret in text]
+
+
+@pytest.mark.process
+@pytest.mark.timeout(100)
+async def test_sweeps_that_sent_other_things_are_not_compared_as_equals(
+    command: Command, server: StreamServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other prompts share no row; other body values, even hidden ones, are named under the table."""
+    file = _file(command.home)
+    paths = []
+    more: tuple[list[str], ...] = (
+        ["--extra-body", '{"user": "aaaaaaaa"}'],
+        ["--extra-body", '{"user": "b"}'],
+        [],
+    )
+    for number, extra in enumerate(more):
+        if number == 2:
+            file.write_text('{"prompt": "other words"}\n', encoding="utf-8")
+        paths.append(command.home / f"r{number}.json")
+        options = ["-c", "1", "--runs", "3", "--tg", "9", "--no-warm-up", "--prompts", str(file), *extra]
+        code, _, err = await command.run("--target", f"s={server.url}", *options, "-o", str(paths[-1]))
+        assert code == 0, err
+    assert main(["compare", str(paths[0]), str(paths[1])]) == 0
+    bodies = capsys.readouterr().out
+    assert main(["compare", str(paths[0]), str(paths[2])]) == 0
+    prompts = capsys.readouterr().out
+    assert "not alike: requests: " in bodies
+    assert "not alike: prompts: day.jsonl" in prompts
+    assert "aaaaaaaa" not in bodies + prompts
+    assert [load(path).plan.request_digest for path in paths][2] is None
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--extra-body", "{temperature: 0}"], "--extra-body: must be a JSON object"),
+        (["--extra-body", "[1]"], "--extra-body: must be a JSON object"),
+        (["--extra-body", '{"a": NaN}'], "not JSON"),
+        (["--extra-body", "{" * 100_000], "--extra-body: must be a JSON object"),
+        (["--extra-body", '{"stream": false}'], "the sweep sets stream itself"),
+        (["--extra-body", '{"max_tokens": 5}'], "--tg"),
+        (["--header", "X-Key"], "NAME=VALUE"),
+        (["--header", "X-Key: hush\nX-More: 1"], "the value of X-Key"),
+        (["--header", "X-Key: hush\n"], "the value of X-Key"),
+        (["--header", "X-Key=hush\x00"], "the value of X-Key"),
+        (["--header", "X Key=hush"], "NAME=VALUE"),
+        (["--header", "Authorization: Bearer hush"], "--api-key-env"),
+        (["--header", "content-length=5"], "the sweep sets content-length itself"),
+        (["--prompts", "none.jsonl"], "none.jsonl: cannot be read: No such file"),
+        (["--prompts", "."], "cannot be read: Is a directory"),
+        (["--prompts", "/dev/zero"], "not a regular file"),
+        (["--prompts", "empty.jsonl"], "empty.jsonl: holds no prompt"),
+        (["--prompts", "blank.txt"], "blank.txt: holds no prompt"),
+        (["--prompts", "bad.jsonl"], "bad.jsonl, line 2: is not JSON"),
+        (["--prompts", "keyless.jsonl"], "keyless.jsonl, line 1: has no prompt"),
+        (["--prompts", "bytes.txt"], "bytes.txt, line 2: is not UTF-8"),
+        (["--prompts", "huge.jsonl"], "huge.jsonl: is larger than 64 MiB"),
+        (["--prompts", "many.txt"], "many.txt: has more than 100,000 prompts"),
+        (["--prompts", "good.txt", "--pp", "5"], "leave out --pp"),
+        (["--prompts", "good.txt", "--agents", "1"], "--agents makes prompts of its own"),
+        (["--prompts", "good.txt", "--depth", "4k"], "--depth makes prompts of its own"),
+        (["--prompts", "chat.json", "--api", "completions"], "leave out --api completions"),
+    ],
+)
+@pytest.mark.parametrize("name", ["sweep", "capacity"])
+def test_what_cannot_be_sent_is_one_line(
+    name: str,
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Bad JSON, files that are too large, empty or broken, and headers that are none end with exit code 2."""
+    if name == "capacity" and {"--agents", "--depth", "--pp"} & set(words):
+        pytest.skip("not an option of this command")
+    monkeypatch.chdir(tmp_path)
+    _broken_files(tmp_path)
+    kind = ["--concurrency"] if name == "capacity" else []
+    assert main([name, "http://127.0.0.1:1", *kind, *words]) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert len(said.err.splitlines()) == 1
+    assert len(said.err) < 300
+    assert "hush" not in said.err
+    assert said.out == ""
+
+
+def _broken_files(folder: Path) -> None:
+    files = {
+        "empty.jsonl": b"",
+        "blank.txt": b"\n \n",
+        "bad.jsonl": b'{"prompt": "a"}\n{"prompt": \n',
+        "keyless.jsonl": b'{"question_id": 3}\n',
+        "bytes.txt": b"fine\n\xff\n",
+        "many.txt": b"x\n" * 1_000_000,
+        "good.txt": b"one\ntwo\n",
+        "chat.json": b'[{"messages": [{"role": "user", "content": "hello"}]}]',
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    with (folder / "huge.jsonl").open("wb") as stream:
+        stream.truncate(2 << 30)
