@@ -10,7 +10,9 @@ from sparktop.cli import main
 from sparktop.commands.sweep.command import add_arguments, wishes_of
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.targets import SweepSettings
 from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.preset_words import preset_line
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 
 
@@ -79,6 +81,20 @@ def test_the_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("quick ") and "c = 1, 4, 16 and on to 256" in line for line in lines)
     assert len(lines) > 5
+
+
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [
+        (SweepSettings("a", rate="0.5,1,2", prompt_lengths=(1024,)), "0.5,1,2 requests/s; 1,024 tokens in"),
+        (SweepSettings("a", trace="day.csv"), "the traffic of day.csv"),
+        (SweepSettings("a", agents=(2, 4), workload="chat"), "agents 2, 4; workload chat"),
+        (SweepSettings("a"), "the usual load"),
+    ],
+)
+def test_a_preset_is_listed_with_its_load(preset: SweepSettings, words: str) -> None:
+    """Whatever kind of load it has: rates, recorded traffic, conversations."""
+    assert preset_line(preset) == words
 
 
 @pytest.mark.parametrize(

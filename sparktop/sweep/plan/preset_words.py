@@ -10,17 +10,12 @@ from sparktop.model.text import clean
 
 
 def preset_line(preset: SweepSettings) -> str:
-    """Return what a preset measures: its levels, lengths, runs and targets, each where it has one."""
+    """Return what a preset measures: its loads, lengths, runs and targets, each where it has one."""
     return clean("; ".join(_parts(preset)), 200) or "the usual load"
 
 
 def _parts(preset: SweepSettings) -> Iterator[str]:
-    if preset.concurrency:
-        more = "" if preset.climb_to is None else f" and on to {preset.climb_to} while tok/s rise"
-        yield f"c = {_listed(preset.concurrency)}{more}"
-    for name, values in (("users", preset.users), ("agents", preset.agents), ("pools", preset.pools)):
-        if values:
-            yield f"{name} {_listed(values)}"
+    yield from _load(preset)
     if preset.prompt_lengths:
         yield f"{_listed(preset.prompt_lengths)} tokens in"
     if preset.tg is not None:
@@ -33,6 +28,21 @@ def _parts(preset: SweepSettings) -> Iterator[str]:
         yield f"{preset.runs} run{'' if preset.runs == 1 else 's'}"
     if preset.targets:
         yield f"on {', '.join(preset.targets)}"
+
+
+def _load(preset: SweepSettings) -> Iterator[str]:
+    if preset.concurrency:
+        more = "" if preset.climb_to is None else f" and on to {preset.climb_to} while tok/s rise"
+        yield f"c = {_listed(preset.concurrency)}{more}"
+    for name, values in (("users", preset.users), ("agents", preset.agents), ("pools", preset.pools)):
+        if values:
+            yield f"{name} {_listed(values)}"
+    if preset.rate:
+        yield f"{preset.rate} requests/s"
+    if preset.trace:
+        yield f"the traffic of {preset.trace}"
+    if preset.workload:
+        yield f"workload {preset.workload}"
 
 
 def _listed(values: tuple[int, ...] | tuple[float, ...]) -> str:

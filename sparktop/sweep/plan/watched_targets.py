@@ -110,8 +110,9 @@ def foreign_requests(plan: Plan, snapshot: Snapshot | None) -> list[str]:
         counts = [(round(number), word) for number, word in known if number is not None]
         if view.name in plan.loaded and any(number for number, _ in counts):
             lines.append(f"{view.name}: {', '.join(f'{number:,} {word}' for number, word in counts)}")
-    more = len(lines) - _MOST_LINES
-    return lines if more <= 0 else [*lines[:_MOST_LINES], f"and on {more:,} more servers"]
+    if (more := len(lines) - _MOST_LINES) > 0:
+        lines[_MOST_LINES:] = [f"and on {more:,} more server{'' if more == 1 else 's'}"]
+    return lines
 
 
 def too_many(

@@ -95,7 +95,7 @@ class CapacityLevels:
             self._store(capacity_answer(search, self._levels, complete=ended, drift=drift_of(self._runs)))
 
     async def _again(self, capacity: Capacity, plan: Plan, search: CapacitySearch) -> None:
-        """Repeat the level that held in its first run the longest ago, unless it was measured last.
+        """Repeat the largest level that held in its first run, unless it was measured last.
 
         Its run is not counted for the answer: it shows whether the server is what it was at the start.
         """
