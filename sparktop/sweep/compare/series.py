@@ -255,9 +255,13 @@ def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel
 
 
 def _load(level: LevelResult, pp: int | None, tg: int | None) -> Load:
-    """Return the load of a level; of one whose prompts the server counted otherwise, that of its count."""
+    """Return the load of a level; of one whose prompts the server counted otherwise, that of its count.
+
+    Prompts of conversations and recorded traffic have no common length, so that none is put in its place.
+    """
     length = level.pp if level.pp is not None else pp
-    if level.has_other_prompt and level.counted_prompt_tokens is not None:
+    varies = level.agents is not None or level.replay is not None
+    if level.has_other_prompt and level.counted_prompt_tokens is not None and not varies:
         length = max(0, round(level.counted_prompt_tokens) - level.depth)
     return load_at(level.point, length, level.tg if level.tg is not None else tg, level.depth)
 

@@ -187,7 +187,8 @@ class FollowedLevel:
         """
         events = [event for request in self.measured() for event in request.events()]
         made = level_result(self.level, collect(events))
-        return made.model_copy(update={"validity": judge(plan, made, LevelFacts(cut_short=cut_short))})
+        facts = LevelFacts(cut_short=cut_short, has_estimated_prompts=True)
+        return made.model_copy(update={"validity": judge(plan, made, facts)})
 
 
 def _failure(error: str, at: float) -> RequestFailure:

@@ -11,7 +11,7 @@ from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.axis import LevelLoad
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity
-from sparktop.sweep.run.context.depth import context_doubts
+from sparktop.sweep.run.context.depth import TEMPLATE_TOKENS, context_doubts
 from sparktop.sweep.run.conversations.level import conversation_doubts
 from sparktop.sweep.run.load import BackendQueue, queue_reason
 from sparktop.sweep.run.open_loop.doubts import open_loop_doubts
@@ -44,13 +44,15 @@ MOST_LAG_SHARE = 0.05
 MOST_OFF_MS = 2.0
 MOST_OFF_SHARE = 0.01
 """Milliseconds, and share of the mean TTFT (0 to 1), by which the generator's own lag may lengthen a TTFT."""
+LEAST_OFF_MS = 1.25
+"""Smallest such number of milliseconds that is reported: less is as little as timers are rounded by."""
 MOST_CPU_PERCENT = 80.0
 MOST_HIT_SHARE = 0.01
 MOST_MISMATCH = 0.01
 MOST_PROMPT_OFF = 0.02
 MOST_ESTIMATE_OFF = 0.1
 """Shares by which a prompt length may differ that the server counted, where the client's count is exact and
-where it is an estimate."""
+where it is an estimate. The latter may always differ by `TEMPLATE_TOKENS`."""
 LEAST_OUTPUT_SHARE = 0.95
 LEAST_LIFETIMES = 3
 LEAST_RUNS = 3
@@ -113,6 +115,8 @@ class LevelFacts:
     """Duration of each measured run in seconds."""
     cut_short: str | None = None
     """Why the level was not completed; None if it was."""
+    has_estimated_prompts: bool = False
+    """True if the client did not make its prompts by the server's own count."""
 
 
 def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
@@ -122,7 +126,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
         *_client(level, facts),
         *_queue(facts, level),
         *_cache_doubts(level, facts),
-        *_prompts(level),
+        *_prompts(level, facts),
         *_counts(facts),
         *_hidden(plan, level),
         *(() if level.agents is not None else _output(plan, level)),
@@ -149,7 +153,7 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
         reasons.append(f"its mean lag of {mean:.2f} ms is {100 * mean / tpot:.0f} % of the median TPOT")
     off, why = _may_be_off(facts.health)
     if level.ttft_ms is not None and off > min(
-        MOST_OFF_MS, max(TIMER_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
+        MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
     ):
         reasons.append(f"a TTFT may be {off:.1f} ms too long: {why}")
     cpu = max((one.cpu_percent for one in facts.health), default=0.0)
@@ -162,7 +166,7 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
 def _may_be_off(health: Sequence[ClientHealth]) -> tuple[float, str]:
     """Return (milliseconds by which the generator's own lag may lengthen a TTFT, how that is known)."""
     lags = [one.loop_lag_ms for one in health if one.loop_lag_ms is not None]
-    late = max((lag.p90 for lag in lags if lag.p90), default=None)
+    late = max((lag.p90 for lag in lags if lag.p90 is not None), default=None)
     waits = max((one.core_wait_ms for one in health if one.core_wait_ms is not None), default=0.0)
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
@@ -263,14 +267,15 @@ def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     yield Validity(code=HIDDEN_TOKENS, message=message)
 
 
-def _prompts(level: LevelResult) -> Iterator[Validity]:
+def _prompts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the server counted other prompts, or no tokens at all."""
-    share, asked, counted = level.prompt_share, level.asked_prompt_tokens, level.counted_prompt_tokens
-    if share is not None and asked is not None and counted is not None:
-        # Of conversations and recorded traffic the length is an estimate.
-        most = MOST_ESTIMATE_OFF if level.agents is not None or level.replay is not None else MOST_PROMPT_OFF
-        if abs(share - 1) > most:
-            cut = ": were they cut?" if share < 1 else ""
+    asked, counted = level.asked_prompt_tokens, level.counted_prompt_tokens
+    if asked is not None and counted is not None:
+        most = MOST_PROMPT_OFF * asked
+        if facts.has_estimated_prompts or level.agents is not None or level.replay is not None:
+            most = max(MOST_ESTIMATE_OFF * asked, TEMPLATE_TOKENS)
+        if abs(counted - asked) > most:
+            cut = ": were they cut?" if counted < asked else ""
             lengths = f"{counted:,.0f} prompt tokens a request, {asked:,.0f} were asked for"
             yield Validity(code=SHORT_PROMPT, message=f"the server counted {lengths}{cut}")
     if level.tokens_from is TokenSource.CHUNKS:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.sweep_view import LevelKey, LevelState, SweepStatus
+from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.plan.plan import TargetKind
 from tests.sweep.follow.followed_runs import Clocks, followed, played, running, snapshot, until, written
 from tests.sweep.follow.progress_stream import RECORDED, RECORDED_RESULT, Stream, line
@@ -253,3 +254,22 @@ async def test_a_start_is_the_tools_own_and_not_the_line_ahead_of_it(tmp_path: P
     assert each.ttft_ms == pytest.approx((500.0, 500.0), abs=0.1)
     assert each.e2e_ms == pytest.approx((1000.0, 800.0), abs=0.1)
     assert each.prompt_tokens == (100, 100)  # without a report of the server, the requested number
+
+
+@pytest.mark.parametrize(("asked", "marked"), [(110, False), (400, True)])
+async def test_lengths_of_the_tools_own_tokenizer_are_estimates(
+    tmp_path: Path, asked: int, *, marked: bool
+) -> None:
+    """The server counts 100 tokens: of 110 that is the same prompt, of 400 it was cut."""
+    stream = Stream()
+    for concurrency in (1, 2):
+        stream.level(concurrency, prompt_size=asked)
+    stream.complete()
+    path = written(tmp_path / "run.jsonl", *stream.lines)
+    async with running(followed(path)) as run:
+        await until(lambda: run.result is not None and run.result.status == "done")
+        assert run.result is not None
+        levels = run.result.targets[0].levels
+        assert [level.has_other_prompt for level in levels] == [marked, marked]
+        (series,) = series_of(run.result)
+        assert {level.load.pp for level in series.levels} == {100 if marked else asked}

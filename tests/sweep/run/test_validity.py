@@ -77,6 +77,7 @@ def test_a_slow_generator_is_told(seen: ClientHealth, words: str) -> None:
         (0.0, 2.1, 300.0, True),
         (0.4, None, 100.0, True),
         (0.4, None, 150.0, False),
+        (0.1, 0.01, 50.0, False),
         (None, None, 300.0, False),
     ],
 )
@@ -104,6 +105,21 @@ def test_other_prompts_than_were_asked_for_are_told() -> None:
     assert found(979.0) == found(1021.0) == ["short_prompt"]
     assert "short_prompt" not in found(910.0, agents=AgentsResult())
     assert "short_prompt" in found(890.0, agents=AgentsResult())
+
+
+@pytest.mark.parametrize(
+    ("asked", "counted", "marked"),
+    [(32.0, 28.0, False), (2048.0, 2270.0, True), (8192.0, 2048.0, True), (8192.0, 8000.0, False)],
+)
+def test_prompts_of_another_tokenizer_may_differ_by_a_tenth_or_a_template(
+    asked: float,
+    counted: float,
+    marked: bool,  # noqa: FBT001 - one column of the table
+) -> None:
+    """Lengths that a client did not make by the server's count are estimates; a cut prompt is still told."""
+    level = GOOD.model_copy(update={"asked_prompt_tokens": asked, "counted_prompt_tokens": counted})
+    found = codes(level, replace(FACTS, has_estimated_prompts=True))
+    assert found == ["short_prompt"] * marked
 
 
 def queued(*queues: BackendQueue) -> LevelFacts:

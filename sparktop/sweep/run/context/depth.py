@@ -24,8 +24,8 @@ _LONGEST_BLOCK = 560
 context is never found, because it also holds the beginning of the prompt."""
 _OFF_PERCENT = 1.0
 _OFF_SHARE = 0.01
-_TEMPLATE_TOKENS = 16
-"""Tokens that a chat template may add for the message that holds the context."""
+TEMPLATE_TOKENS = 16
+"""Tokens that a chat template may add for a message."""
 
 
 def context_of(run_id: str, depth: int) -> ContextLoad:
@@ -120,7 +120,7 @@ def context_doubts(level: LevelResult) -> Iterator[Validity]:
     if (
         level.depth
         and counted is not None
-        and abs(counted - level.depth) > max(_OFF_SHARE * level.depth, _TEMPLATE_TOKENS)
+        and abs(counted - level.depth) > max(_OFF_SHARE * level.depth, TEMPLATE_TOKENS)
     ):
         message = f"the server counted {counted:,.0f} tokens of context, {level.depth:,} were asked for"
         yield Validity(code=CONTEXT_LENGTH, message=message)
