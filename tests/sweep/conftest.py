@@ -66,6 +66,8 @@ class InProcess:
         self.target = WorkerTarget(server.url, "tiny")
         self.calibrated: Calibrated | None = None
         self.client: LoadClient | None = None
+        self.waits: list[str] = []
+        """What calibrations said before each wait for a busy server."""
 
     async def load(
         self, behave: Behave | None = None, load: RunLoad | None = None, **changes: object
@@ -76,7 +78,7 @@ class InProcess:
         endpoint = await resolve(command.target, perf_counter())
         pool = ConnectionPool(endpoint, command.timeouts.connect_s)
         calibrate = Calibrate("calibration", command.target, command.prompt_tokens, command.output_tokens)
-        self.calibrated, recipe = await Calibration(calibrate, pool).find()
+        self.calibrated, recipe = await Calibration(calibrate, pool, self.waits.append).find()
         assert recipe is not None, self.calibrated.failure
         self.server.asked, self.server.bodies, self.server.most_in_flight = 0, [], 0
         if behave is not None:

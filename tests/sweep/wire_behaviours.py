@@ -218,7 +218,9 @@ STREAMS: dict[str, Behaviour] = {
 
 REFUSALS: dict[str, Behaviour] = {
     "too-many-once": Behaviour(
-        "a refusal with a time to retry is waited for", first(1, 429, "slow down", "Retry-After: 1\r\n")
+        "a refusal with a time to retry is waited for, with a line that says so",
+        first(1, 429, "slow down", "Retry-After: 1\r\n"),
+        says=("HTTP 429: slow down", "asked again in 1 s"),
     ),
     "too-many-ms": Behaviour(
         "the time may be in milliseconds", first(2, 429, "slow down", "retry-after-ms: 50\r\n")

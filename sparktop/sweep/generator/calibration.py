@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -35,11 +36,9 @@ from sparktop.sweep.generator.short_call import NoAnswerError, ask
 from sparktop.sweep.generator.wire.messages import TRIED_TOKENS, Calibrate, Calibrated, PromptLength
 from sparktop.sweep.plan.prompt_file import Prompt, PromptFile, letters, prompt_at, read_prompts
 from sparktop.sweep.terms.request_errors import (
-    DISCONNECTED,
     ERROR_EVENT,
     HTTP,
     MALFORMED,
-    NO_EVENT_STREAM,
     REDIRECTS,
     TIMEOUT_CONNECT,
     WORDS_LIMIT,
@@ -65,6 +64,8 @@ _FIRST_RETRY_S = 0.5
 _MOST_RETRIES = 5
 _LONGEST_WAIT_S = 90.0
 """Maximum seconds that a calibration waits for a server that is busy."""
+_REPORTED_FROM_S = 1.0
+"""Shortest wait for a busy server that is reported."""
 _CHECK_S = 0.05
 _LEAST_TRIED_PIECES = 32
 _BOOK_PER_PROMPT = 2
@@ -99,10 +100,14 @@ class Recipe:
 class Calibration:
     """One calibration of a server for one prompt length; `find` executes it."""
 
-    def __init__(self, command: Calibrate, pool: ConnectionPool) -> None:
-        """Prepare the calibration `command` over connections of `pool`; nothing is sent before `find`."""
+    def __init__(self, command: Calibrate, pool: ConnectionPool, report: Callable[[str], None]) -> None:
+        """Prepare the calibration `command` over connections of `pool`; nothing is sent before `find`.
+
+        `report` receives a sentence before each wait for a server that is busy.
+        """
         self._command = command
         self._pool = pool
+        self._report = report
         self._log = RunLog(command.id)
         self._book = book_of(command.seed, max(_LEAST_BOOK_PIECES, _BOOK_PER_PROMPT * command.prompt_tokens))
         self._dropped: dict[str, str] = {}
@@ -113,7 +118,7 @@ class Calibration:
             pool.endpoint.where, command.timeouts, target.api_key, target.own_texts, router=target.router
         )
         self._unlisted: RequestFailure | None = None
-        """Why the server's models are not known; None if it lists them."""
+        """What the server answered instead of its list of models; None if it lists them, or nothing."""
         self._retries = 0
         self._waited_s = 0.0
         """Seconds that were waited because the server was busy."""
@@ -183,7 +188,7 @@ class Calibration:
         return self._result(form.model, models, None, None), recipe
 
     async def _models(self) -> tuple[str, ...]:
-        """Return the names of the models that the server lists; if it lists none, set `_unlisted`."""
+        """Return the names of the models that the server lists; if it answers otherwise, set `_unlisted`."""
         server = self._terms
         while True:
             try:
@@ -203,8 +208,9 @@ class Calibration:
         data = found.get("data") if isinstance(found, dict) else None
         entries = data if isinstance(data, list) else []
         names = [entry.get("id") for entry in entries if isinstance(entry, dict)]
-        if not isinstance(data, list):
-            self._unlisted = body_failure(words, answer.body, perf_counter(), server)
+        self._unlisted = (
+            None if isinstance(data, list) else body_failure(words, answer.body, perf_counter(), server)
+        )
         return tuple(name for name in names if isinstance(name, str))
 
     def _choose(self, models: tuple[str, ...]) -> str:
@@ -214,7 +220,7 @@ class Calibration:
         if models:
             return models[0]
         failure, where = self._unlisted, self._pool.endpoint.where
-        if failure is None or failure.status in _NO_LIST or failure.message.endswith(NO_EVENT_STREAM):
+        if failure is None or failure.status in _NO_LIST:
             message = f"{where} does not list the models it serves: name one (--model)"
             failure = request_failure(WRONG_MODEL, message, perf_counter())
         raise CalibrationError(failure)
@@ -233,6 +239,8 @@ class Calibration:
             return False
         self._retries += 1
         self._waited_s += delay_s
+        if delay_s >= _REPORTED_FROM_S:
+            self._report(f"{failure.message}: it is asked again in {delay_s:,.0f} s")
         await asyncio.sleep(delay_s)
         return True
 
@@ -407,12 +415,12 @@ class Calibration:
         """
         while True:
             exchange = await self._send(form, new, output_tokens)
+            if exchange.is_stale:
+                continue  # at most once for each idle connection
             failure = None if exchange.end is None else exchange.end.error
             if not isinstance(failure, RequestFailure):
                 return exchange
-            # The server may close an idle connection just when a request is sent on it.
-            is_stale = failure.word == DISCONNECTED and exchange.was_used
-            if not is_stale and not await self._waited_for(failure):
+            if not await self._waited_for(failure):
                 return exchange
 
     async def _send(self, form: BodyForm, new: NewPrompt, output_tokens: int) -> Exchange:

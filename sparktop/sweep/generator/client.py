@@ -3,7 +3,7 @@
 Connections are opened and bodies are serialised before the run begins. A burst starts all its requests in one
 iteration of the event loop and waits for them. A steady run is a closed loop: it has `concurrency` slots,
 each of which sends its next request when the previous one has ended. There are never more than `concurrency`
-requests in flight. A request is sent twice only if the server had closed its idle connection before.
+requests in flight. A request is sent again, once, only if the server had closed its idle connection before.
 """
 
 from __future__ import annotations
@@ -202,37 +202,36 @@ class LoadClient:
             connection.abort()
             return False
         exchange = await self._begin(request, connection)
+        if exchange.is_stale:
+            exchange = await self._send_again(exchange)
         return exchange.end is not None and exchange.end.reason is EndReason.ERROR
 
-    def _begin(self, request: Request, connection: Connection) -> asyncio.Future[Exchange]:
-        exchange = Exchange(request, connection, self._log, self._terms, self._freed, stale=self._stale)
+    def _begin(
+        self, request: Request, connection: Connection, *, resent: bool = False
+    ) -> asyncio.Future[Exchange]:
+        exchange = Exchange(request, connection, self._log, self._terms, self._freed, resent=resent)
         freed = self._loop.create_future()
         self._active[exchange] = freed
         return freed
 
-    def _stale(self, exchange: Exchange) -> None:
-        """Send the request of `exchange` again: the server had closed the idle connection it was sent on."""
-        self._add_task(self._send_again(exchange, self._active.pop(exchange)))
-
-    async def _send_again(self, before: Exchange, freed: asyncio.Future[Exchange]) -> None:
-        """Send the request of the exchange `before` on a new connection; `freed` is done when it ends."""
-        connection = None
+    async def _send_again(self, before: Exchange) -> Exchange:
+        """Send the request of the exchange `before` on a new connection; return the exchange with its end."""
         try:
             connection = await self._pool.open()
         except OSError as error:
             before.fail(connect_failure(error, perf_counter(), where=self._terms.where))
+            return before
         finally:
-            if connection is not None and not self.cancelled:
-                again = Exchange(before.request, connection, self._log, self._terms, self._freed, resent=True)
-                self._active[again] = freed
-            else:
-                if connection is not None:
-                    connection.abort()
-                before.cancel(perf_counter())
-                freed.set_result(before)
+            del self._active[before]
+        if before.end is not None:
+            connection.abort()
+            return before
+        return await self._begin(before.request, connection, resent=True)
 
     def _freed(self, exchange: Exchange) -> None:
-        freed = self._active.pop(exchange)
+        freed = self._active[exchange]
+        if not exchange.is_stale:  # one that is stale is ended with the others until it is sent again
+            del self._active[exchange]
         if exchange.connection.open:
             self._pool.give_back(exchange.connection)
         if not freed.done():

@@ -34,6 +34,11 @@ _WORDS_S = 2.0
 """Maximum seconds from the head of an error response to the end of its body."""
 _TRAILING_S = 0.25
 """Maximum seconds from the stream's last event to the end of the response."""
+_STALE_S = 2.0
+"""Maximum seconds from a request to the loss of its used connection for which the server is taken to have
+closed that while it was idle: the news takes a round trip, and longer where this process is late. A server
+that closes it later gave up the request itself. TCP does not tell the two apart: servers that read ahead have
+acknowledged a request that they drop unread (an asyncio server with an idle time of 0.25 s: one of four)."""
 _SPARE_TOKENS = 64
 _AT_ONCE_SHARE = 0.1
 _SERVED_BY_HEADERS = ("x-litellm-model-id", "x-litellm-model-api-base")
@@ -96,15 +101,9 @@ class Exchange:
         terms: Terms,
         freed: Callable[[Exchange], None],
         *,
-        stale: Callable[[Exchange], None] | None = None,
         resent: bool = False,
     ) -> None:
-        """Send the request at once, and record its events in `log`.
-
-        `stale` is called instead of `freed` if the server closed the connection, which was used before,
-        without a byte of an answer: the request must be sent again on a new connection, as `resent`. Without
-        it, that is a failure.
-        """
+        """Send the request at once, and record its events in `log`; `resent` if it was sent before."""
         self.request = request
         self.connection = connection
         self.answer = HttpAnswer()
@@ -113,13 +112,14 @@ class Exchange:
         """Set when the request is over. The connection may still be needed to read the end of the body."""
         self.words = bytearray()
         """The beginning of a body that is not an event stream."""
+        self.is_stale = False
+        """True if the server had closed the connection while it was idle: instead of an end the request needs
+        another connection."""
         self._log = log
         self._terms = terms
         self._freed: Callable[[Exchange], None] | None = freed
-        self.was_used = connection.used
-        """True if the connection carried an answer before: the server may have closed it meanwhile."""
-        self._stale = stale if connection.used else None
-        self._has_heard = False
+        self._may_be_stale = connection.used
+        """True until a byte arrives, if the connection carried an answer before."""
         self._served_by: str | None = None
         self._router_ms: float | None = None
         self._head_at: float | None = None
@@ -137,7 +137,7 @@ class Exchange:
 
     def take(self, at: float, data: bytes) -> None:
         """Parse data that was read at the time `at`; record tokens, and end the request if it is over."""
-        self._has_heard = True
+        self._may_be_stale = False
         try:
             body = self.answer.feed(data)
             if self._head_at is None and self.answer.status is not None:
@@ -160,12 +160,9 @@ class Exchange:
         when the connection is closed.
         """
         where = self._terms.where
-        stale, self._stale = self._stale, None
-        if stale is not None and self.end is None and not self._has_heard:
-            self._freed = None
-            stale(self)
-            return
-        if self.answer.close():
+        if self._may_be_stale and self.end is None and at - self.started_at <= _STALE_S:
+            self.is_stale = True
+        elif self.answer.close():
             self._body_ended(at)
         elif self._head_at is None:
             how = f" ({clean(error, 60)})" if error is not None and str(error) else ""
@@ -236,7 +233,8 @@ class Exchange:
         elif count := stream.feed(at, body):
             self._log.later_tokens(at, count, self._served_by)
         if stream.error is not None:
-            self._over(at, EndReason.ERROR, event_failure(self._blotted(stream.error), at, self._terms))
+            words = server_words(stream.error.encode(), self._terms.secrets, WORDS_LIMIT)
+            self._over(at, EndReason.ERROR, event_failure(words, at, self._terms))
         elif stream.fault is not None:
             word = errors.ENDLESS if stream.fault is Fault.ENDLESS_EVENT else errors.MALFORMED
             self._fail(at, word, f"{self._terms.where} {stream.fault}")
@@ -272,7 +270,9 @@ class Exchange:
         elif not stream.has_begun:
             body = bytes(self.words)
             words = server_words(body, self._terms.secrets, WORDS_LIMIT)
-            self._over(at, EndReason.ERROR, body_failure(words, body, at, self._terms))
+            message = f"{where} answered without an event stream"
+            failure = body_failure(words, body, at, self._terms)
+            self._over(at, EndReason.ERROR, failure or request_failure(errors.NO_STREAM, message, at))
         elif stream.finish_reason in _FAILED_FINISHES:
             message = f"{where} ended a request with finish_reason {stream.finish_reason}"
             self._fail(at, errors.ERROR_EVENT, message)
@@ -328,8 +328,3 @@ class Exchange:
         else:
             self.connection.abort()
         freed(self)
-
-    def _blotted(self, words: str) -> str:
-        for secret in self._terms.secrets:
-            words = words.replace(secret, "…")
-        return words

@@ -27,6 +27,7 @@ from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.lines import ALIVE, ALIVE_S, decode_command, encode_message
 from sparktop.sweep.generator.wire.messages import (
     BATCHES_PER_S,
+    Busy,
     Calibrate,
     Calibrated,
     Cancel,
@@ -126,7 +127,8 @@ class Worker:
         The recipe is also stored for later runs.
         """
         if not self._called_off:
-            self._calibrating = asyncio.create_task(Calibration(command, pool).find())
+            calibration = Calibration(command, pool, lambda words: self.say(Busy(command.id, words)))
+            self._calibrating = asyncio.create_task(calibration.find())
             await asyncio.wait([self._calibrating])
             calibrating, self._calibrating = self._calibrating, None
             if not calibrating.cancelled():

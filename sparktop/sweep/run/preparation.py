@@ -14,6 +14,7 @@ from sparktop.sweep.generator.body import CACHE_SALT
 from sparktop.sweep.generator.refusals import is_refusal
 from sparktop.sweep.generator.wire.messages import (
     TRIED_TOKENS,
+    Busy,
     Calibrate,
     Calibrated,
     Refused,
@@ -113,18 +114,51 @@ class _Lengths:
     """Why the target cannot serve requests of any length; None if it can."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The way to calibrate prompt lengths of a plan on one target."""
+
+    plan: Plan
+    asks: WorkerTarget
+    worker: SweepWorker
+    report: Callable[[str], None]
+    """Receives a sentence where the server makes it wait."""
+
+    async def calibrate(self, length: int) -> Calibrated | RequestFailure:
+        """Find out by trial requests how to make prompts of `length` tokens."""
+        command_id = f"calibration-{secrets.token_hex(4)}"
+        plan = self.plan
+        command = Calibrate(command_id, self.asks, length, plan.tg, plan.seed, plan.timeouts)
+        await self.worker.send(command)
+        async for message in self.worker.messages():
+            match message:
+                case Calibrated() if message.id == command_id:
+                    return message
+                case Refused() if message.id == command_id:
+                    return message.failure
+                case Busy() if message.id == command_id:
+                    self.report(message.words)
+                case WorkerEnded():
+                    raise WorkerGoneError(message.failure)
+                case _:
+                    pass
+        raise WorkerGoneError(None)
+
+
 async def prepare(
     plan: Plan,
     target: SweepTarget,
     worker: SweepWorker,
     snapshot: Callable[[], Snapshot],
+    report: Callable[[str], None],
     busy: Collection[str] = (),
 ) -> PreparedTarget:
     """Prepare a target: calibrate each prompt length of the plan, and collect what is known of its servers.
 
     To calibrate a prompt length is to find out by trial requests how to make prompts of that length. If the
     target cannot be measured, the result has an `error`. `snapshot` returns the newest state of all watched
-    servers; `busy` names the servers that ran requests before this sweep sent any.
+    servers; `busy` names the servers that ran requests before this sweep sent any. `report` receives a line
+    for the user while the server makes the calibration wait.
 
     Raises:
         WorkerGoneError: the load generator's process exited.
@@ -141,7 +175,8 @@ async def prepare(
         prompts=plan.prompts,
     )
     asked = _Lengths()
-    await _ask_lengths(plan, asks, asked, _views(target, snapshot()), worker)
+    trial = _Trial(plan, asks, worker, lambda words: report(f"{clean(target.name, 64)}: {words}"))
+    await _ask_lengths(trial, asked, _views(target, snapshot()))
     if asked.error is not None:
         return PreparedTarget(target, asks, model=_shown(asked.model), error=asked.error)
     # Servers may have reported their context since the first calibration.
@@ -152,7 +187,7 @@ async def prepare(
             del asked.found[length]
     longest: LongestPrompt | None = None
     if plan.longest and asked.refused:
-        longest = await _longest(plan, asks, asked, views, worker)
+        longest = await _longest(trial, asked, views)
     found = asked.found if longest is None else {**asked.found, longest.tokens: longest.found}
     if not found:
         error = next(iter(asked.refused.values()))
@@ -166,19 +201,18 @@ async def prepare(
     return prepared
 
 
-async def _ask_lengths(
-    plan: Plan, asks: WorkerTarget, asked: _Lengths, views: Sequence[BackendView], worker: SweepWorker
-) -> None:
+async def _ask_lengths(trial: _Trial, asked: _Lengths, views: Sequence[BackendView]) -> None:
     """Calibrate each prompt length of the plan by trial requests, and enter the results into `asked`.
 
     A length that exceeds a known context is entered as refused without a request. Stop at the first failure
     that is not a refusal, with `asked.error` set.
     """
+    plan = trial.plan
     for length in plan.lengths:
         if (why := _beyond_context(plan, length, views)) is not None:
             asked.refused[length] = why
             continue
-        calibrated = await _calibrate(plan, asks, length, worker)
+        calibrated = await trial.calibrate(length)
         failure = calibrated if isinstance(calibrated, RequestFailure) else calibrated.failure
         if isinstance(calibrated, Calibrated):
             asked.model = calibrated.model
@@ -198,25 +232,6 @@ def _beyond_context(plan: Plan, length: int, views: Sequence[BackendView]) -> st
     """
     known = length if plan.prompts is None else 0
     return beyond_context(known, plan.tg, views, plan.conversations)
-
-
-async def _calibrate(
-    plan: Plan, asks: WorkerTarget, length: int, worker: SweepWorker
-) -> Calibrated | RequestFailure:
-    command_id = f"calibration-{secrets.token_hex(4)}"
-    command = Calibrate(command_id, asks, length, plan.tg, plan.seed, plan.timeouts)
-    await worker.send(command)
-    async for message in worker.messages():
-        match message:
-            case Calibrated() if message.id == command_id:
-                return message
-            case Refused() if message.id == command_id:
-                return message.failure
-            case WorkerEnded():
-                raise WorkerGoneError(message.failure)
-            case _:
-                pass
-    raise WorkerGoneError(None)
 
 
 def _with_servers(
@@ -305,13 +320,7 @@ def _with_refused(
     return replace(prepared, refused=words, extra_lengths=extra, notes=(*prepared.notes, *notes))
 
 
-async def _longest(
-    plan: Plan,
-    asks: WorkerTarget,
-    asked: _Lengths,
-    views: Sequence[BackendView],
-    worker: SweepWorker,
-) -> LongestPrompt | None:
+async def _longest(trial: _Trial, asked: _Lengths, views: Sequence[BackendView]) -> LongestPrompt | None:
     """Return the largest prompt that fits into the context together with an answer of the plan's length.
 
     None if no such prompt was found.
@@ -319,15 +328,16 @@ async def _longest(
     high = min(asked.refused)
     low = max((length for length in asked.found if length < high), default=0)
     # A calibration requests fewer output tokens than a level: a longer prompt makes up for them.
-    missing = max(0, plan.tg - TRIED_TOKENS)
+    output_tokens = trial.plan.tg
+    missing = max(0, output_tokens - TRIED_TOKENS)
 
     async def ask(length: int) -> Calibrated | RequestFailure:
-        whole = await _calibrate(plan, asks, length + missing, worker)
+        whole = await trial.calibrate(length + missing)
         fits = isinstance(whole, Calibrated) and whole.failure is None
-        return await _calibrate(plan, asks, length, worker) if fits else whole
+        return await trial.calibrate(length) if fits else whole
 
     context = reported_context(views, asked.refused.values())
-    return await longest_prompt(low, high, plan.tg, context, ask)
+    return await longest_prompt(low, high, output_tokens, context, ask)
 
 
 def _views(target: SweepTarget, snapshot: Snapshot) -> list[BackendView]:

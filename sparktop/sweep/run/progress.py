@@ -188,7 +188,7 @@ class RecentRates:
                 self._began = event.at
                 self._sent.clear()
                 self._completed.clear()
-            case RequestStarted():
+            case RequestStarted(resent=False):
                 self._sent.append(event.at)
             case RequestEnded() if event.ok:
                 self._completed.append(event.at)

@@ -175,7 +175,14 @@ class SweepRunner:
             if self._stopped():
                 break
             self._emit(PhaseChanged(Phase.PREPARING, target.name))
-            found = await prepare(self._plan, target, worker, self._feed.snapshot, busy)
+            found = await prepare(
+                self._plan,
+                target,
+                worker,
+                self._feed.snapshot,
+                lambda words: self._emit(Notice(words)),
+                busy,
+            )
             if self._stopped():
                 break
             busy -= set(found.backends)  # so that several targets do not announce the same wait

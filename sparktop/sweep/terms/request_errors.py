@@ -89,7 +89,6 @@ _UNAUTHORIZED = frozenset({401, 403})
 _IS_MISSING = ("not exist", "not found", "not be found", "unknown", "invalid model")
 _WANTS_TLS = "https"
 """In the words with which a server that speaks TLS refuses plain HTTP."""
-NO_EVENT_STREAM = "answered without an event stream"
 _PAGE_BYTES = 200
 _NO_BACKEND = ("no deployments available", "no healthy deployment", "no available backend")
 
@@ -208,8 +207,8 @@ def event_failure(words: str, at: float, server: Server) -> RequestFailure:
     return request_failure(ERROR_EVENT, f"{server.where} reported an error in mid-stream{quoted}", at)
 
 
-def body_failure(words: str, body: bytes, at: float, server: Server) -> RequestFailure:
-    """Return the failure of a request that was answered with status 200, but not with a stream.
+def body_failure(words: str, body: bytes, at: float, server: Server) -> RequestFailure | None:
+    """Return the failure of a request that status 200 and a web page or an error answered; None for another.
 
     `words` is the error message in the `body`, or "".
     """
@@ -221,7 +220,7 @@ def body_failure(words: str, body: bytes, at: float, server: Server) -> RequestF
         return request_failure(
             ERROR_EVENT, f"{server.where} answered with an error and HTTP 200: {words}", at
         )
-    return request_failure(NO_STREAM, f"{server.where} {NO_EVENT_STREAM}", at)
+    return None
 
 
 def _names_no_backend(words: str) -> bool:

@@ -235,6 +235,22 @@ async def test_a_key_that_comes_back(in_process: InProcess) -> None:
     assert "sk-secret-1" not in repr(target)
 
 
+async def test_a_key_that_comes_back_in_a_stream(in_process: InProcess) -> None:
+    """Nor does one of an error inside a stream, as it is, backwards or encoded."""
+    key = "sk-secret-1"
+
+    async def behave(asked: Asked) -> None:
+        asked.start()
+        asked.event({"error": {"message": f"{key} {key[::-1]} {key.encode().hex()}"}})
+        asked.end()
+
+    target = WorkerTarget(in_process.server.url, "tiny", api_key=key)
+    loaded = await in_process.load(behave, target=target)
+    message = only_failure(loaded).message
+    assert only_failure(loaded).word == "error_event"
+    assert not any(form in message for form in (key, key[::-1], key.encode().hex()))
+
+
 async def test_nothing_is_left_open(in_process: InProcess) -> None:
     """After a run with failures of every kind the server sees all connections closed."""
 

@@ -7,10 +7,13 @@ from collections import Counter
 
 import pytest
 
-from sparktop.model.load import LoadMode
+from sparktop.model.load import EndReason, LoadMode, RequestStarted
+from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.wire.messages import OpenLoop, RunLoad, WorkerTarget
+from sparktop.sweep.result.trace import collect
+from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import QUICK, InProcess
-from tests.sweep.stream_server import StreamServer
+from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.wire_behaviours import Behaviour
 
 SERVERS = 100
@@ -29,7 +32,7 @@ async def test_idle_times_of_any_length_cost_no_request(server: StreamServer) ->
     }
     server.has_tokenize = False
     arrivals = OpenLoop("poisson", 2.0, None, 0.0, 3.0, 60.0, "seed")
-    turn = asyncio.Semaphore(50)
+    turn = asyncio.Semaphore(10)  # more calibrations at a time would delay the event loop by seconds
 
     async def load(name: str) -> Counter[str]:
         target = WorkerTarget(f"{server.url}/{name}", "tiny")
@@ -41,3 +44,78 @@ async def test_idle_times_of_any_length_cost_no_request(server: StreamServer) ->
     ended = sum(await asyncio.gather(*map(load, idle_s)), Counter[str]())
     assert ended["failed"] == 0
     assert ended["answered"] >= SERVERS
+
+
+async def break_off(asked: Asked) -> None:
+    """Answer the first request, and close the connection of the second one without a byte."""
+    if asked.number == 1:
+        asked.close = True
+    else:
+        await asked.stream()
+
+
+async def test_a_request_on_a_closed_connection_is_sent_again_once(in_process: InProcess) -> None:
+    """It is one request, no failure, counted apart, and its latencies are those of the second time."""
+    loaded = await in_process.load(break_off, mode=LoadMode.STEADY, concurrency=1, requests=3)
+    assert [end.error for end in loaded.ends] == [None] * 3
+    assert in_process.server.asked == 4
+    traces = collect(loaded.events)
+    assert [trace.resent for trace in traces] == [False, True, False]
+    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
+    assert [event.resent for event in starts] == [False, False, True, False]
+    assert traces[1].start == starts[2].at > starts[1].at
+    assert traces[1].ttft_s == traces[1].arrivals[0][0] - starts[2].at
+
+
+async def test_a_request_that_is_given_up_twice_is_a_failure(in_process: InProcess) -> None:
+    """The second connection is new, so the server did not close it while it was idle."""
+
+    async def give_up_twice(asked: Asked) -> None:
+        if asked.number in {1, 2}:
+            asked.close = True
+        else:
+            await asked.stream()
+
+    loaded = await in_process.load(give_up_twice, mode=LoadMode.STEADY, concurrency=1, requests=3)
+    assert count_errors(loaded.events) == {"disconnected": 1}
+    assert in_process.server.asked == 4
+
+
+async def test_a_request_that_the_server_gave_up_later_is_a_failure(in_process: InProcess) -> None:
+    """A server that had a request for longer than the news of a closed connection takes gets it only once."""
+
+    async def give_up(asked: Asked) -> None:
+        if asked.number == 1:
+            await asyncio.sleep(2.1)
+        await break_off(asked)
+
+    loaded = await in_process.load(give_up, mode=LoadMode.STEADY, concurrency=1, requests=3)
+    assert count_errors(loaded.events) == {"disconnected": 1}
+    assert in_process.server.asked == 3
+
+
+@pytest.mark.parametrize("mode", [LoadMode.STEADY, LoadMode.OPEN])
+async def test_a_run_may_be_cancelled_while_a_request_is_sent_again(
+    in_process: InProcess, monkeypatch: pytest.MonkeyPatch, mode: LoadMode
+) -> None:
+    """The request ends as cancelled, and the run ends without an error."""
+    whole, waits = ConnectionPool.open, asyncio.Event()
+
+    async def open_slowly(pool: ConnectionPool) -> Connection:
+        if in_process.server.asked > 1:
+            waits.set()
+            await asyncio.Event().wait()
+        return await whole(pool)
+
+    async def cancel() -> None:
+        await waits.wait()
+        assert in_process.client is not None
+        in_process.client.cancel()
+
+    monkeypatch.setattr(ConnectionPool, "open", open_slowly)
+    cancelling = asyncio.create_task(cancel())
+    paced = OpenLoop("constant", 20.0, None, 0.0, 600.0, 600.0, "seed") if mode is LoadMode.OPEN else None
+    async with asyncio.timeout(60):
+        loaded = await in_process.load(break_off, mode=mode, concurrency=1, open_loop=paced)
+    await cancelling
+    assert [end.reason for end in loaded.ends if end.request_id.endswith("-1")] == [EndReason.ABORT]

@@ -67,12 +67,14 @@ def test_the_line_of_the_command_says_the_same() -> None:
 
 
 def test_rates_need_a_few_seconds() -> None:
-    """The first seconds of a run say nothing, and a new run starts from zero."""
+    """The first seconds of a run say nothing, a new run starts from zero, a request that is resent is one."""
     rates = RecentRates()
     assert rates.per_s(5.0) is None
     for event in events(10):
         rates.take(event)
     assert rates.per_s(104.0) is None
+    assert rates.per_s(110.0) == (2.0, 1.0)
+    rates.take(RequestStarted("again", 109.0, resent=True))
     assert rates.per_s(110.0) == (2.0, 1.0)
     rates.take(RunStarted(111.0, 1))
     assert rates.per_s(117.0) == (0.0, 0.0)

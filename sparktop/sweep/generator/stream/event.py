@@ -13,8 +13,9 @@ DONE = b"[DONE]"
 """Beginning of the data of the event that ends a stream."""
 FAST_BYTES = 4096
 """Minimum size in bytes from which on events, which are rare, are parsed as JSON."""
-_WORDS_LIMIT = 240
-"""Maximum characters kept of an error message: refusals state the context late in it."""
+_WORDS_LIMIT = 4000
+"""Maximum characters kept of an error message: more than are shown, because a key that the server repeats is
+masked before it is cut."""
 # A quote inside a JSON string is escaped as \", so these bytes can only be a key and its value.
 _TOKEN_IDS = re.compile(rb'"token_ids":\s?\[([0-9, ]+)\]')
 _TEXT = re.compile(rb'"(?:content|text)":\s?"[^"]')

@@ -21,6 +21,7 @@ from sparktop.sweep.generator.wire.event_lines import (
 )
 from sparktop.sweep.generator.wire.messages import (
     Batch,
+    Busy,
     Calibrate,
     Calibrated,
     Cancel,
@@ -205,6 +206,7 @@ _COMMANDS: dict[str, type[Calibrate | RunLoad | Cancel | Quit]] = {
 }
 _READERS: dict[str, Callable[[dict[str, Any]], WorkerMessage]] = {
     "ready": lambda found: Ready(**found),
+    "busy": lambda found: Busy(**found),
     "calibrated": _read_calibrated,
     "batch": _read_batch,
     "tokens": lambda found: TokenTimes(
@@ -217,6 +219,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], WorkerMessage]] = {
 _WORDS: dict[type, str] = {
     **{kind: word for word, kind in _COMMANDS.items()},
     Ready: "ready",
+    Busy: "busy",
     Calibrated: "calibrated",
     Batch: "batch",
     TokenTimes: "tokens",

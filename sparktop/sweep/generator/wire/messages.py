@@ -2,9 +2,9 @@
 
 The parent writes commands to the process's standard input, and the process writes messages to its standard
 output. For a load run the process sends, in this order: any number of `Batch`, then `TokenTimes` for all
-requests, then one `RunFinished`. For a calibration it sends one `Calibrated`, for a command that cannot be
-executed one `Refused`. All times are `perf_counter` of the process, which on Linux is the monotonic clock of
-the machine.
+requests, then one `RunFinished`. For a calibration it sends any number of `Busy`, then one `Calibrated`; for
+a command that cannot be executed one `Refused`. All times are `perf_counter` of the process, which on Linux
+is the monotonic clock of the machine.
 """
 
 from __future__ import annotations
@@ -354,6 +354,14 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """Message: the calibration `id` waits, because its server is busy; `words` say how long, and for what."""
+
+    id: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerEnded:
     """The last message: the process has exited. Created by the parent, not sent by the process."""
 
@@ -362,7 +370,7 @@ class WorkerEnded:
     """None if the process was asked to exit."""
 
 
-WorkerMessage = Ready | Calibrated | Batch | TokenTimes | RunFinished | Refused | WorkerEnded
+WorkerMessage = Ready | Busy | Calibrated | Batch | TokenTimes | RunFinished | Refused | WorkerEnded
 
 
 def with_tokens(events: Iterable[LoadEvent], tokens: Mapping[str, RequestTokens]) -> list[LoadEvent]:

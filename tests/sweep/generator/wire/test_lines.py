@@ -29,6 +29,7 @@ from sparktop.sweep.generator.wire.lines import (
 )
 from sparktop.sweep.generator.wire.messages import (
     Batch,
+    Busy,
     Calibrate,
     Calibrated,
     Cancel,
@@ -77,6 +78,7 @@ COMMANDS: list[Command] = [
 ]
 MESSAGES: list[WorkerMessage] = [
     Ready(3, "uvloop", None),
+    Busy("c", "spark-a answered with HTTP 429: it is asked again in 30 s"),
     Calibrated(
         "c", "m", ("m", "n"), "m", {"ignore_eos": "no"}, TokenSource.USAGE,
         PromptLength(9, 9, exact=True, source="usage"),
