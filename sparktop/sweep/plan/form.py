@@ -83,15 +83,20 @@ def checked(
     *,
     seed: int | None = None,
     find: FindReplay = TraceWish.read,
+    preset: SweepSettings | None = None,
 ) -> CheckedDraft:
     """Return the plan that a draft makes, or its problems if any field is not valid.
 
     `targets` are all targets that can be selected. Without a `seed` a random one is used, for new prompts.
-    `find` returns the traffic of a trace.
+    `find` returns the traffic of a trace. `preset` is what the fields were filled from: what it adds to
+    each request has no fields, and stays.
     """
     form = _Form(draft)
     chosen = form.targets(targets)
     settings = form.settings()
+    if preset is not None:
+        own = {name: getattr(preset, name) for name in ("prompts", "extra_body", "headers", "timeout_s")}
+        settings = replace(settings, **own)
     replay = form.replay(find)
     shown = FIELDS.get(draft.kind, ())
     wishes = Wishes(

@@ -58,11 +58,20 @@ class PromptFile:
 
 
 def find_prompts(path: str) -> PromptFile:
-    """Read a file of prompts and return what it holds.
+    """Read a file of prompts and return what it holds; one that has not changed is not read again.
 
     Raises:
         UsageError: the file cannot be used; the message has the line, or the entry of a list.
     """
+    try:
+        about = Path(path).stat()
+    except (OSError, ValueError):
+        return _find(path, None)
+    return _find(path, (about.st_ino, about.st_size, about.st_mtime_ns))
+
+
+@lru_cache(maxsize=2)
+def _find(path: str, _state: tuple[int, ...] | None) -> PromptFile:
     digest, prompts = _read(path)
     total = sum(map(letters, prompts))
     has_messages = any(not isinstance(one, str) for one in prompts)

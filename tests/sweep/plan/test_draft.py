@@ -295,6 +295,27 @@ def test_whatever_is_typed_is_a_plan_or_a_printable_line(text: str, field: str) 
         assert line.isprintable()
 
 
+def test_what_a_preset_adds_to_each_request_stays(tmp_path: Path) -> None:
+    """Prompts, body, headers and time limit of a preset have no fields in the editor, and are sent."""
+    file = tmp_path / "day.txt"
+    file.write_text("one\ntwo\n", encoding="utf-8")
+    preset = SweepSettings(
+        "mine",
+        concurrency=(1, 2),
+        prompts=str(file),
+        extra_body={"temperature": 0},
+        headers={"X-Tenant": "a"},
+        timeout_s=20.0,
+    )
+    targets = (SweepTarget("a", "http://127.0.0.1:1"),)
+    draft = draft_of(preset, ("a",), GuardLimits())
+    plan = checked(draft, targets, preset=preset).plan
+    assert plan is not None
+    assert plan.prompts is not None
+    assert (plan.prompts.count, plan.timeouts.first_token_s) == (2, 20.0)
+    assert (dict(plan.extra_body), dict(plan.headers)) == ({"temperature": 0}, {"X-Tenant": "a"})
+
+
 def test_a_burst_level_ends_in_one_way() -> None:
     """Runs, seconds and requests side by side contradict each other: the later field says so."""
     assert problems(duration="5") == {

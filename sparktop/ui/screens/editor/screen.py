@@ -296,7 +296,9 @@ class SweepEditor(Dialog[Draft]):
         have been typed already, and writing the value back would lose them.
         """
         draft = self._draft
-        self._checked = checked(draft, self._targets, find=self._traces.find)
+        self._checked = checked(
+            draft, self._targets, find=self._traces.find, preset=self._presets.get(draft.preset)
+        )
         problems = self._checked.problems
         changed = is_changed(draft, self._presets.get(draft.preset), self._guard)
         shown = shown_fields(draft)
