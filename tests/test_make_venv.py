@@ -31,7 +31,7 @@ def made(venv: Path, kind: str, stub: Path) -> tuple[list[str], list[str]]:
         env=env,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=True,
     )
     assert done.stdout == ""

@@ -149,7 +149,7 @@ def test_a_key_with_a_password_is_refused_without_a_question(
     cert, key = certificate
     locked = tmp_path / "locked.pem"
     command = ["openssl", "ec", "-in", str(key), "-aes256", "-passout", "pass:secret", "-out", str(locked)]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)  # noqa: S603 - words of this file
+    subprocess.run(command, check=True, capture_output=True, timeout=300)  # noqa: S603 - words of this file
     with pytest.raises(UsageError, match="has a password"):
         open_tls(str(cert), str(locked))
 
@@ -158,7 +158,7 @@ def test_a_key_of_another_certificate_is_refused(certificate: tuple[Path, Path],
     """A key that does not belong to the certificate is refused."""
     other = tmp_path / "other.pem"
     command = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(other)]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)  # noqa: S603 - as above
+    subprocess.run(command, check=True, capture_output=True, timeout=300)  # noqa: S603 - as above
     with pytest.raises(UsageError, match="no certificate with its key"):
         open_tls(str(certificate[0]), str(other))
 

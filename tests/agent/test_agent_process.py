@@ -231,7 +231,7 @@ def test_it_loads_no_screen(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=300,
     )
     assert done.stdout == "[]\n"
 
@@ -245,7 +245,7 @@ def test_for_ssh_it_loads_no_server(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=300,
     )
     assert done.stderr == "0 []\n"
     assert [json.loads(line)["schema"] for line in done.stdout.splitlines()] == ["sparktop.node/1"] * 2

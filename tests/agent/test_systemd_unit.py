@@ -68,7 +68,7 @@ def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=300,
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 

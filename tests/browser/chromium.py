@@ -28,7 +28,7 @@ _LEAST_PARTS = (
     "--no-first-run",
     "--remote-debugging-port=0",
 )
-_WITHIN_S = 30.0
+_WITHIN_S = 100.0
 _LOOK_S = 0.1
 
 

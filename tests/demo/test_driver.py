@@ -14,7 +14,7 @@ from sparktop.demo.driver import Driver
 from sparktop.demo.scenario import SCENARIOS
 from tests.demo.quick_engines import QUICK, StartServer, live_engine
 
-PATIENCE_S = 20.0
+PATIENCE_S = 100.0
 SCENARIO = replace(SCENARIOS["oscillation"], load=3, prompt_tokens=100, output_tokens=7)
 
 

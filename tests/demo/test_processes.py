@@ -34,7 +34,7 @@ from sparktop.sources.wire.decode import decode
 
 pytestmark = pytest.mark.outside
 
-PATIENCE_S = 20.0
+PATIENCE_S = 100.0
 MODEL = "openai/gpt-oss-120b"
 
 HOLDER = """

@@ -25,7 +25,7 @@ from tests.demo.quick_engines import QUICK, live_engine
 
 pytestmark = pytest.mark.outside
 
-PATIENCE_S = 20.0
+PATIENCE_S = 100.0
 LONG_S = 1e6
 MODEL = "openai/gpt-oss-120b"
 SCENARIO = replace(SCENARIOS["oscillation"], load=3, prompt_tokens=50, output_tokens=8)

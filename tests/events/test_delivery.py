@@ -45,8 +45,8 @@ def got(folder: Path) -> list[dict[str, Any]]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until a condition on another process holds, for at most half a minute."""
-    async with asyncio.timeout(30):
+    """Wait until a condition on another process holds."""
+    async with asyncio.timeout(300):
         while not holds():  # noqa: ASYNC110 - another process has no event to wait for
             await asyncio.sleep(0.01)
 

@@ -70,7 +70,7 @@ def test_systemd_has_no_complaint(tmp_path: Path, command: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=300,
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 

@@ -317,7 +317,7 @@ def test_promtool_has_no_complaint() -> None:
             [promtool, "check", "metrics"],
             input=text(found).encode(),
             capture_output=True,
-            timeout=30,
+            timeout=300,
             check=False,
         )
         assert (done.returncode, done.stdout + done.stderr) == (0, b"")

@@ -31,7 +31,7 @@ from tests.sources.conftest import answer as http_answer
 pytestmark = pytest.mark.outside
 NOTHING = Path("/nonexistent")
 TOKEN = "0123456789abcdef-token"  # noqa: S105 - of this test
-AMPLE_S = 20.0
+AMPLE_S = 100.0
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     command += ["-nodes", "-days", "2", "-subj", "/CN=spark", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run(  # noqa: S603 - openssl with words of this file
-        [*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=30
+        [*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=300
     )
     return cert, key
 

@@ -21,7 +21,7 @@ from generator_load import generator_on
 from truth import TruthProcess
 from truth_schedule import Batching, FixedPace, Stream, Timetable, pace_fields, pace_from
 
-LIMIT_S = 20.0
+LIMIT_S = 100.0
 
 
 def stream(tokens: int, at: float = 0.0, key: str = "") -> Stream:

@@ -33,10 +33,10 @@ def test_keys_arrive_and_nothing_wakes_up_between_them(monkeypatch: pytest.Monke
     thread.start()
     pressed = []
     for keys in (b"a", b"\x1b[A", b"\x1b"):
-        while waits.get(timeout=30) is not None:
+        while waits.get(timeout=300) is not None:
             continue
         os.write(writing, keys)
-        message = delivered.get(timeout=30)
+        message = delivered.get(timeout=300)
         assert isinstance(message, Key)
         pressed.append(message.key)
     assert pressed == ["a", "up", "escape"]

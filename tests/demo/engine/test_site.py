@@ -16,7 +16,7 @@ from sparktop.engines import read_page
 
 pytestmark = pytest.mark.outside
 
-PATIENCE_S = 20.0
+PATIENCE_S = 100.0
 STEADY = SCENARIOS["steady"]
 
 

@@ -29,5 +29,5 @@ def python(version: str) -> str:
 
 def _runs(program: str, version: str) -> bool:
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    done = subprocess.run([program, "-I", "-S", "-c", code], capture_output=True, timeout=30, check=False)  # noqa: S603 - fixed
+    done = subprocess.run([program, "-I", "-S", "-c", code], capture_output=True, timeout=300, check=False)  # noqa: S603 - fixed
     return done.stdout.decode().strip() == version

@@ -64,7 +64,7 @@ class Sshd:
             "-f",
             str(file),
         ]
-        subprocess.run(command, check=True, timeout=20)  # noqa: S603 - a fixed command
+        subprocess.run(command, check=True, timeout=300)  # noqa: S603 - a fixed command
         return file
 
     def forced(self, name: str, script: str) -> tuple[str, ...]:

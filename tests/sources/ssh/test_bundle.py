@@ -148,7 +148,7 @@ def test_it_is_printed_with_the_same_bytes_each_time(tmp_path: Path) -> None:
         [sys.executable, "-m", "sparktop", "agent", "--print-bundle"],
         env=environment(tmp_path),
         capture_output=True,
-        timeout=30,
+        timeout=300,
         check=True,
     )
     assert done.stdout == reader_bundle().data

@@ -51,7 +51,7 @@ async def running(run: FollowedRun) -> AsyncIterator[FollowedRun]:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Run the event loop until a condition holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not holds():  # noqa: ASYNC110 - a picture does not signal its changes
             await asyncio.sleep(0.001)
 

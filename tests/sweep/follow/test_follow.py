@@ -88,7 +88,7 @@ async def test_a_real_writer_is_followed_as_it_writes(tmp_path: Path) -> None:
                     assert run.view().share is None
             await until(lambda: run.view().status.over)
         finally:
-            writer.communicate(timeout=10)
+            writer.communicate(timeout=300)
     assert run.view().rows[0].ok == 4
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
-LIMIT_S = 40.0
+LIMIT_S = 100.0
 OPTIONS = (
     "--headless=new",
     "--no-sandbox",

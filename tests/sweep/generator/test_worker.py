@@ -78,7 +78,7 @@ async def gone(pid: int) -> None:
     loop = asyncio.get_running_loop()
     loop.add_reader(descriptor, ended.set)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             await ended.wait()
     finally:
         loop.remove_reader(descriptor)
@@ -88,7 +88,7 @@ async def gone(pid: int) -> None:
 async def no_connection_left(server: StreamServer) -> None:
     """Continue hanging answers, so that they find their connections closed; wait for the last."""
     server.held.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         await server.all_gone.wait()
 
 
@@ -320,7 +320,7 @@ asyncio.run(main())
     try:
         assert parent.stdout is not None
         pid = int(await parent.stdout.readline())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             await server.someone_waits.wait()
         parent.kill()
         await gone(pid)

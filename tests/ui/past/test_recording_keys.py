@@ -31,7 +31,7 @@ async def test_r_records_into_this_folder_and_m_marks(
     )
     app.recordings = recordings
     async with app.run_test(size=(80, 24)) as pilot:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while not store.snapshot().nodes[0].ok:
                 await pilot.pause(0.05)
         await pilot.press("r")
@@ -39,7 +39,7 @@ async def test_r_records_into_this_folder_and_m_marks(
         await pilot.press("M")
         app.screen.query_one(Input).value = "here it hangs\x1b[31m"
         await pilot.press("enter")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while len([*store.snapshot().nodes[0].history.cpu_percent]) < 2:
                 await pilot.pause(0.05)
         await pilot.press("r")

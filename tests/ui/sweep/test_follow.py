@@ -38,7 +38,7 @@ def text_of(screen: OverviewScreen | SweepScreen) -> str:
 async def shows(app: SparktopApp, *words: str, of: Callable[[], str] | None = None) -> None:
     """Draw until all the words are on the screen."""
     look = of or partial(text_of, app.overview)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not all(word in look() for word in words):
             await asyncio.sleep(0.01)
             app._redraw()

@@ -45,8 +45,8 @@ class FakeDesk:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    """Wait until a condition holds, for 10 s at most."""
-    async with asyncio.timeout(10):
+    """Wait until a condition holds."""
+    async with asyncio.timeout(300):
         while not done():  # noqa: ASYNC110 - a thread ends it
             await asyncio.sleep(0.005)
 

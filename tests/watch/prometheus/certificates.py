@@ -23,6 +23,6 @@ def make_certificates(folder: Path) -> dict[str, Path]:
             [*command, "-keyout", str(made[f"{name}-key"]), "-out", str(made[name])],
             check=True,
             capture_output=True,
-            timeout=30,
+            timeout=300,
         )
     return made
