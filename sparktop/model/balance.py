@@ -22,7 +22,7 @@ class BalanceWord(StrEnum):
     OSCILLATING = "oscillating"
     """The load swings to and fro between backends."""
     STARVED = "starved"
-    """A backend has next to no work while another is full."""
+    """A backend has next to no work while another has more than its share."""
     UNEVEN = "uneven"
     """One backend always has more load than its share."""
     UNEVEN_REQUESTS = "uneven requests"

@@ -90,24 +90,24 @@ STATES: Mapping[BackendState, Explained] = {
 
 LIMITS: Mapping[LimitKind, Explained] = {
     LimitKind.KV: Explained(
-        "requests wait because the KV cache is full: they hold too many tokens",
+        "requests wait for room in the KV cache, or are evicted from it: those that run hold too many tokens",
         "fewer or shorter requests; --gpu-memory-utilization, an fp8 KV cache, or a second server",
     ),
     LimitKind.SLOTS: Explained(
-        "requests wait because all slots are taken, while KV cache and compute have room",
-        "raise --max-num-seqs",
+        "requests wait because all slots are taken",
+        "raise --max-num-seqs, if the KV cache has room: its panel says for how many",
     ),
     LimitKind.BANDWIDTH: Explained(
         "a step takes as long as reading weights and KV cache takes: more requests cost little",
         "more requests at once, smaller weights, speculative decoding",
     ),
     LimitKind.PREFILL: Explained(
-        "steps compute prompts most of the time, so new requests wait for them",
+        "prompts are computed for half of the time or more",
         "shorter prompts, separate prefill servers, prefix caching where it is off",
     ),
     LimitKind.DECODE: Explained(
         "each further request makes a step longer: the GPU computes, memory is not the limit",
-        "more requests bring no more tokens per second; a second server does",
+        "more requests bring hardly more tokens per second; a second server does",
     ),
     LimitKind.CPU: Explained(
         "the server's HTTP process, or one core of its machine, is fully used while its GPU is not",
@@ -130,7 +130,8 @@ LIMITS: Mapping[LimitKind, Explained] = {
         "LiteLLM: callbacks: [prometheus] shows how many are inside it",
     ),
     LimitKind.CLIENT: Explained(
-        "nothing waits anywhere: clients send no more than this", "nothing, or more requests at once"
+        "it has no request for part of the time, and none is known to wait for it: clients send no more",
+        "nothing, or more requests at once",
     ),
     LimitKind.UNKNOWN: Explained(
         "the figures do not decide it; the reason says what is missing", "what it says is missing"
@@ -144,14 +145,16 @@ BALANCE: Mapping[BalanceWord, Explained] = {
         "simple-shuffle or round-robin instead of least-busy; w shows period and evidence",
     ),
     BalanceWord.STARVED: Explained(
-        "one has next to nothing to do while another is full, and throughput is lost",
+        "one has next to nothing to do while another has more than its share, and throughput is lost",
         "w: is it in cooldown, has it failed, does the router know it?",
     ),
     BalanceWord.UNEVEN: Explained(
         "the same one always has more than its share; without a known router: also loads that take turns",
         "weights and order in the router",
     ),
-    BalanceWord.BALANCED: Explained("none of these; uneven as random routing would be is balanced too"),
+    BalanceWord.BALANCED: Explained(
+        "none of these; so are loads that differ within chance, as by random routing"
+    ),
     BalanceWord.UNEVEN_REQUESTS: Explained(
         "through Prometheus: by counters, one gets more requests than its share",
         "weights and order in the router; enter on the balance polls the servers directly",

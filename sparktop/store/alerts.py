@@ -204,7 +204,7 @@ def _judge_kv_cache(
             "clears_below_percent": clears,
             "window_s": 0.0,
         }
-        message = f"KV cache at or above {limit:g} % of its room"
+        message = f"{limit:g} % of the KV cache or more is used"
         book.hold(alert_id, Finding(Severity.WARNING, key.name, message, values), when)
 
 

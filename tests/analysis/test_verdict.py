@@ -73,9 +73,9 @@ def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
 
 def test_every_alert_has_words_and_a_key() -> None:
     """An alert without a text of its own is named by its condition."""
-    assert shown(alert("backend:a:kv-full", message="KV cache at or above 98 % of its room")) == Verdict(
+    assert shown(alert("backend:a:kv-full", message="98 % of the KV cache or more is used")) == Verdict(
         Severity.WARNING,
-        "a: KV cache at or above 98 % of its room",
+        "a: 98 % of the KV cache or more is used",
         "a KV cache full",
         "fewer or shorter requests",
         "z",

@@ -72,7 +72,7 @@ def time_with_load(balance: Balance) -> Check:
         balance.loaded_percent,
         100 * limits.LOADED_SHARE,
         "%",
-        meaning=f"of the time with {least} requests and more in the group",
+        meaning=f"of the time the group had {least} requests or more",
     )
 
 

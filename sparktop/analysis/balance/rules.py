@@ -99,22 +99,22 @@ def _starved(balance: Balance, percent: float | None) -> Rule:
         "starved",
         (
             Check(
-                "starved",
+                "nearly empty",
                 percent,
                 100 * limits.STARVED_SHARE,
                 "%",
-                meaning=f"of the time next to nothing to do while another had too much: {names}{more}",
+                meaning=f"of the time, while another had more than its share: {names}{more}",
             ),
             Check(
-                "lost",
+                "throughput lost",
                 lost,
                 100 * limits.STARVED_LOSS,
                 "%",
                 meaning="not known: the batches do not vary enough to measure how long a step takes"
                 if lost is None
-                else "of throughput, against the same requests spread evenly"
+                else "against the same requests spread evenly"
                 if balance.lost_percent is not None or balance.router is None
-                else "of throughput, against an even spread: an estimate that may be off by more than 3",
+                else "against an even spread: an estimate that may be off by more than 3",
             ),
             Check(
                 "spread Z",
@@ -185,7 +185,7 @@ def requests(balance: Balance) -> Rule:
                 meaning="by the backends themselves, in this time",
             ),
             Check(
-                "most",
+                "largest share",
                 None if most is None else 100 * shares[most],
                 # The share whose odds are `ODDS_LIMIT` times those of an even share.
                 100 * ODDS_LIMIT / (ODDS_LIMIT + count - 1),

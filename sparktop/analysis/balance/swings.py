@@ -116,7 +116,7 @@ def rhythm(balance: Balance) -> Rule:
                 None if back is None or half is None else back - half,
                 limits.RHYTHM_TURN,
                 digits=2,
-                meaning=f"back after a period ({_signed(back)}) less turned round half way ({_signed(half)})",
+                meaning=f"autocorrelation after a period ({_signed(back)}) minus half of it ({_signed(half)})",
             ),
             _size(balance.swing, limits.RHYTHM_RMS),
             _moving(balance),
@@ -150,7 +150,7 @@ def _of_a_rhythm(swing: Swing, mean_total: float | None, count: int) -> tuple[Ch
             "in that rhythm",
             None if swing.variance_share is None else 100 * swing.variance_share,
             unit="%",
-            meaning="of the variance; by slow drift alone as much has a chance of "
+            meaning="of the variance; slow drift alone gives as much with a chance of "
             f"{chance_text(swing.chance)} at most",
         ),
     )
@@ -189,7 +189,7 @@ def turns(balance: Balance) -> Rule:
                 "turns",
                 balance.turns,
                 limits.least_turns(count),
-                meaning="how often backends went from full to empty or back, all together",
+                meaning="from half above the share to half below it or back, of all backends together",
             ),
             Check(
                 "of one backend",
@@ -242,7 +242,7 @@ def convoys(balance: Balance) -> Rule:
 def _full_times(found: Convoys | None) -> tuple[Check, ...]:
     return (
         Check(
-            "full times",
+            "full-load times",
             None if found is None else found.full_times,
             limits.CONVOY_TIMES,
             meaning="separate times with nearly all requests at the backends"
@@ -250,7 +250,7 @@ def _full_times(found: Convoys | None) -> tuple[Check, ...]:
             else "their number does not come and go: then there is nothing to compare",
         ),
         Check(
-            "spread then",
+            "full-load spread",
             None if found is None else found.full_spread,
             limits.CONVOY_FULL,
             "×",
@@ -265,7 +265,7 @@ def _full_times(found: Convoys | None) -> tuple[Check, ...]:
 def _part_times(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
     return (
         Check(
-            "half-full times",
+            "half-load times",
             None if found is None else found.part_times,
             limits.CONVOY_TIMES,
             meaning="separate times with about half of them",
@@ -278,12 +278,12 @@ def _part_times(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
             meaning="so long about half of them are there",
         ),
         Check(
-            "spread then",
+            "half-load spread",
             None if found is None else found.part_spread,
             limits.CONVOY_PART,
             "×",
             1,
-            "one backend has nearly all that is there",
+            "of the split, over random routing: one backend has far more than its share",
         ),
         Check(
             "by chance",
@@ -294,10 +294,10 @@ def _part_times(found: Convoys | None, window_s: float) -> tuple[Check, ...]:
             most=True,
         ),
         Check(
-            "of another",
+            "second leader",
             None if found is None else found.least_leads,
             limits.CONVOY_LEADS,
-            meaning="times that a second one had most: it is not always the same",
+            meaning="times that another backend had most: it is not always the same",
         ),
         Check(
             "last seen",
@@ -321,35 +321,35 @@ def herds(balance: Balance) -> Rule:
                 None if found is None else found.requests,
                 meaning="the backends do not count them, or too few came"
                 if found is None
-                else f"in {found.pieces} pieces of {found.piece_s:.3g} s: half a life of a request",
+                else f"in {found.pieces} intervals of {found.piece_s:.3g} s: half a life of a request",
             ),
             Check(
-                "spread",
+                "uneven arrivals",
                 None if found is None else found.spread,
                 limits.least_herd_spread(balance.convoys),
                 "×",
                 1,
-                "unevenness of arrivals, over that of random routing: 1 is chance",
+                "over those of random routing: 1 is chance",
             ),
             Check(
                 "by chance",
                 None if found is None else found.chance,
                 limits.HERD_CHANCE,
                 "chance",
-                meaning="how likely random routing deals them so",
+                meaning="how likely random routing is as uneven",
                 most=True,
             ),
             Check(
                 "herds",
                 None if found is None else found.herds,
                 limits.HERDS,
-                meaning="pieces of which one backend got far more than its part",
+                meaning="intervals in which one backend got far more than its share",
             ),
             Check(
-                "of another",
+                "herds of another",
                 None if found is None else found.least_herds,
                 limits.HERD_LEADS,
-                meaning="herds of a second one: it is not always the same",
+                meaning="at the backend with the second most: it is not always the same",
             ),
             _size(balance.swing, limits.HERD_RMS),
             _moving(balance),

@@ -190,7 +190,7 @@ def _balanced(result: Balance) -> str:
     if z is None or z <= low:
         return f"even: {mean}"
     if z < high:
-        return f"uneven as random routing would be: {mean}, {_times(z)} its spread"
+        return f"within chance: {mean}, {_times(z)} the spread of random routing"
     return f"no swing, no backend starved: {mean}, {_times(z)} the spread of random routing"
 
 
@@ -227,8 +227,8 @@ def turns(result: Balance) -> str:
     """Return the sentence that backends fill and empty in turns."""
     every = "" if result.period_s is None else f", there and back in {result.period_s:.0f} s"
     return (
-        f"backends go from full to empty or back {result.turns} times in {result.window_s:.0f} s{every}: "
-        "half more than their share, then half less"
+        f"loads go from half above their share to half below it, or back, {result.turns} times in "
+        f"{result.window_s:.0f} s{every}"
     )
 
 
@@ -240,7 +240,7 @@ def convoys(result: Balance) -> str:
     every = "" if result.period_s is None else f", there and back in {_seconds(result.period_s)}"
     return (
         f"convoys come and go in turns: {found.part_times} times in {_span(result.window_s)} one backend "
-        f"held nearly all of half the load, {found.full_times} times full load was even{every}"
+        f"held far more than its share of half the load, {found.full_times} times full load was even{every}"
     )
 
 
@@ -248,12 +248,12 @@ def herds(result: Balance) -> str:
     """Return the sentence that requests of one moment are sent to the same backend."""
     found = result.arrivals
     if found is None:
-        return "requests of one moment go the same way"
+        return "requests that arrive together go to one backend"
     every = "" if result.period_s is None else f"; loads are there and back in {_seconds(result.period_s)}"
     return (
-        f"requests of one moment go the same way: in pieces of {_seconds(found.piece_s)} they are dealt "
-        f"{_times(found.spread)} as unevenly as by random routing ({found.herds} herds in {found.pieces} "
-        f"pieces, {found.requests} requests){every}"
+        f"requests that arrive together go to one backend: in {found.herds} of {found.pieces} intervals of "
+        f"{_seconds(found.piece_s)} one got far more than its share; {_times(found.spread)} as uneven as "
+        f"random routing ({found.requests} requests){every}"
     )
 
 
@@ -315,7 +315,7 @@ def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[st
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} and failing:
         names = " and ".join(failing)
         return (
-            f"cooldowns: {names} had errors, was taken out and came back empty",
+            f"cooldowns: {names} had errors; a router takes such a server out, and it comes back empty",
             "mend the errors, or try disable_cooldowns: true in the router's settings",
         )
     return _load_advice(result, load, grid)
@@ -362,7 +362,10 @@ def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
             hint,
         )
     if are_herds(result.arrivals, result.convoys):
-        return "herding: requests of one moment go the same way, as a router on old counts sends them", hint
+        return (
+            "herding: requests that arrive together go to one backend, as a router on old counts sends them",
+            hint,
+        )
     return None, None
 
 

@@ -73,7 +73,8 @@ def test_herds_are_a_cause_of_their_own(variation: float | None) -> None:
     """Counted herds are a cause whatever the lengths, unless failures are uncounted or it is round-robin."""
     found = swinging(0, variation)
     assert (
-        found.cause == "herding: requests of one moment go the same way, as a router on old counts sends them"
+        found.cause
+        == "herding: requests that arrive together go to one backend, as a router on old counts sends them"
     )
     assert (found.hint or "").startswith("try simple-shuffle or round-robin (")
     assert swinging(None, variation).cause is None
@@ -92,7 +93,10 @@ def test_errors_and_a_swing_are_cooldowns() -> None:
     """A swing of a backend with errors is put down to cooldowns, with the router's setting as the hint."""
     a, b = (cut(track, 0.0, 160.0) for track in trace("cooldown-c64"))
     found = judge(GroupLoad("proxy", [a, replace(b, errors=7)], 19.0, 0.0, "least-busy"), 160.0)
-    assert found.cause == "cooldowns: spark-b had errors, was taken out and came back empty"
+    assert (
+        found.cause
+        == "cooldowns: spark-b had errors; a router takes such a server out, and it comes back empty"
+    )
     assert found.hint == "mend the errors, or try disable_cooldowns: true in the router's settings"
 
 

@@ -101,8 +101,12 @@ def test_the_sentence_and_the_advice_rest_on_the_counts() -> None:
     assert arrivals is not None
     assert balance.word is Is.OSCILLATING
     said = balance.reasons[0]
-    assert said.startswith("requests of one moment go the same way: in pieces of 3.3 s they are dealt ")
-    assert f"{arrivals.herds} herds in {arrivals.pieces} pieces, {arrivals.requests} requests" in said
+    assert said.startswith("requests that arrive together go to one backend: in ")
+    assert (
+        f"in {arrivals.herds} of {arrivals.pieces} intervals of 3.3 s one got far more than its share; "
+        in said
+    )
+    assert said.endswith(f"({arrivals.requests} requests)") or f"({arrivals.requests} requests); " in said
     assert (balance.cause or "").startswith("herding: ")
     assert "simple-shuffle" in (balance.hint or "")
     assert herding("simple-shuffle").cause is None

@@ -144,7 +144,10 @@ def test_the_sentence_names_both_kinds_of_times() -> None:
     assert said
     for one in said:
         assert one.convoys is not None
-        assert f"{one.convoys.part_times} times in 60 s one backend held nearly all" in one.reasons[0]
+        assert (
+            f"{one.convoys.part_times} times in 60 s one backend held far more than its share"
+            in one.reasons[0]
+        )
         assert f"{one.convoys.full_times} times full load was even" in one.reasons[0]
         assert one.period_s is None or 3.0 <= one.period_s <= 10.0
 

@@ -70,10 +70,10 @@ def test_no_other_trace_is_ever_called_bad(name: str, words: set[Is], *, life_kn
 
 
 def test_random_routing_is_told_from_even_routing() -> None:
-    """Both are balanced, but the reason for random routing is "uneven as random routing would be"."""
+    """Both are balanced, but the reason for random routing is "within chance"."""
     shuffled = seen("shuffle-c64", life_known=True)[-1].balance
     even = seen("leastbusy-warm-c64", life_known=True)[-1].balance
-    assert shuffled.reasons[0].startswith("uneven as random routing would be: mean load spark-a ")
+    assert shuffled.reasons[0].startswith("within chance: mean load spark-a ")
     assert even.reasons[0] == "even: mean load spark-a 32 · spark-b 32"
     assert 0.3 < (shuffled.dispersion_z or 0.0) < 3.0
     assert (even.dispersion_z or 1.0) < 0.05

@@ -83,7 +83,7 @@ def test_convoys_that_tie_swing_without_a_lead_or_a_rhythm() -> None:
     found = judge(load, 79.5)
     assert found.word is Is.OSCILLATING
     assert found.period_s is not None
-    assert found.reasons[0].startswith("backends go from full to empty or back ")
+    assert found.reasons[0].startswith("loads go from half above their share to half below it, or back, ")
     assert f"there and back in {found.period_s:.0f} s" in found.reasons[0]
 
 

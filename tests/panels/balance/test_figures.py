@@ -81,7 +81,7 @@ def test_who_got_most_is_a_question_of_its_own() -> None:
     assert (ahead.answer, most.answer) == (False, True)
     assert [(check.name, value_text(check), limit_text(check)) for check in most.rule.checks] == [
         ("requests counted", "400", "≥ 40"),
-        ("most", "94 %", "≥ 75 %"),
+        ("largest share", "94 %", "≥ 75 %"),
         ("by chance", "<0.001", "≤ 1e-6"),
         ("failed", "3", ""),
     ]

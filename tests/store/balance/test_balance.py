@@ -109,7 +109,7 @@ def test_errors_beside_a_swing_are_cooldowns() -> None:
     found = cooled(Pair())
     assert (found.word, found.cause) == (
         Is.OSCILLATING,
-        "cooldowns: spark-b had errors, was taken out and came back empty",
+        "cooldowns: spark-b had errors; a router takes such a server out, and it comes back empty",
     )
     assert found.errors["spark-a"] == 0
     assert found.errors["spark-b"] >= 5
@@ -139,7 +139,10 @@ def test_the_router_counts_failures_that_backends_do_not() -> None:
         failures, cooldowns, refusals = (10.0, 4.0, 2.0) if late else (3.0, 1.0, 0.0)
         told_by_router(pair, failures={"d-spark-a": failures}, cooldowns=cooldowns, refusals=refusals)
     found = seen.balance[0]
-    assert found.cause == "cooldowns: spark-a had errors, was taken out and came back empty"
+    assert (
+        found.cause
+        == "cooldowns: spark-a had errors; a router takes such a server out, and it comes back empty"
+    )
     assert found.errors["spark-a"] == 7
     assert found.reasons[-1] == (
         "the router counts 7 failed answers and 3 cooldowns and 2 requests that it refused itself"
