@@ -34,9 +34,7 @@ _ADVICE = {
     FailureKind.TLS: "correct http:// or https://, or name the certificate's authority with tls_ca",
 }
 """Advice where that for inference servers does not fit."""
-_REFUSED = (
-    "start it, or correct the port; if it listens on its loopback only: --web.listen-address=0.0.0.0:9090"
-)
+_REFUSED = "start it, or correct the port; other machines reach it with --web.listen-address=0.0.0.0:9090"
 _SKEW_S = 5.0
 _SLOW_SCRAPES_S = 30.0
 _TARGETS = "/api/v1/targets?state=active"

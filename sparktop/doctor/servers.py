@@ -32,7 +32,7 @@ _SLOW_MS = 500.0
 """Milliseconds; a metrics page that takes longer is too slow for a poll every second."""
 _PROBE_DEADLINE_S = 15.0
 _ADVICE: Mapping[FailureKind, str] = {
-    FailureKind.REFUSED: "start it, or correct the port; if it listens on its loopback only: --host 0.0.0.0",
+    FailureKind.REFUSED: "start it, or correct the port; other machines reach it with --host 0.0.0.0",
     FailureKind.TIMEOUT: "ping the host; look for a firewall between here and there",
     FailureKind.DNS: "use its IP address",
     FailureKind.UNREACHABLE: "check address, cable and routes",

@@ -51,8 +51,13 @@ class Limit:
     @property
     def line(self) -> str:
         """The verdict in one line: "limited by slots, last 30 s: 16 of 16 run, 9 wait; …"."""
-        last = "" if self.window_s is None else f", last {self.window_s:.0f} s"
-        return f"{self.title}{last}: {self.words}"
+        return f"{self.title}{', ' if self.judged else ''}{self.judged}: {self.words}"
+
+    @property
+    def judged(self) -> str:
+        """The seconds that were judged, "last 30 s"; "" if they are not known or the reason names them."""
+        last = "" if self.window_s is None else f"last {self.window_s:.0f} s"
+        return "" if last in self.reason else last
 
     @property
     def words(self) -> str:

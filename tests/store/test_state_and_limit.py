@@ -66,6 +66,11 @@ def test_few_requests_at_full_bandwidth_are_busy() -> None:
             "limited by client: no request runs in 29 % of the last 30 s, none waits",
         ),
         (LimitKind.SLOTS, "16 of 16 run, 9 wait", "limited by slots: 16 of 16 run, 9 wait · last 30 s"),
+        (
+            LimitKind.CLIENT,
+            "no request in the last 30 s",
+            "limited by client: no request in the last 30 s",
+        ),
         (LimitKind.UNKNOWN, "needs more steps", "needs more steps (limit unknown)"),
     ],
 )

@@ -116,7 +116,7 @@ def rhythm(balance: Balance) -> Rule:
                 None if back is None or half is None else back - half,
                 limits.RHYTHM_TURN,
                 digits=2,
-                meaning=f"autocorrelation after a period ({_signed(back)}) minus half of it ({_signed(half)})",
+                meaning=f"autocorrelation: a period ({_signed(back)}) minus half of it ({_signed(half)})",
             ),
             _size(balance.swing, limits.RHYTHM_RMS),
             _moving(balance),

@@ -18,7 +18,7 @@ def limit_rows(limit: Limit | None, width: int) -> list[Row]:
     """
     if limit is None:
         return []
-    last = "" if limit.window_s is None else f", last {limit.window_s:.0f} s"
+    last = f", {limit.judged}" if limit.judged else ""
     rows: list[Row] = [[(limit.title, _role(limit)), label(f"{last}: ")]]
     used = cell_width(f"{limit.title}{last}: ")
     parts = limit.words.split("; ")
@@ -46,7 +46,7 @@ def limit_note(limit: Limit) -> Row:
     A share of the time names the seconds that were judged.
     """
     words = limit.words.replace("; ", " · ")
-    last = "" if limit.window_s is None else f"last {limit.window_s:.0f} s"
+    last = limit.judged
     named = words.replace(_OF_THE_TIME, f" of the {last}", 1) if last else words
     if limit.kind is LimitKind.UNKNOWN and named == words:
         return [(f" {words} ({limit.title}) ", "muted")]

@@ -79,7 +79,7 @@ def test_the_list_of_results_names_the_answer() -> None:
     def title(**answers: CapacityAnswer) -> str:
         return capacity_title(FOUND.model_copy(update={"answers": answers}))
 
-    assert title(A=FEW) == "capacity: 9 agents hold"
+    assert title(A=FEW) == "capacity: best estimate 9 agents"
     assert title(A=FEW, B=MANY) == "capacity: 9 and 14 agents"
     assert (
         title(A=CapacityAnswer(holds=64, at_least=True, complete=True)) == "capacity: at least 64 agents hold"
