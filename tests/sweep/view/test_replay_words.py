@@ -82,7 +82,7 @@ def test_the_longer_latency_alone_may_decide() -> None:
     assert found.headline == "b wins at 2.5 /s of day.csv: −33 % E2E due against a"
     assert found.topologies is not None
     text = "\n".join("".join(word for word, _ in row) for row in topology_screen(found.topologies, 80, 24))
-    assert "TTFT in ms, from due time" in text
+    assert "TTFT due in ms" in text
     assert "E2E due in ms" in text
 
 
