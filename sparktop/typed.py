@@ -61,7 +61,7 @@ def seconds(text: str, least: float, most: float) -> float:
         value = found
     if not least <= value <= most:
         raise UsageError(
-            f"must be {least:g} to {most:g} seconds, as in 90, 10s or 2m, not '{clean(text, 40)}'"
+            f"must be {least:g} to {most:g} seconds (units: ms, s, m, h), not '{clean(text, 40)}'"
         )
     return value
 

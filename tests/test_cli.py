@@ -87,9 +87,18 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     [
         (["--colour"], "unrecognized arguments: --colour; see sparktop --help"),
         (["--inter", "1"], "unrecognized arguments: --inter"),
-        (["--interval", "0.1"], "argument --interval: must be 0.25 to 60 seconds, not '0.1'"),
-        (["--interval", "nan"], "argument --interval: must be 0.25 to 60 seconds, not 'nan'"),
-        (["--interval", "\x1b[31m"], "argument --interval: must be 0.25 to 60 seconds, not '[31m'"),
+        (
+            ["--interval", "0.1"],
+            "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not '0.1'",
+        ),
+        (
+            ["--interval", "nan"],
+            "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not 'nan'",
+        ),
+        (
+            ["--interval", "\x1b[31m"],
+            "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not '[31m'",
+        ),
         (["--theme", "spark-drak"], "there is no theme 'spark-drak': did you mean 'spark-dark'?"),
         (["--interval", "2", "snapshot"], "'snapshot' is a command: write it first"),
         (["ftp://host"], "ftp:// is not watched"),
