@@ -169,6 +169,8 @@ class EngineSample:
     ever takes it."""
     startup: Mapping[str, float] = field(default_factory=dict)
     """Seconds that phases of the server's start took, by their names on the page; empty without them."""
+    cache_age_s: float | None = None
+    """Seconds for which a cache has held the page (the header `Age`); None where no cache says so."""
     page: bytes | None = field(default=None, repr=False, compare=False)
     """The answer that the sample was read from, decompressed, for a recording; None where there was none."""
 

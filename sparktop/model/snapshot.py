@@ -206,6 +206,10 @@ class BackendView:
     """Seconds that the rates over 10 s really cover, fewer after a start; None where they are too few."""
     rate_note: str | None = None
     """Of the generation rates: "per finished request" where the counter moves only at a request's end."""
+    page_note: str | None = None
+    """That its page comes from a cache: "the page changes every 5 s"; None of a live page."""
+    page_every_s: float | None = None
+    """Seconds between two changes of a page from a cache; None of a live page, or while unknown."""
     requests_per_s: float | None = None
     preemptions_per_s: float | None = None
     prefix_cache_hit_percent: float | None = None

@@ -138,6 +138,8 @@ def _backend(backend: BackendView) -> dict[str, object]:
         "error": backend.failure.message if backend.failure else None,
         "age_s": backend.age_s,
         "scrape": None if backend.scrape is None else fields_of(backend.scrape, ("source", "every_s")),
+        "page_note": backend.page_note,
+        "page_every_s": backend.page_every_s,
         "state": backend.state.value,
         "loading": None if backend.loading is None else fields_of(backend.loading, _LOADING_KEYS),
         "model": backend.model,

@@ -184,6 +184,7 @@ def _backend_row(view: BackendView) -> TextRow:
             also_reported_words(view),
             ranks_words(view),
             slow_page(view),
+            view.page_note or "",
             *_trouble(view.failure, view.age_s, loading_words(view)),
         ),
     )

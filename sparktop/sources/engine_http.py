@@ -153,7 +153,8 @@ class EngineSource:
             answer_ms=answer.answer_ms,
             memory=self._memory,
         )
-        return await read_beside(read, len(answer.body), at_once=_AT_ONCE_BYTES, turn=self._session.turn)
+        sample = await read_beside(read, len(answer.body), at_once=_AT_ONCE_BYTES, turn=self._session.turn)
+        return sample if answer.age_s is None else replace(sample, cache_age_s=answer.age_s)
 
     async def _get(self, path: str, deadline_s: float) -> Answer:
         if self._key_problem is not None:

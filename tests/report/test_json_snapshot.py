@@ -41,9 +41,9 @@ NETWORK = """name kind up rx_bytes_per_s tx_bytes_per_s link_bits_per_s errors_p
 RAIL = "name power_w energy_j"
 ENGINE_PROCESS = "pid name engine backend"
 SENSOR = "name temperature_c critical_c"
-BACKEND = """name url engine engine_version ok error age_s scrape state model max_model_len nodes slots lanes
-    running loading waiting kv_cache_percent kv_capacity_tokens prompt_tps generation_tps generation_tps_1s
-    generation_tps_live live_window_s
+BACKEND = """name url engine engine_version ok error age_s scrape page_note page_every_s state model
+    max_model_len nodes slots lanes running loading waiting kv_cache_percent kv_capacity_tokens prompt_tps
+    generation_tps generation_tps_1s generation_tps_live live_window_s
     rate_window_s requests_per_s preemptions_per_s prefix_cache_hit_percent spec_decode_accept_percent
     estimated_read_gb_per_s ttft_ms itl_ms e2e_ms queue_ms counters
     waiting_for_capacity prompt_cached_tps spec_accepted_per_draft spec_drafts_per_s batch_per_step

@@ -57,6 +57,20 @@ async def test_a_good_page_becomes_a_sample(serve: Serve) -> None:
     assert sample.answer_ms > 0
 
 
+@pytest.mark.parametrize(
+    ("header", "age_s"),
+    [("Age: 12", 12.0), ("age:  0 ", 0.0), ("Age: soon", None), ("Age: -3", None), ("X-Age: 4", None)],
+)
+async def test_a_cache_says_how_old_the_page_is(serve: Serve, header: str, age_s: float | None) -> None:
+    """The age that a caching proxy sends is in the sample; a value that is none is ignored."""
+    page = answer(HEALTHY_PAGE).replace(b"\r\n", f"\r\n{header}\r\n".encode(), 1)
+    server: RawServer = await serve(replies() | {"/metrics": page})
+    source = EngineSource(server.target())
+    sample = await poll(source)
+    await source.close()
+    assert sample.cache_age_s == age_s
+
+
 async def test_the_connection_is_kept_alive(serve: Serve) -> None:
     """Ten polls and the requests for the identity use one connection, and ask for no compression."""
     server: RawServer = await serve(replies())

@@ -322,10 +322,13 @@ def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
     poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
     if slow := slow_page(view):
         poll = [(f" {slow} ", "warn")]
+    if view.page_note is not None:
+        poll = [(f" {view.page_note} ", "warn")]
     if view.scrape is not None:
         poll = scraped(view.scrape, view.age_s)
     if on_board and view.limited_by is not None:
-        return limit_note(view.limited_by), poll if slow or view.limited_by.kind is LimitKind.UNKNOWN else []
+        keeps = slow or view.page_note or view.limited_by.kind is LimitKind.UNKNOWN
+        return limit_note(view.limited_by), poll if keeps else []
     where = f"on {', '.join(view.nodes)}" if view.nodes else ""
     facts = [where if on_board else f"{view.url} {where}".rstrip()]
     facts += [f"tok/s {view.rate_note}"] if view.rate_note else []

@@ -308,6 +308,8 @@ def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> lis
         fact("restarts", numbers.count(view.restarts, 5), " seen", role="warn" if view.restarts else "text"),
     ]
     rows = facts(cells, width)
+    if view.page_note is not None:
+        rows.append([label("metrics", name_width(width)), (view.page_note, "warn")])
     if view.role is not None:
         rows.append([label("role", name_width(width)), (view.role, "text")])
     if len(view.nodes) == 1:

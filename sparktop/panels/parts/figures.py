@@ -113,6 +113,8 @@ def live_words(view: BackendView) -> str:
     between_s = view.history.generation_tps.interval_s or 1.0
     if view.scrape is not None:
         between_s = view.scrape.every_s
+    elif view.page_every_s is not None:
+        between_s = view.page_every_s
     return f"{max(1.0, round(2 * between_s) / 2):g} s"
 
 

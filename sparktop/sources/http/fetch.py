@@ -24,6 +24,8 @@ class Answer:
     """When its headers arrived, in seconds on the caller's clock."""
     answer_ms: float
     """Milliseconds from the request to the last byte."""
+    age_s: float | None = None
+    """Seconds for which a cache has held it; None where no cache says so."""
 
 
 async def fetch(
@@ -44,4 +46,4 @@ async def fetch(
             words=server_words(response.body, request.token),
             has_key=bool(request.token),
         )
-    return Answer(response.body, response.at, (clock() - began) * 1000)
+    return Answer(response.body, response.at, (clock() - began) * 1000, response.age_s)

@@ -35,6 +35,7 @@ _CONNECT_S = 3.0
 """Seconds that a connection may take, with TLS: a page may take longer, a host that is down may not."""
 _HAPPY_EYEBALLS_S = 0.25
 """Seconds after which the next address of a host is tried beside one that does not answer (RFC 8305)."""
+_AGE_DIGITS = 9
 _FIELDS = f"Accept: */*\r\nUser-Agent: sparktop/{__version__}\r\nAccept-Encoding: identity\r\n"
 
 _Place = tuple[str, int, ssl.SSLContext | None]
@@ -68,6 +69,8 @@ class Response:
     """When the headers arrived, in seconds on the caller's clock."""
     location: str
     """The Location header."""
+    age_s: float | None = None
+    """The Age header: seconds for which a cache has held the answer; None without a valid one."""
 
 
 class SharedSession:
@@ -156,7 +159,8 @@ class SharedSession:
         status, at = exchange.status, exchange.at
         assert status is not None  # noqa: S101 - otherwise it was a failure
         assert at is not None  # noqa: S101 - as above
-        return Response(status, body, at, exchange.headers.get("location", ""))
+        headers = exchange.headers
+        return Response(status, body, at, headers.get("location", ""), _age_s(headers.get("age", "")))
 
     async def _send(self, address: Address, request: Request, exchange: Exchange) -> bytes:
         """Send a GET, and return the body of its answer.
@@ -287,3 +291,9 @@ async def _connect(place: _Place, exchange: Exchange) -> Connection:
     except TimeoutError as error:
         raise timeout_error(exchange.where, _CONNECT_S, answering=False, body_bytes=0) from error
     return connection
+
+
+def _age_s(header: str) -> float | None:
+    """Return the value of an Age header, None if it is none."""
+    digits = header.strip()
+    return float(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _AGE_DIGITS else None

@@ -24,6 +24,7 @@ from sparktop.rates import Lineage, LinkKind, Window, advance, follow
 from sparktop.rates.tally import EDGE_SLACK_S, MISSED_INTERVALS
 from sparktop.store.backend.draft_pace import DraftPace
 from sparktop.store.backend.lane_logs import LaneLogs
+from sparktop.store.backend.page_changes import PageChanges
 from sparktop.store.backend.slow_steps import SlowSteps
 from sparktop.store.backend.step_baseline import StepBaseline
 from sparktop.store.backend.work_log import WorkLog
@@ -80,6 +81,7 @@ class BackendTrack:
         self.role: Role | None = None
         """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
         self.standstill = StandstillClock()
+        self._pages = PageChanges()
         self._first_at, self._before_at = -math.inf, -math.inf
         """Times of this process' first sample, and of the last one of the process before, if it ended."""
         self._models: tuple[str | None, frozenset[str]] = (None, frozenset())
@@ -214,15 +216,23 @@ class BackendTrack:
     ) -> LinkKind | None:
         """Record a sample and update the view; return how the sample follows the previous one.
 
-        Return None, and change nothing, if the sample is not newer than the last. `wall_at` is the local wall
-        clock (Unix time) at `sample.at`, `interval_s` the configured time between two polls.
+        Return None, and change nothing, if the sample is not newer than the last, or if it is the page from
+        before again, out of a cache: its counters did not stand, nobody read them. `wall_at` is the local
+        wall clock (Unix time) at `sample.at`, `interval_s` the configured time between two polls.
         """
         if self._lineage.last is not None and sample.at <= self._lineage.last.at:
             return None
-        # The text of the page has been recorded, and would be most of what is kept of a server: 65 kB.
-        sample = replace(sample, page=None)
         if self.target.scrape is not None:
             interval_s = self.target.scrape.every_s
+        was_cached = self._pages.cached
+        if self._pages.is_repeat(sample, interval_s) and self.health.failure is None:
+            self.health.good(sample.at)
+            return None
+        interval_s = max(interval_s, self._pages.every_s or 0.0)
+        if self._pages.cached and not was_cached:
+            self._count_changes(interval_s)
+        # The text of the page has been recorded, and would be most of what is kept of a server: 65 kB.
+        sample = replace(sample, page=None)
         last_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
         kind = self._count(sample, wall_at, interval_s)
@@ -245,6 +255,8 @@ class BackendTrack:
             restarts=self.restarts,
             start_time=sample.start_time,
             poll_ms=sample.answer_ms if sample.answer_ms is not None else took_ms,
+            page_note=self._pages.words,
+            page_every_s=self._pages.every_s,
             step_ms=step_ms,
             spec_verdict=self._drafts.verdict(view, self._window, RATE_WINDOW_S),
             failure=None,
@@ -257,6 +269,18 @@ class BackendTrack:
             state_window_s=judged.window_s,
         )
         return kind
+
+    def _count_changes(self, interval_s: float) -> None:
+        """Count from change to change of a page that comes from a cache: repeats of a page say nothing."""
+        short_s, before = self._window_s(interval_s), None
+        self._window.clear()
+        for changed in list(self._pages.changes)[:-1]:
+            self._window.append(advance(self._window.newest, before, changed), short_s)
+            before = changed
+
+    def _window_s(self, interval_s: float) -> float:
+        """Return for how many seconds all counters are kept."""
+        return max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
 
     def _note_reported(self, sample: EngineSample) -> None:
         """Keep the role and the number of slots that the page reports."""
@@ -282,7 +306,7 @@ class BackendTrack:
         Return how the sample follows the previous one. If the server restarted or another server answered,
         forget all earlier counters first.
         """
-        short_s = max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
+        short_s = self._window_s(interval_s)
         before_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._lineage, link = follow(self._lineage, sample, wall_at)
         if link.kind is not LinkKind.CONTINUES:
@@ -293,6 +317,7 @@ class BackendTrack:
             self._drafts.clear()
             self.standstill = StandstillClock()
             self.work.gap()
+            self._pages.clear()
             if link.baseline is not None:
                 self._window.append(advance(None, None, link.baseline), short_s)
         if link.kind is not LinkKind.CONTINUES:

@@ -1,0 +1,204 @@
+"""Metrics pages through a caching proxy stand and jump: this is said, and nothing else is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sparktop.engines.page import read_page
+from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.model.targets import BackendTarget, Watch
+from sparktop.panels.backend.panel import footnote
+from sparktop.panels.backend.sections import backend_sections
+from sparktop.panels.parts.rows import row_text
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.text_snapshot import render
+from sparktop.store import SourceKey, Store
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+TPS = 100.0
+PageOf = Callable[[float, int, float | None], bytes]
+
+
+def vllm_page(tokens: float, running: int, cpu_s: float | None) -> bytes:
+    """Return a page of vLLM; one of several API servers has no CPU time."""
+    labels = '{engine="0",model_name="m"}'
+    cpu = "" if cpu_s is None else f"process_cpu_seconds_total {cpu_s:.2f}\n"
+    return f"""vllm:num_requests_running{labels} {running}
+vllm:num_requests_waiting{labels} 0
+vllm:kv_cache_usage_perc{labels} {0.1 if running else 0}
+vllm:generation_tokens_total{labels} {tokens:.0f}
+vllm:prompt_tokens_total{labels} 5000
+process_start_time_seconds 1.7e9
+{cpu}""".encode()
+
+
+def sglang_page(tokens: float, running: int, cpu_s: float | None) -> bytes:
+    """Return a page of SGLang, whose counters change once in 40 steps; it has no CPU time."""
+    del cpu_s
+    labels = '{model_name="m",tp_rank="0"}'
+    seen = tokens // 400 * 400
+    return f"""sglang:num_running_reqs{labels} {running}
+sglang:num_queue_reqs{labels} 0
+sglang:generation_tokens_total{labels} {seen:.0f}
+""".encode()
+
+
+@dataclass
+class World:
+    """A server that makes 100 tokens a second, its page, and a proxy that keeps it for `ttl_s` seconds."""
+
+    ttl_s: float = 0.0
+    page_of: PageOf = vllm_page
+    running: int = 32
+    says_age: bool = False
+    interval_s: float = 1.0
+    cpu_per_s: float = 0.2
+    hung_at: float = float("inf")
+    at: float = 1000.0
+    store: Store = field(init=False)
+    kept: tuple[float, bytes] = (-1.0, b"")
+    seen: set[BackendState] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Watch the server."""
+        watch = Watch(backends=(BackendTarget("a", "http://a:8000"),), interval_s=self.interval_s)
+        self.store = Store(watch, clock=lambda: self.at, now=lambda: EPOCH + timedelta(seconds=self.at))
+
+    def origin(self) -> bytes:
+        """Return the page of the server itself; reading it costs CPU time."""
+        worked_s = min(self.at, self.hung_at)
+        tokens = TPS * (worked_s - 900)
+        return self.page_of(tokens, self.running, self.cpu_per_s * (worked_s - 900) + 0.005 * (self.at - 900))
+
+    def poll(self) -> None:
+        """Read the page, out of the cache while it is fresh."""
+        if self.kept[0] < 0 or self.at - self.kept[0] >= self.ttl_s:
+            self.kept = self.at, self.origin()
+        sample = read_page(self.kept[1], at=self.at, answer_ms=3.0)
+        if self.says_age:
+            sample = replace(sample, cache_age_s=float(int(self.at - self.kept[0])))
+        self.store.accept(SourceKey.backend("a"), sample)
+
+    def run(self, seconds: float) -> BackendView:
+        """Poll for so many seconds; return the newest view."""
+        for _ in range(round(seconds / self.interval_s)):
+            self.at += self.interval_s
+            self.poll()
+            self.store.judge()
+            self.seen.add(self.view.state)
+        return self.view
+
+    @property
+    def view(self) -> BackendView:
+        """The newest view."""
+        return self.store.snapshot().backends[0]
+
+    def messages(self) -> list[str]:
+        """Return all events and alerts."""
+        snapshot = self.store.snapshot()
+        return [one.message for one in snapshot.events] + [one.message for one in snapshot.alerts]
+
+
+@pytest.mark.parametrize("ttl_s", [3.0, 4.5, 5.0, 10.0, 15.0, 30.0])
+@pytest.mark.parametrize("says_age", [False, True])
+def test_a_cached_page_is_marked_and_its_rates_are_exact(ttl_s: float, says_age: bool) -> None:  # noqa: FBT001 - a case
+    """Its period is named, tokens are counted from change to change, and the server just works."""
+    world = World(ttl_s, says_age=says_age)
+    world.run(4 * ttl_s + 2)
+    for _ in range(round(6 * ttl_s)):
+        view = world.run(1.0)
+        assert view.page_note is not None
+        if view.generation_tps is not None:
+            assert view.generation_tps == pytest.approx(TPS, rel=0.01)
+        if view.generation_tps_1s is not None:
+            assert view.generation_tps_1s == pytest.approx(TPS, rel=0.01)
+        assert view.state is not BackendState.BORED
+    assert view.generation_tps is not None
+    assert view.page_every_s == pytest.approx(max(ttl_s, round(ttl_s + 0.25)), abs=0.4)
+    assert view.progress is None
+    assert not {BackendState.BORED, BackendState.STUCK, BackendState.SUSPECT} & world.seen
+
+
+def test_the_mark_is_on_every_form() -> None:
+    """Panel, detail, text and JSON say how often the page changes."""
+    view = (world := World(5.0)).run(60.0)
+    words = "the page changes every 5 s"
+    assert words in "".join(map(row_text, footnote(view, on_board=True)))
+    rows = [row for section in backend_sections(view, {}, 60) for row in section.rows]
+    assert any(words in row_text(row) for row in rows)
+    snapshot = world.store.snapshot()
+    assert words in render(snapshot, 120)
+    shown = to_json(snapshot)["backends"]
+    assert isinstance(shown, list)
+    assert (shown[0]["page_note"], shown[0]["page_every_s"]) == (words, pytest.approx(5.0))
+
+
+def several(tokens: float, running: int, cpu_s: float | None) -> bytes:
+    """Return a page of several API servers of vLLM, without CPU time."""
+    del cpu_s
+    return vllm_page(tokens, running, None)
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        World(),
+        World(running=0, hung_at=1000.0),
+        World(page_of=sglang_page),
+        World(page_of=several),
+        World(interval_s=5.0),
+        World(cpu_per_s=0.0),
+        World(says_age=True),
+    ],
+    ids=["busy", "idle", "sglang", "several", "slow polls", "little CPU", "varnish that keeps nothing"],
+)
+def test_a_live_page_is_not_marked(world: World) -> None:
+    """A busy, an idle, and a server whose page changes once in many steps."""
+    for _ in range(30):
+        assert world.run(5.0).page_note is None
+
+
+@pytest.mark.parametrize("page_of", [sglang_page, several])
+def test_an_age_is_enough(page_of: PageOf) -> None:
+    """Pages without CPU time are marked where the cache says their age."""
+    view = World(5.0, page_of=page_of, says_age=True).run(60.0)
+    assert view.page_note == "the page changes every 5 s"
+    assert view.generation_tps == pytest.approx(TPS, rel=0.01 if page_of is several else 0.2)
+
+
+@pytest.mark.parametrize("ttl_s", [0.0, 5.0, 15.0])
+@pytest.mark.parametrize("says_age", [False, True])
+def test_a_hang_is_seen_nevertheless(ttl_s: float, says_age: bool) -> None:  # noqa: FBT001 - a case
+    """The time without progress of an engine that hangs is measured through a cache as well."""
+    world = World(ttl_s, says_age=says_age)
+    world.run(100.0)
+    world.hung_at = world.at
+    view = world.run(121.0 + 2.5 * ttl_s)
+    assert view.state is BackendState.STILL
+    assert view.progress is not None
+    assert 121.0 <= view.progress.seconds <= 122.0 + 2.5 * ttl_s
+    assert (view.page_note is not None) == (ttl_s > 0)
+
+
+def test_a_page_that_is_live_again_is_not_marked_any_more() -> None:
+    """When the cache goes, the mark goes with the next polls, and rates stay right."""
+    world = World(5.0)
+    assert world.run(60.0).page_note is not None
+    world.ttl_s = 0.0
+    view = world.run(30.0)
+    assert view.page_note is None
+    assert view.generation_tps == pytest.approx(TPS, rel=0.01)
+
+
+def test_a_cached_page_of_a_server_that_becomes_idle_says_so() -> None:
+    """A server without requests is idle behind a cache as well, and no event is made of it."""
+    world = World(5.0)
+    world.run(60.0)
+    world.running, world.hung_at = 0, world.at
+    world.run(60.0)
+    assert world.view.state is BackendState.IDLE
+    assert world.messages() == []
