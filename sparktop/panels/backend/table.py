@@ -25,7 +25,7 @@ from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.roles import SHORT_STATES, alarm, state_role, state_words, wait_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
-from sparktop.values import dataclass
+from sparktop.values import dataclass, replace
 
 _SPARK_MIN = 10
 _NAME, _LONG_NAME = 8, 16
@@ -40,11 +40,16 @@ _BELOW = {"TTFT p95": 2, "ITL p95": 3, "KV": 4}
 """Least rows of an entry from which a column's figure stands below the line of values, too, by heading."""
 
 
+RATE = "10 s tok/s"
+"""Heading of the token rate with its window: a graph beside it shows single seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of the table: heading, width in cells, and the function that returns a backend's cell."""
 
     heading: str
+    """May be wider than the column where the heading before it leaves room."""
     width: int
     cell: Callable[[BackendView], tuple[str, str]]
     """Return (text, role) of a backend's cell."""
@@ -68,7 +73,7 @@ def _state(view: BackendView) -> tuple[str, str]:
 
 _COLUMNS = (
     Column("state", _STATE, _state, "left"),
-    Column("tok/s", 5, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
+    Column(RATE, 5, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
     Column("run", 4, lambda v: _known(numbers.count(v.running, 4), v.running, LIVE)),
     Column("wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, wait_role(v))),
     Column(
@@ -113,7 +118,9 @@ def _columns(width: int, name: int, spark: int, order: ColumnOrder) -> tuple[lis
     room = width - name
     chosen: list[Column] = []
     state, *others = _COLUMNS
-    for column in (state, *sorted(others, key=lambda one: one.heading not in _FIRST[order])):
+    for one in (state, *sorted(others, key=lambda one: one.heading not in _FIRST[order])):
+        alone = one.heading == RATE and chosen[-1:] != [state]
+        column = replace(one, width=len(RATE)) if alone else one
         needed = column.width + 1
         kept = 0 if len(chosen) < _KEPT or not spark else spark + 1
         if room - needed < kept:
@@ -155,7 +162,14 @@ class Table:
         row: Row = [
             (fit(next((one for one in choices if cell_width(one) <= name), "backend"), name), "muted")
         ]
-        row += [(" " + fit(column.heading, column.width, column.align), "muted") for column in columns]
+        text, end = "".join(text for text, _ in row), name
+        for column in columns:
+            end += 1 + column.width
+            start = end - column.width
+            if column.align == "right":
+                start = min(start, end - cell_width(column.heading))
+            text = fit(text.rstrip(), start) + fit(column.heading, end - start, column.align)
+        row = [(text, "muted")]
         if not self.wide:
             return panel_row(row, graph_captions(self.width, self.scale), self.width)
         return self._beside(row, load_caption(self.scale.load, spark), spark)

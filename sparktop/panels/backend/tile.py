@@ -6,7 +6,7 @@ from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.backend.loading import failure_role, has_failed, loading_words
 from sparktop.panels.backend.panel import load_rows, name_and_state
-from sparktop.panels.parts.figures import LIVE, figure, label, share_role
+from sparktop.panels.parts.figures import LIVE, figure, label, rate_words, share_role
 from sparktop.panels.parts.frame import frame_role, framed, tab
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.roles import alarm, state_words, wait_role
@@ -30,8 +30,17 @@ def _figures(view: BackendView, width: int) -> Row:
         role=wait_role(view),
     )
     percent = numbers.percent(view.kv_cache_percent).strip()
-    words: Row = [rate, label(" tok/s run "), run, label(" wait "), wait]
+    requests: Row = [label(" run "), run, label(" wait "), wait]
+    words: Row = [rate, label(" tok/s"), *requests]
+    window = rate_words(view).removeprefix("over ")
     choices: tuple[Row, ...] = (
+        [
+            rate,
+            label(f" tok/s {window}"),
+            *requests,
+            label("  KV "),
+            (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98))),
+        ],
         [*words, label("  KV "), (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98)))],
         words,
         [rate, label(" tok/s "), run, label("+"), wait],

@@ -58,6 +58,6 @@ def test_short_names_leave_the_columns_as_they_are() -> None:
     shown = servers(6)
     short = tuple(replace(one, name=f"spark-{at}") for at, one in enumerate(shown.backends))
     few = table(replace(shown, backends=short), 200, 48)
-    assert few[1].split()[:8] == ["│", "backend", "state", "tok/s", "run", "wait", "KV", "TTFT"]
+    assert few[1].split()[:10] == ["│", "backend", "state", "10", "s", "tok/s", "run", "wait", "KV", "TTFT"]
     many = table(servers(60), 200, 48)
     assert many[1].index("state") == len("│ ") + 17

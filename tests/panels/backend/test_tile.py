@@ -33,7 +33,7 @@ def test_figures_are_whole_or_absent(
     view = replace(playing.backends[0], generation_tps=tps, running=run, waiting=wait, kv_cache_percent=kv)
     inside = tile(view, width)[1].strip("│")
     assert "…" not in inside
-    counts = re.search(r"(\S+) (?:tok/s )?(?:run (\S+) wait (\S+)|(\d+|–)\+(\d+|–))", inside)
+    counts = re.search(r"(\S+) (?:tok/s (?:10 s )?)?(?:run (\S+) wait (\S+)|(\d+|–)\+(\d+|–))", inside)
     assert counts is not None
     known = [part for part in counts.groups() if part is not None]
     shown = [0.0 if part == "–" else float(part.replace(",", "")) for part in known]
