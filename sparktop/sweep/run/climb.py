@@ -53,6 +53,13 @@ def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) 
     return Step(between, "" if between is not None else _end_words(known, leader, metric, most))
 
 
+def top_of(levels: Sequence[LevelResult]) -> LevelResult | None:
+    """Return the last level that rises among the levels of a climb, its answer; None without any rate."""
+    metric = main_rate(levels)
+    known = [one for one in sorted(levels, key=lambda one: one.concurrency) if metric and one.rate(metric)]
+    return _leader(known, metric)[0] if metric is not None and known else None
+
+
 def most_concurrencies(
     most: int | None, targets: Mapping[str, PreparedTarget], fit: int | None
 ) -> dict[str, int]:

@@ -28,6 +28,7 @@ from sparktop.sweep.result.results import (
     SloResult,
     SweepResult,
     TargetResult,
+    Validity,
 )
 from sparktop.sweep.run.climb import slots_of
 from sparktop.sweep.run.open_loop.replay import trace_plan
@@ -35,7 +36,7 @@ from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.router_side import direct_overhead_ms
 from sparktop.sweep.run.slo.search import SloSearch
 from sparktop.sweep.run.validity import with_clock_shifts
-from sparktop.sweep.terms.doubts import CLIENT_LAG
+from sparktop.sweep.terms.doubts import CLIENT_LAG, DRIFT
 
 Status = Literal["done", "cancelled", "stopped_by_guard", "failed"]
 
@@ -123,13 +124,21 @@ class ResultBook:
         assert entered is not None  # noqa: S101 - `with_level` raises for a target that is not there
         return next(one for one in entered.levels if one.same_load == level.same_load)
 
-    def slo(self, target: str, search: SloSearch) -> None:
-        """Store the range of concurrencies in which `target` meets the SLO conditions, as found so far."""
+    def drifted(self, target: str, level: LevelResult, message: str) -> None:
+        """Store that `level` had another result when it was measured again at the end of a search."""
+        marks = (*level.validity, Validity(code=DRIFT, message=message))
+        self.result = self.result.with_level(target, level.model_copy(update={"validity": marks}))
+
+    def slo(self, target: str, search: SloSearch, *, is_certain: bool = True) -> None:
+        """Store the range of concurrencies in which `target` meets the SLO conditions, as found so far.
+
+        Of a server that changed during the search no end is certain.
+        """
         before = self.result.slo
         holds = dict(before.holds_to) if before is not None else {}
         holds[target] = Holds(
             concurrency=search.holds_to,
-            interval=search.interval,
+            interval=search.interval if is_certain else (None, None),
             from_concurrency=search.holds_from,
             from_interval=search.from_interval,
         )

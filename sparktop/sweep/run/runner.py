@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import ModelFacts
 from sparktop.store import Reading, SourceKey
+from sparktop.sweep.compare.ratio import LEAST_RUNS as LEAST_RATIO_RUNS
 from sparktop.sweep.generator.descriptors import limit_message
 from sparktop.sweep.plan.order import Load, Stint, level_of, load_at, numbers, stints
 from sparktop.sweep.plan.plan import Plan
@@ -26,7 +28,8 @@ from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.brake import Brake
 from sparktop.sweep.run.capacity.levels import find_capacities
-from sparktop.sweep.run.climb import most_concurrencies, next_step
+from sparktop.sweep.run.climb import most_concurrencies, next_step, top_of
+from sparktop.sweep.run.drift import Twice, pace_drift, rate_drift, slo_drift, value_to_repeat
 from sparktop.sweep.run.estimate import Estimate
 from sparktop.sweep.run.guard import GuardWatch, guard_words
 from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
@@ -89,6 +92,8 @@ class SweepRunner:
         self._book = ResultBook(plan, now(), simulated=simulated)
         self._maker: LevelMaker | None = None
         self._listeners: list[Callable[[SweepEvent], None]] = []
+        self._repeated: dict[tuple[str, Load], LevelResult] = {}
+        """The results of levels that are measured again at the end of a climb, by target and load."""
         self._todo: list[Stint] = []
         """The present stint and all that follow it."""
         self._calling_off: asyncio.Task[None] | None = None
@@ -252,12 +257,23 @@ class SweepRunner:
                 self._todo = [one for one in self._todo if one.target.name != name]
                 continue
             except LevelRefusedError as error:
-                await self._refused(stint, str(error))
+                if (name, stint.load) in self._repeated:
+                    self._todo.pop(0)
+                else:
+                    await self._refused(stint, str(error))
                 continue
             self._todo.pop(0)
             if stint.last:
-                self._go_on(targets[name], stint.load)
-                del records[name, stint.load]
+                if (first := self._repeated.pop((name, stint.load), None)) is not None:
+                    self._compare(name, first, record, rate_drift)
+                else:
+                    self._go_on(targets[name], stint.load)
+                length = stint.load.prompt_tokens
+                left = {one.load for one in self._todo if one.target.name == name}
+                if self._plan.climb_to is None or not any(load.prompt_tokens == length for load in left):
+                    # A climb may measure any of its levels again.
+                    for ended in [one for one in records if one[0] == name and one[1] not in left]:
+                        del records[ended]
                 self._log.forget(
                     min((one.spans[0][0] for one in records.values() if one.spans), default=self._clock())
                 )
@@ -280,6 +296,41 @@ class SweepRunner:
         if step.concurrency is not None:
             more = Load(length, step.concurrency)
             self._todo.insert(0, Stint(prepared.target, more, numbers(self._plan, more)))
+        else:
+            self._repeat_best(prepared, load, levels)
+
+    def _repeat_best(self, prepared: PreparedTarget, newest: Load, levels: Sequence[LevelResult]) -> None:
+        """After the levels of a climb, add the best of them again, unless nothing was measured after it."""
+        best = top_of(levels)
+        held = {one.concurrency: best is not None and one.concurrency <= best.concurrency for one in levels}
+        again = value_to_repeat(held, None if best is None else best.concurrency, newest.concurrency)
+        load = None if again is None else Load(newest.prompt_tokens, again)
+        runs = None if load is None else numbers(self._plan, load)
+        if best is None or load is None or runs is None or len(runs) < LEAST_RATIO_RUNS:
+            return
+        self._repeated[prepared.target.name, load] = best
+        more = tuple(best.runs + run for run in runs)
+        self._todo.insert(0, Stint(prepared.target, load, more, first=False))
+
+    def _compare(
+        self, name: str, first: LevelResult, record: LevelRecord, drift_in: Callable[[Twice], str | None]
+    ) -> bool:
+        """Return whether a level differs from what it was `first`, now that it was measured again."""
+        if record.runs <= first.runs or self._stopped():
+            return False
+        began = [record.spans[run][0] for run in (0, first.runs)]
+        times = [self._now() - timedelta(seconds=self._clock() - at) for at in began]
+        words = drift_in(Twice.of(first, record, *times))
+        target = self.result.target(name)
+        level = (
+            next((one for one in target.levels if one.same_load == first.same_load), None) if target else None
+        )
+        if words is None or level is None:
+            return False
+        self._book.drifted(name, level, words)
+        self._save_now()
+        self._emit(Notice(f"{name}: {words}"))
+        return True
 
     def _stints(self, targets: Mapping[str, PreparedTarget]) -> Iterator[Stint]:
         """Yield the stints (series of consecutive runs of one level) of the plan and of extra prompt lengths.
@@ -311,6 +362,8 @@ class SweepRunner:
             self._emit(
                 Notice(f"{name}: each level gets {LEAST_RUNS} runs: fewer have no interval to judge by")
             )
+        held: dict[int, bool] = {}
+        made: dict[int, tuple[LevelResult, LevelRecord]] = {}
         while (concurrency := search.next()) is not None and not self._stopped():
             runs = runs_needed(plan, concurrency)
             found = await self._searched_level(maker, prepared, Load(plan.pp, concurrency), runs)
@@ -318,9 +371,20 @@ class SweepRunner:
                 return
             judged = judge_level(plan.slo, found[0], found[1].traces, plan.max_error_share)
             search.add(concurrency, judged)
+            held[concurrency], made[concurrency] = judged.both is Verdict.HOLDS, found
             self._book.slo(name, search)
             word = _VERDICT_WORDS[judged.both]
             self._emit(Notice(f"{name}: c = {concurrency} {word}: {judged.why}"))
+        again = value_to_repeat(held, search.holds_to, next(reversed(held), None))
+        if again is None or self._stopped():
+            return
+        first, record = made[again]
+        runs = runs_needed(plan, again)
+        found = await self._searched_level(maker, prepared, Load(plan.pp, again), runs, record)
+        if found is not None:
+            drifted = self._compare(name, first, record, partial(slo_drift, conditions=plan.slo))
+            search.add(again, judge_level(plan.slo, found[0], record.traces, plan.max_error_share))
+            self._book.slo(name, search, is_certain=not drifted)
 
     async def _find_knee(self, maker: LevelMaker, prepared: PreparedTarget, worker: SweepWorker) -> None:
         """Measure levels on one target until the highest rate that it keeps up with is found."""
@@ -329,20 +393,41 @@ class SweepRunner:
         alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
         await maker.settle(prepared.backends)
         search = KneeSearch(alone, most_per_s(plan))
+        held: dict[float, bool] = {}
+        made: dict[float, tuple[LevelResult, LevelRecord]] = {}
         while (point := search.next()) is not None and not self._stopped():
             found = await self._searched_level(maker, prepared, load_at(plan, point, plan.pp), plan.runs)
             if found is None:
                 return
-            search.add(point, kept_up=keeps_up(found[0], plan.max_error_share))
+            kept_up = keeps_up(found[0], plan.max_error_share)
+            search.add(point, kept_up=kept_up)
+            held[point.value], made[point.value] = kept_up, found
+        again = value_to_repeat(held, search.highest, next(reversed(held), None))
+        if again is not None and not self._stopped():
+            first, record = made[again]
+            load = load_at(plan, first.point, plan.pp)
+            found = await self._searched_level(maker, prepared, load, plan.runs, record)
+            if found is not None:
+                search.add(first.point, kept_up=keeps_up(found[0], plan.max_error_share))
+                self._compare(name, first, record, partial(pace_drift, max_error_share=plan.max_error_share))
         self._emit(Notice(f"{name}: {search.words()}"))
 
     async def _searched_level(
-        self, maker: LevelMaker, prepared: PreparedTarget, load: Load, runs: int
+        self,
+        maker: LevelMaker,
+        prepared: PreparedTarget,
+        load: Load,
+        runs: int,
+        again: LevelRecord | None = None,
     ) -> tuple[LevelResult, LevelRecord] | None:
-        """Measure a level that a search chose; None if the target failed or the sweep was stopped."""
-        stint = Stint(prepared.target, load, tuple(range(runs)))
-        record = self._record(prepared, stint)
-        record.level = replace(record.level, runs=runs)
+        """Measure a level that a search chose; None if the target failed or the sweep was stopped.
+
+        Measured once more, its new runs are added to the record `again`.
+        """
+        made = 0 if again is None else again.runs
+        stint = Stint(prepared.target, load, tuple(range(made, made + runs)), first=again is None)
+        record = again or self._record(prepared, stint)
+        record.level = replace(record.level, runs=made + runs)
         try:
             level = await self._make(maker, stint, record)
         except (TargetFailedError, LevelRefusedError) as error:

@@ -13,7 +13,7 @@ SHORT_PROMPT, CONTEXT_LENGTH = "short_prompt", "context_length"
 UNSTABLE, OVERLOADED, LATE_SENDS = "unstable", "overloaded", "late_sends"
 UNANSWERED, FEW_CALLS = "unanswered", "few_calls"
 CONTEXT_LOST, CONTEXT_UNKNOWN = "context_lost", "context_unknown"
-NO_PREFIX_CACHE = "no_prefix_cache"
+NO_PREFIX_CACHE, DRIFT = "no_prefix_cache", "drift"
 
 WORDS = {
     CLIENT_LAG: "generator too slow",
@@ -42,6 +42,7 @@ WORDS = {
     LATE_SENDS: "late sends",
     UNANSWERED: "unanswered",
     FEW_CALLS: "few calls",
+    DRIFT: "not reproduced",
 }
 """Short name of each code, where there is no room for its sentence."""
 
@@ -125,6 +126,10 @@ MEANINGS = {
         "run the client on an idle machine",
     ),
     UNANSWERED: Explained("requests had no answer when the run ended", "a longer run or a lower load"),
+    DRIFT: Explained(
+        "the level was measured again at the end of a search, with another result than before",
+        "see the clocks, temperatures and other clients of the server; repeat it",
+    ),
     FEW_CALLS: Explained("too few calls for the quantiles asked for", "a longer --duration"),
 }
 """What each code means, and what to do."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import LimitKind
 from sparktop.model.sweep_view import Mark
-from sparktop.sweep.result.results import LevelResult, LimitSide
+from sparktop.sweep.result.results import LevelResult, LimitSide, TargetResult
 from sparktop.sweep.run.load import FULL_PERCENT
 from sparktop.sweep.terms.doubts import (
     CACHE_HITS,
@@ -17,6 +17,7 @@ from sparktop.sweep.terms.doubts import (
     CONTEXT_UNKNOWN,
     COUNT_MISMATCH,
     CUT_SHORT,
+    DRIFT,
     ERRORS,
     FEW_RUNS,
     FOREIGN_TRAFFIC,
@@ -60,6 +61,7 @@ _BRIEF = {
     SHORT_PROMPT: "prompt",
     UNCOUNTED_TOKENS: "uncounted",
     CLOCK_SHIFT: "clock",
+    DRIFT: "drift",
     CONTEXT_LOST: "evicted",
     CONTEXT_UNKNOWN: "hits",
     NO_PREFIX_CACHE: "no cache",
@@ -70,6 +72,7 @@ _ORDER = (
     OVERLOADED,
     SHORT_PROMPT,
     CUT_SHORT,
+    DRIFT,
     ERRORS,
     RESTARTED,
     UNANSWERED,
@@ -155,6 +158,12 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
     elif (sentence := _bunched(level)) is not None:
         message = f"requests went to one backend after the other in bunches: {sentence}"
         yield Mark(UNBALANCED, "one server at a time", message, doubt=False, brief="in turns")
+
+
+def drift_words(target: TargetResult) -> str:
+    """Return that the answer of a search is not certain, as its last clause; "" if no change was seen."""
+    changes = (one.message for level in target.levels for one in level.validity if one.code == DRIFT)
+    return "".join(f"; not certain: {change}" for change in changes)
 
 
 def limit_words(level: LevelResult) -> str | None:

@@ -16,6 +16,7 @@ from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.capacity.answer import JudgedRun, capacity_answer, capacity_result, drift_of
 from sparktop.sweep.run.capacity.judgement import Judged, judge
 from sparktop.sweep.run.capacity.search import CapacitySearch, Probe
+from sparktop.sweep.run.drift import value_to_repeat
 from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.open_loop.knee import alone_per_s
@@ -27,9 +28,6 @@ from sparktop.values import dataclass
 
 LEVEL_OVERHEAD = 1.25
 """Duration of a level with its start, its end and the rest after it, in its measured time."""
-
-_LEAST_LEVELS = 2
-"""Levels from which on a search repeats an earlier one at its end."""
 
 Make = Callable[[LevelMaker, Stint, LevelRecord], Awaitable[LevelResult | None]]
 """Executes a stint and stores its result; None if nothing was measured."""
@@ -95,13 +93,13 @@ class CapacityLevels:
             self._store(capacity_answer(search, self._levels, complete=ended, drift=drift_of(self._runs)))
 
     async def _again(self, capacity: Capacity, plan: Plan, search: CapacitySearch) -> None:
-        """Repeat the largest level that held in its first run, unless it was measured last.
+        """Measure the largest level again that held in its first run, unless it was measured last.
 
         Its run is not counted for the answer: it shows whether the server is what it was at the start.
         """
-        held = [value for value, runs in self._runs.items() if runs[0].judged.holds]
-        value = max((one for one in held if one >= (search.holds or 0.0)), default=None)
-        if value is None or len(search.judged) < _LEAST_LEVELS or self._newest == value:
+        held = {value: runs[0].judged.holds for value, runs in self._runs.items()}
+        value = value_to_repeat(held, search.holds, self._newest)
+        if value is None:
             return
         try:
             await self._measure(

@@ -86,7 +86,7 @@ def judge_level(
     shares = []
     for condition in conditions:
         found = condition_interval(condition, level, traces)
-        verdict = _verdict(condition, found)
+        verdict = condition_verdict(condition, found)
         if rises(condition):
             rising = min(rising, verdict)
             rate = level.rate(condition.figure)
@@ -97,7 +97,8 @@ def judge_level(
     return Judgement(falling, rising, "; ".join(words), min(shares, default=None))
 
 
-def _verdict(condition: SloCondition, interval: tuple[float, float] | None) -> Verdict:
+def condition_verdict(condition: SloCondition, interval: tuple[float, float] | None) -> Verdict:
+    """Return whether a condition holds by the 95 % interval of its metric; None: there is no interval."""
     if interval is None:
         return Verdict.UNSURE
     low, high = interval

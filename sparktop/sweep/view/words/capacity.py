@@ -18,6 +18,7 @@ from sparktop.sweep.result.capacity import (
 )
 from sparktop.sweep.result.comparison import CapacityComparison
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.drift import changed_words, times_apart
 
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
 """Limits that are used up; others hold a server back."""
@@ -93,12 +94,12 @@ def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]
 def drift_words(found: CapacityResult, drift: Drift) -> str:
     """Return how the server changed: "the server got slower while it was measured: at 7 agents …"."""
     first, last = drift.condition, drift.later
-    got = "slower" if (last.met_percent or 0.0) < (first.met_percent or 0.0) else "faster"
+    slower = (last.met_percent or 0.0) < (first.met_percent or 0.0)
     (name, *before), (_, *after) = condition_parts(first), condition_parts(last)
-    times = [f"{one.astimezone():%H:%M}" for one in (drift.first_at, drift.last_at)]
+    times = times_apart(drift.first_at, drift.last_at)
     what = f"{name} {before[0]} at {times[0]}, {after[0]} at {times[1]}"
     where = amount(found.load, drift.value)
-    return f"not certain: the server got {got} while it was measured: with {where}, {what}"
+    return f"not certain: {changed_words(slower=slower)}: with {where}, {what}"
 
 
 def capacity_title(found: CapacityResult) -> str:

@@ -25,8 +25,8 @@ from sparktop.sweep.compare.best_level import BestLevel, best_level, main_rate, 
 from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import DUE_LATENCIES, METRICS, in_sentence
-from sparktop.sweep.terms.doubts import FEW_RUNS
-from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.terms.doubts import DRIFT, FEW_RUNS
+from sparktop.sweep.view.marks import drift_words, marks_of
 from sparktop.sweep.view.prefix import context_sentences
 from sparktop.sweep.view.words.capacity import capacity_sentences
 from sparktop.sweep.view.words.conversations import conversation_sentence, has_conversations
@@ -87,7 +87,7 @@ def _of_target(result: SweepResult, target: TargetResult, start: str) -> str | N
         (f"{length or 0:,} tokens in: " if len(lengths) > 1 else "")
         + _of_length(result, target, part, metric, start)
         for length, part in among
-    )
+    ) + drift_words(target)
 
 
 def _of_length(
@@ -113,7 +113,7 @@ def _ttft(level: LevelResult) -> Iterator[str]:
 
 def _warning(level: LevelResult) -> str:
     """Return the gravest warning of a level in brackets; "" if there is none."""
-    words = _warnings(level)
+    words = _warnings(level, but=DRIFT)
     return f" (warning: {words[0]})" if words else ""
 
 

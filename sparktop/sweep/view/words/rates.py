@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sparktop.model.load import LoadKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.terms.doubts import CUT_SHORT, FEW_RUNS
+from sparktop.sweep.terms.doubts import CUT_SHORT, DRIFT, FEW_RUNS
 from sparktop.sweep.terms.limits import ERROR_SHARE
-from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.view.marks import drift_words, marks_of
 
 
 def is_over_rates(target: TargetResult) -> bool:
@@ -40,9 +40,9 @@ def rate_sentence(target: TargetResult) -> str | None:
     lengths = list(dict.fromkeys(one.pp for one in levels))
     parts = (_of_length([one for one in levels if one.pp == length]) for length in lengths)
     if len(lengths) == 1:
-        return next(parts)
+        return next(parts) + drift_words(target)
     named = zip(lengths, parts, strict=True)
-    return "; ".join(f"{length or 0:,} tokens in: {words}" for length, words in named)
+    return "; ".join(f"{length or 0:,} tokens in: {words}" for length, words in named) + drift_words(target)
 
 
 def _of_length(levels: list[LevelResult]) -> str:
@@ -117,7 +117,7 @@ def _figures(level: LevelResult) -> str:
 def _doubt(level: LevelResult) -> str:
     """Return the first reason to doubt a level, in brackets; "" if there is none.
 
-    That it had few runs is none: the sentence states no interval.
+    That it had few runs is none: the sentence states no interval. A change of the server is its last clause.
     """
-    marks = [mark.word for mark in marks_of(level) if mark.doubt and mark.code != FEW_RUNS]
+    marks = [mark.word for mark in marks_of(level) if mark.doubt and mark.code not in {FEW_RUNS, DRIFT}]
     return f" (warning: {marks[0]})" if marks else ""

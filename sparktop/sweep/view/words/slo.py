@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import Holds, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS, RATES
+from sparktop.sweep.view.marks import drift_words
 
+_NONE_FAILED = " at least: no level failed for sure"
 _MORE_RUNS = "more runs narrow this"
 
 
@@ -29,7 +31,10 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
         else:
             answer = _up_to(holds)
         verb = "hold" if len(result.slo.conditions) > 1 else "holds"
-        yield f"{name(target)}: {wanted} {verb} {answer}"
+        drift = drift_words(found) if found is not None else ""
+        if drift:
+            answer = answer.removesuffix(_NONE_FAILED)
+        yield f"{name(target)}: {wanted} {verb} {answer}{drift}"
 
 
 def _plain(condition: str, name: Callable[[str], str]) -> str:
@@ -50,7 +55,7 @@ def _up_to(holds: Holds) -> str:
         bound = "" if most is None else f", and surely not beyond c = {most}"
         return f"at no concurrency for sure{bound} ({_MORE_RUNS})"
     if most is None:
-        return f"to c = {surely} at least: no level failed for sure"
+        return f"to c = {surely}{_NONE_FAILED}"
     if most == surely:
         return f"to c = {surely} and no further"
     return f"to c = {surely}, surely not beyond {most} ({_MORE_RUNS})"

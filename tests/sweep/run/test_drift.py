@@ -1,0 +1,240 @@
+"""A server that changes while a search measures it: a level is measured again at the end, and it is said."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.model.load import LoadKind
+from sparktop.model.targets import SweepSettings
+from sparktop.sweep.plan.plan import Plan, SloCondition
+from sparktop.sweep.plan.presets import make_plan
+from sparktop.sweep.result.figures import Rate
+from sparktop.sweep.result.open_loop import OpenLoopResult
+from sparktop.sweep.result.results import (
+    LevelResult,
+    Requests,
+    SweepResult,
+    TargetResult,
+    Validity,
+)
+from sparktop.sweep.run.climb import next_step, top_of
+from sparktop.sweep.run.drift import Twice, pace_drift, rate_drift, slo_drift, value_to_repeat
+from sparktop.sweep.run.slo.judgement import Verdict, judge_level
+from sparktop.sweep.run.slo.search import SloSearch
+from sparktop.sweep.terms.doubts import DRIFT
+from sparktop.sweep.view.words.headline import headline
+from sparktop.sweep.view.words.rates import rate_sentence
+from stage.sweep import RehearsedSweep
+
+_SLOWER = 5.0
+_TIME = r"\d\d:\d\d(:\d\d)?"
+
+
+class Changing(RehearsedSweep):
+    """A sweep of servers that get slower once so many levels are measured; None: they stay as they are."""
+
+    after: int | None = None
+
+    def look_again(self) -> None:
+        """Update the view, and change the servers when it is time."""
+        super().look_again()
+        levels = () if self.result is None else self.result.targets[0].levels
+        if self.after is None or len(levels) < self.after:
+            return
+        self.after = None
+        self.slow_down()
+
+    def slow_down(self) -> None:
+        """Let each step of the servers take longer."""
+        for engine in self.rehearsal.time.engines:
+            cost = engine.profile.cost
+            slow = replace(
+                cost,
+                weights_one_s=_SLOWER * cost.weights_one_s,
+                weights_all_s=_SLOWER * cost.weights_all_s,
+            )
+            engine.profile = replace(engine.profile, cost=slow)
+
+
+def plan_of(sweep: RehearsedSweep, kind: str) -> Plan:
+    """Return a search on one server, short enough for a test."""
+    target = sweep.targets["spark-a"]
+    match kind:
+        case "climb":
+            settings = SweepSettings(
+                "climbing", concurrency=(1, 4), climb_to=32, prompt_lengths=(128,), tg=24, runs=3
+            )
+            return replace(make_plan(settings, [target]), more_runs=False)
+        case "slo":
+            slo = (SloCondition("tpot_mean_ms", 40.0),)
+            return Plan((target,), (1, 4), pp=128, tg=24, runs=4, slo=slo, warmup=False)
+        case _:
+            raise ValueError(kind)
+
+
+async def searched(kind: str, after: int | None) -> tuple[SweepResult, TargetResult]:
+    """Return the result of a search whose server gets slower once `after` levels are measured."""
+    sweep = Changing(scenario=SCENARIOS[DEFAULT_SCENARIO])
+    sweep.after = after
+    await sweep.play(plan_of(sweep, kind))
+    assert sweep.result is not None
+    (target,) = sweep.result.targets
+    return sweep.result, target
+
+
+def changes(target: TargetResult) -> list[str]:
+    """Return what is said of changes of the server."""
+    return [one.message for level in target.levels for one in level.validity if one.code == DRIFT]
+
+
+@pytest.mark.parametrize("kind", ["climb", "slo"])
+async def test_a_steady_server_has_not_changed(kind: str) -> None:
+    """A level of the answer is measured twice, unless it was the last one, and nothing is said."""
+    result, target = await searched(kind, None)
+    assert not changes(target)
+    assert "not certain" not in (headline(result, None) or "")
+    runs = [(one.point, one.run) for one in result.ran]
+    assert len(runs) == len(set(runs))  # each run has prompts of its own
+    assert sum(level.runs for level in target.levels) == len(runs)
+
+
+async def test_a_climb_says_that_the_server_got_slower() -> None:
+    """Levels above the best gave no more because the server was slower: both rates and times are named."""
+    result, target = await searched("climb", 2)
+    (change,) = changes(target)
+    pattern = (
+        rf"the server got slower while it was measured: .* [\d.]+ tok/s at {_TIME}, [\d.]+ tok/s at {_TIME}"
+    )
+    assert re.fullmatch(pattern, change), change
+    assert f"not certain: {change}" in (headline(result, None) or "")
+    assert (headline(result, None) or "").count("server") == 1
+
+
+async def test_a_search_for_limits_is_not_certain_of_a_server_that_changed() -> None:
+    """No end of the range is certain then, and the intervals at both times are named."""
+    result, target = await searched("slo", 2)
+    assert result.slo is not None
+    held = result.slo.holds_to["spark-a"]
+    (change,) = changes(target)
+    assert re.match(
+        r"the server got slower while it was measured \(time per output token mean ≤ 40 ms\): ", change
+    )
+    assert held.interval == (None, None)
+    words = headline(result, None) or ""
+    assert words.endswith(f"; not certain: {change}")
+    assert "surely" not in words
+    assert "no level failed" not in words
+
+
+def rate_level(*, keeps_up: bool) -> LevelResult:
+    """Return a level of requests at a rate."""
+    open_loop = OpenLoopResult(
+        offered_per_s=2.5, unstable=not keeps_up, ttft_growth=None if keeps_up else 0.5
+    )
+    return LevelResult(
+        concurrency=512,
+        load=LoadKind.RATE,
+        value=2.5,
+        runs=1,
+        requests=Requests(ok=100),
+        open_loop=open_loop,
+    )
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, True), (True, False), (False, True)])
+def test_a_rate_that_was_kept_up_with_once_is_not_certain(before: bool, after: bool) -> None:  # noqa: FBT001 - cases
+    """It is said if the server kept up with a rate at first and not at the end, with both times."""
+    at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
+    first, last = rate_level(keeps_up=before), rate_level(keeps_up=after)
+    words = pace_drift(Twice(first, last, (), (), at, at + timedelta(minutes=3)), 0.01)
+    if (before, after) != (True, False):
+        assert words is None
+        return
+    assert words is not None
+    assert re.fullmatch(
+        r"it kept up with 2\.5 /s at \d\d:06, not at \d\d:09: TTFT grows 0\.50 s per s", words
+    ), words
+    marks = (Validity(code=DRIFT, message=words),)
+    target = TargetResult(name="a", url="", levels=(last.model_copy(update={"validity": marks}),))
+    assert (rate_sentence(target) or "").endswith(f"; not certain: {words}")
+
+
+def made_level(concurrency: int, rng: random.Random, spread: float, speed: float = 1.0) -> LevelResult:
+    """Return a level of three runs whose rates saturate with concurrency and vary by `spread` (log scale)."""
+    rate = speed * 100 * concurrency / (1 + concurrency / 8)
+    values = [rate * math.exp(rng.gauss(0, spread)) for _ in range(3)]
+    requests = Requests(ok=3 * concurrency)
+    return LevelResult(
+        concurrency=concurrency, pp=128, runs=3, requests=requests, decode_tps=Rate.of_runs(values)
+    )
+
+
+def climb_with(rng: random.Random, spread: float, speed: float) -> str | None:
+    """Return what a climb says whose server has `speed` times its rate when its best level is repeated."""
+    levels = [made_level(one, rng, spread) for one in (1, 4)]
+    while (more := next_step(levels, 256, 0.01).concurrency) is not None:
+        levels.append(made_level(more, rng, spread))
+    best = top_of(levels)
+    assert best is not None
+    held = {one.concurrency: one.concurrency <= best.concurrency for one in levels}
+    if value_to_repeat(held, best.concurrency, levels[-1].concurrency) is None:
+        return None
+    at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
+    again = made_level(best.concurrency, rng, spread, speed)
+    return rate_drift(Twice(best, again, (), (), at, at + timedelta(minutes=3)))
+
+
+def search_with(rng: random.Random, spread: float, speed: float) -> str | None:
+    """Return what a search for a limit says whose server changes when its last level is repeated."""
+    condition = SloCondition("decode_tps", 500.0, at_least=True)
+    made: dict[int, LevelResult] = {}
+    search = SloSearch([1, 4], falls=False, rises=True)
+    while (one := search.next()) is not None:
+        made[one] = made_level(one, rng, spread)
+        search.add(one, judge_level((condition,), made[one], (), 0.01))
+    held = {
+        one: judge_level((condition,), level, (), 0.01).both is Verdict.HOLDS for one, level in made.items()
+    }
+    again = value_to_repeat(held, search.holds_to, next(reversed(made)))
+    if again is None:
+        return None
+    at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
+    repeated = made_level(again, rng, spread, speed)
+    return slo_drift(Twice(made[again], repeated, (), (), at, at + timedelta(minutes=3)), (condition,))
+
+
+@pytest.mark.parametrize("search", [climb_with, search_with])
+@pytest.mark.parametrize("spread", [0.01, 0.05, 0.1])
+def test_a_steady_server_is_rarely_suspected(
+    search: Callable[[random.Random, float, float], str | None], spread: float
+) -> None:
+    """Of 60 searches on a server whose rates vary by chance alone, at most one says that it changed."""
+    said = [search(random.Random(seed), spread, 1.0) for seed in range(60)]  # noqa: S311 - no secret
+    assert sum(one is not None for one in said) <= 1
+
+
+def test_a_server_at_a_quarter_of_its_speed_is_mostly_seen() -> None:
+    """The rule that spares steady servers sees a server that got slow, with rates and times."""
+    said = [climb_with(random.Random(seed), 0.03, 0.25) for seed in range(60)]  # noqa: S311 - no secret
+    pattern = r"the server got slower while it was measured: .* tok/s at \d\d:06, .* tok/s at \d\d:09"
+    shown = [one for one in said if one is not None]
+    assert len(shown) >= 30  # others end with their best level, which is not repeated
+    assert all(re.fullmatch(pattern, one) for one in shown)
+
+
+def test_only_a_level_is_repeated_whose_change_alters_the_answer() -> None:
+    """The largest that held at first, unless it is the newest or the only one."""
+    assert value_to_repeat({1: True, 2: True, 4: False}, 2, 4) == 2
+    assert value_to_repeat({1: True, 2: True}, 2, 2) is None
+    assert value_to_repeat({1: True}, 1, 1) is None
+    assert value_to_repeat({1: False, 2: False}, None, 2) is None
+    # 9 held, then 6 and 5 did not: what held first is asked again.
+    assert value_to_repeat({7: True, 9: True, 6: False, 5: False}, None, 5) == 9
