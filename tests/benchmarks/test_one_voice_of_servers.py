@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -16,7 +17,18 @@ import stuck
 
 from sparktop.analysis.verdict import verdict
 from sparktop.model.snapshot import BackendState, Snapshot
+from sparktop.panels.backend.detail import backend_detail
+from sparktop.panels.board.bars import header_row
+from sparktop.panels.board.flat import flatten
+from sparktop.panels.board.scene import Scene
+from sparktop.panels.board.view import View
+from sparktop.panels.parts.graph import TimeWindow
+from sparktop.panels.parts.rows import row_text
+from sparktop.report.json_snapshot import to_json
+from sparktop.report.text_snapshot import render
 
+_EVERY_S = 7
+"""Seconds between two moments at which everything is drawn."""
 _SECONDS = re.compile(r"(?:no progress|nothing has moved) for (\d+) s")
 _NAMES = ("hang B", "blocked", "dead rank", "huge step", "compiled", "asleep", "KV wait", "clients gone")
 _WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
@@ -28,6 +40,52 @@ def texts_of(snapshot: Snapshot) -> list[str]:
     alerts = [alert.message for alert in snapshot.alerts]
     progress = [view.progress.sentence] if view.progress is not None else []
     return [verdict(snapshot).words, view.state_rule, *alerts, *progress]
+
+
+def forms_of(snapshot: Snapshot) -> dict[str, str]:
+    """Return what each form that a user meets says of one moment, by its name: screen, report and JSON."""
+    (view,) = snapshot.backends
+    forms = {"top line": row_text(header_row(snapshot, 200))}
+    for width, height in ((80, 22), (120, 34)):
+        scene = Scene(snapshot, width, height, View())
+        rows = flatten(scene.draw(), width, scene.layout.height)
+        forms[f"board {width}"] = "\n".join(map(row_text, rows))
+    axis = TimeWindow(snapshot.at, 120.0).axis(60)
+    forms["detail"] = "\n".join(map(row_text, backend_detail(view, {}, 120, 40, axis)))
+    forms["text"] = render(snapshot, 200)
+    now = {key: value for key, value in to_json(snapshot).items() if key != "events"}
+    forms["json"] = json.dumps(now, ensure_ascii=False, default=str)
+    return forms
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", _NAMES)
+def test_drawn_forms_of_one_moment_agree(name: str) -> None:
+    """Screen, detail, report and JSON name the same state, seconds and requests of the server."""
+    phase = next(one for one in stuck.PHASES if name in one.name)
+    run = stuck.Run(phase, 11)
+    list(run.play(25))
+    run.befall(phase.draw(random.Random(3)), 140)  # noqa: S311 - no secret
+    for second, _ in enumerate(run.play(170)):
+        if second % _EVERY_S:
+            continue
+        snapshot = run.store.snapshot()
+        (view,) = snapshot.backends
+        stood = {round(view.progress.seconds)} if view.progress else set()
+        for form, text in forms_of(snapshot).items():
+            assert {int(found) for found in _SECONDS.findall(text)} <= stood, (form, text)
+            for word, value in (("run", view.running), ("wait", view.waiting)):
+                counts = re.findall(rf"(?<![⣿⡪])\b{word} +(\d+)\b", text)
+                counts += re.findall(rf"\b(\d+) {word}(?:n?ing)\b", text)
+                assert {float(count) for count in counts} <= {value}, (form, word, text)
+            if form != "top line":
+                assert view.state.value in text, (form, text)
+        shown = to_json(snapshot)["backends"]
+        assert isinstance(shown, list)
+        assert (shown[0]["state"], shown[0]["running"]) == (
+            view.state.value,
+            view.running if view.ok else None,
+        )
 
 
 @pytest.mark.long

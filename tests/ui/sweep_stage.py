@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Static
 
+from sparktop.demo.scenario import Scenario
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import LevelKey
 from sparktop.model.targets import ModelFacts, SweepSettings, Watch
@@ -132,9 +133,11 @@ class SweepStage:
         router: bool = True,
         sweeps: tuple[SweepSettings, ...] = (PRESET, EVENING),
         drop: bool = False,
+        scenario: Scenario | None = None,
     ) -> None:
-        """Keep results below `home`; `drop`: nothing is watched."""
-        self.rehearsal = Rehearsal(backends=backends, router=RouterPart() if router else None)
+        """Keep results below `home`; `drop`: nothing is watched. The servers are those of a `scenario`."""
+        part = RouterPart() if router else None
+        self.rehearsal = Rehearsal(backends=backends, router=part, scenario=scenario)
         self.rehearsal.play(12)
         self.watch = replace(self.rehearsal.watch, sweeps=sweeps, source=source)
         self.store = self.rehearsal.store
