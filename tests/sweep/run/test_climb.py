@@ -146,4 +146,4 @@ async def test_quick_finds_where_a_server_is_full(
     assert keys == sorted(one.concurrency for one in target.levels)
     took_s = live.view().elapsed_s
     assert took_s is not None
-    assert took_s < 330
+    assert took_s < 400  # with the best level measured again
