@@ -12,6 +12,7 @@ from sparktop.sweep.generator.prompts.blocks import BlockPrompts
 from sparktop.sweep.generator.prompts.prompts import NewPrompt
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.messages import ContextLoad, RunLoad
+from sparktop.sweep.plan.prompt_file import Prompt
 
 _TINY = "Go on."
 """The user's message of a run that only fills the cache."""
@@ -42,12 +43,12 @@ class ContextClient(LoadClient):
         load, context, number = self._load, self._context, self._made
         self._made += 1
         keys = (f"{number}#{place}" for place in count())
-        text, tokens = self._blocks.bare(context.tokens, _BLOCK, keys)
-        if context.alone:
-            prompt = _TINY
-        else:
-            prompt, more = self._prompt(number, load.prompt_salt or f"{load.seed}/{load.id}")
-            tokens += more
+        text, context_tokens = self._blocks.bare(context.tokens, _BLOCK, keys)
+        prompt: Prompt = _TINY
+        tokens: int | None = context_tokens
+        if not context.alone:
+            prompt, prompt_tokens = self._prompt(number, load.prompt_salt or f"{load.seed}/{load.id}")
+            tokens = None if prompt_tokens is None else context_tokens + prompt_tokens
         salt = self._salt(f"{context.cache_salt}-{number}")
         content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, salt, text)
         return Request(f"{load.id}-{number}", content, tokens, load.output_tokens)
