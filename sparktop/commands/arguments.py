@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from sparktop import typed as typed_numbers
@@ -38,6 +38,24 @@ class Parser(argparse.ArgumentParser):
             UsageError: always.
         """
         raise UsageError(f"{clean(message, 300)}; see {self.prog} --help")
+
+
+class _Removed(argparse.Action):
+    """Ends parsing with one line that says what replaces an option of earlier versions."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,  # noqa: ARG002  # argparse passes it
+        values: str | Sequence[object] | None,  # noqa: ARG002  # as above
+        option_string: str | None = None,
+    ) -> NoReturn:
+        parser.error(f"{option_string} was removed: {self.const}")
+
+
+def refuse_removed(parser: argparse.ArgumentParser, option: str, instead: str) -> None:
+    """Refuse an option of earlier versions with one line; `instead` says what remains for its purpose."""
+    parser.add_argument(option, action=_Removed, nargs="*", const=instead, help=argparse.SUPPRESS)
 
 
 def typed(read: Callable[[str], Value]) -> Callable[[str], Value]:

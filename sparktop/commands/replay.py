@@ -6,27 +6,30 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparktop.commands.arguments import refuse_removed
 from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
 
 if TYPE_CHECKING:
-    from sparktop.recording.compare import Comparison
     from sparktop.recording.player import Recording
 
 _SPEEDS = (1, 2, 4, 8, 16, 32, 64)
 _FIRST_WORK_S = 1.0
 """About the longest work before the first picture, in seconds."""
+ONE_AT_A_TIME = (
+    "sparktop report FILE writes the figures of one recording, sparktop compare A B compares sweeps"
+)
+"""What remains instead of showing two recordings side by side."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the files, the moment to begin at, and the speed."""
     parser.add_argument("files", nargs="*", metavar="FILE", help="a recording, or several that follow on")
-    add_compare(parser)
+    refuse_removed(parser, "--compare", ONE_AT_A_TIME)
     parser.add_argument(
         "--at",
         metavar="TIME",
@@ -39,33 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the configuration file, for theme and keys")
 
 
-def add_compare(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names a second recording."""
-    parser.add_argument(
-        "--compare",
-        nargs="+",
-        metavar="FILE",
-        help="show this recording beside the first, as if both had begun at once (before and after)",
-    )
-
-
-def opened(files: Sequence[str], others: Sequence[str] | None) -> Recording | Comparison:
-    """Open the recording in `files`, or its comparison with the recording in `others`.
-
-    Raises:
-        UsageError: a file cannot be opened or is not a recording, or `files` is empty.
-    """
-    from sparktop.recording.compare import Comparison
-    from sparktop.recording.player import Recording
-
-    if not files:
-        what = "BEFORE --compare AFTER" if others else "FILE"
-        raise UsageError(f"name a recording: {what}")
-    before = Recording([Path(one) for one in files])
-    return before if others is None else Comparison(before, Recording([Path(one) for one in others]))
-
-
-def moment(recording: Recording | Comparison, text: str | None) -> datetime:
+def moment(recording: Recording, text: str | None) -> datetime:
     """Return the moment of a recording that `text` means, or the recording's end if `text` is None.
 
     Raises:
@@ -87,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Late: --help needs none of them.
     from sparktop.commands.choice import checked_theme, configured_watch
     from sparktop.logfile import open_log
+    from sparktop.recording.player import Recording
     from sparktop.recording.replay import Replay
     from sparktop.ui.remembered import state_file
     from sparktop.ui.replay import ReplayApp
@@ -94,7 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     open_log(os.environ)
     theme = checked_theme(arguments.theme)
     settings = configured_watch(arguments.config, os.environ) or Watch()
-    recording = opened(arguments.files, arguments.compare)
+    if not arguments.files:
+        raise UsageError("name a recording: FILE")
+    recording = Recording([Path(one) for one in arguments.files])
     at = moment(recording, arguments.at)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("replay needs a terminal; sparktop snapshot --from FILE --at TIME writes a report")

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_targets, add_timeout, format_name, seconds
+from sparktop.commands.arguments import add_targets, add_timeout, format_name, refuse_removed, seconds
 from sparktop.commands.output import check_file, tell, write_file, write_out
-from sparktop.commands.replay import add_compare, moment, opened
+from sparktop.commands.replay import ONE_AT_A_TIME, moment
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.targets import ARGUMENTS, Watch
 from sparktop.model.text import clean
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="report a moment of these recordings instead (see sparktop replay)",
     )
-    add_compare(parser)
+    refuse_removed(parser, "--compare", ONE_AT_A_TIME)
     parser.add_argument(
         "--at", metavar="TIME", help="the moment: '10m ago' (before the end), 12:03, start (default: the end)"
     )
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         suffix = "" if output is None else output.suffix.lower().removeprefix(".")
         named = format_name(suffix)
         arguments.form = named if named in FORMATS else "json"
-    if any(one is not None for one in (arguments.recordings, arguments.compare, arguments.at)):
+    if arguments.recordings is not None or arguments.at is not None:
         return _report_past(arguments, output)
     watch = choose(arguments, os.environ)
     return report(watch, seconds=arguments.seconds, form=arguments.form, output=output, size=arguments.size)
@@ -119,15 +119,15 @@ def _report_past(arguments: argparse.Namespace, output: Path | None) -> int:
         UsageError: a file is not a recording, the time is outside it, or another option does not fit.
     """
     from sparktop.commands.choice import checked_theme
+    from sparktop.recording.player import Recording
 
     if arguments.recordings is None:
-        name = "--compare" if arguments.at is None else "--at"
-        raise UsageError(f"{name} needs --from FILE: the recording that has this moment")
+        raise UsageError("--at needs --from FILE: the recording that has this moment")
     for name, given in (("--seconds", arguments.seconds), ("TARGET", arguments.targets)):
         if given:
             raise UsageError(f"--from reads a recording and watches nothing: leave out {name}")
     theme = checked_theme(arguments.theme) or Watch().theme
-    recording = opened(arguments.recordings, arguments.compare)
+    recording = Recording([Path(one) for one in arguments.recordings])
     player = recording.player()
     player.seek(moment(recording, arguments.at))
     recording.close()

@@ -45,9 +45,6 @@ _READINGS = frozenset({Kind.PAGE, Kind.NODE, Kind.MEMORY, Kind.ROUTER, Kind.TICK
 class Recording:
     """One or more files, read as one; the last may still be written to."""
 
-    word = "REPLAY"
-    """What the screen's header calls it."""
-
     def __init__(self, paths: Sequence[Path]) -> None:
         """Open the files.
 
@@ -246,21 +243,12 @@ class Player:
         self.head = head
         self.store = Store(
             head.watch,
-            clock=lambda: self.store_time.at,
-            now=lambda: self.store_time.wall,
+            clock=lambda: self.instant.at,
+            now=lambda: self.instant.wall,
             simulated=head.simulated,
         )
         for key, identity in head.identities.items():
             self.store.identify(key, identity)
-
-    @property
-    def store_time(self) -> Instant:
-        """The time that the store takes as now: the time that playing has reached."""
-        return self.instant
-
-    def _call_of(self, record: Record) -> Call | None:
-        """Return the call of the store that a record describes; None if it describes none."""
-        return call_of(record, self._pages)
 
     def seek(self, wall: datetime, *, warm_up_s: float = WARM_UP_S) -> None:
         """Go to a moment: replay the `warm_up_s` seconds before it into a new store."""
@@ -315,7 +303,7 @@ class Player:
                 self.sweep = sweep_of(record)
             elif record.instant.wall < self._since and record.kind in _READINGS:
                 self.instant = record.instant
-            elif (call := self._call_of(record)) is not None and self._has_room(call):
+            elif (call := call_of(record, self._pages)) is not None and self._has_room(call):
                 self.instant = record.instant
                 getattr(self.store, call.change.value)(*call.arguments)
         except (RecordError, TypeError):

@@ -14,7 +14,6 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.time_bar import TimeBar
 from sparktop.recording.chapter import Picture
-from sparktop.recording.compare import Comparison, ComparisonPlayer
 from sparktop.recording.past import RECENT_S, Past
 from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.time_line import FrameStart
@@ -56,7 +55,7 @@ class Replay:
 
     def __init__(
         self,
-        recording: Recording | Comparison,
+        recording: Recording,
         *,
         speed: int = 1,
         clock: Callable[[], float] = time.monotonic,
@@ -140,7 +139,7 @@ class Replay:
         yield from self._advance(whole, wall)
         self._show_kept()
 
-    def _advance(self, player: Player | ComparisonPlayer, until: datetime) -> Iterator[None]:
+    def _advance(self, player: Player, until: datetime) -> Iterator[None]:
         """Play up to the time `until`, and add a picture of each second to `past`; yield between records."""
         while player.instant.wall < until:
             ahead = player.next_wall
@@ -216,7 +215,7 @@ class Replay:
         """Return "REPLAY 12:03:20 ▶ 16×": the moment shown and what is done."""
         shown, now = self._shown.wall.astimezone(), datetime.now(UTC).astimezone()
         clock = f"{shown:%H:%M:%S}" if shown.date() == now.date() else f"{shown:%m-%d %H:%M:%S}"
-        return f"{self.recording.word} {clock}{self._state()}"
+        return f"REPLAY {clock}{self._state()}"
 
     def _state(self) -> str:
         is_end = self._shown.wall >= self.recording.end - _SECOND

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.recording.compare import Comparison
 from sparktop.recording.player import Recording
 from sparktop.recording.replay import Replay
 from sparktop.ui.app import SparktopApp
@@ -85,18 +84,6 @@ async def test_a_recording_on_the_screen_is_reported(
     assert "09:00:01 to 09:02:40 UTC" in text
     assert "`proxy`: **oscillating**, 09:00:50 to" in text
     assert "No readings" not in text
-
-
-async def test_a_comparison_on_the_screen_is_reported(
-    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both recordings, each server under its own name."""
-    monkeypatch.chdir(tmp_path)
-    both = Comparison(Recording([recorded.path]), Recording([recorded.path]))
-    await saved(ReplayApp(Replay(both)))
-    text = written(tmp_path)[".md"]
-    assert "4 servers, 4 machines, 2 routers" in " ".join(text.split())
-    assert "192.168.100" not in text
 
 
 async def test_a_folder_that_cannot_be_written_is_said(

@@ -122,3 +122,9 @@ def test_replay_needs_a_terminal(path: Path, capsys: pytest.CaptureFixture[str])
     """Without one it says what to use instead."""
     assert main(["replay", str(path)]) == 2
     assert "sparktop snapshot --from FILE --at TIME" in capsys.readouterr().err
+
+
+def test_replay_needs_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a file it says what to name."""
+    assert main(["replay"]) == 2
+    assert "name a recording: FILE" in capsys.readouterr().err

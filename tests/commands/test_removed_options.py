@@ -1,0 +1,32 @@
+"""Options of earlier versions that were removed: each is refused with what remains for its purpose."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktop.cli import main
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        ("replay A --compare B", "--compare was removed: sparktop report FILE"),
+        ("snapshot --from A --compare B C", "--compare was removed: sparktop report FILE"),
+        ("snapshot --compare=B", "--compare was removed: sparktop report FILE"),
+    ],
+)
+def test_a_removed_option_names_what_remains(
+    words: str, instead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line with the option and its replacement, exit code 2."""
+    assert main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert instead in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["replay", "snapshot"])
+def test_help_does_not_list_removed_options(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither usage nor help names them."""
+    assert main([command, "--help"]) == 0
+    assert "--compare" not in capsys.readouterr().out
