@@ -223,17 +223,12 @@ async def searches() -> tuple[RehearsedSweep, RehearsedSweep]:
 
 
 def keep(folder: Path, results: Mapping[datetime, SweepResult]) -> History:
-    """Store results as sparktop does, with tags and notes; return the history of the folder."""
-    paths = []
+    """Store results as sparktop does, return the history of the folder."""
     for at, result in sorted(results.items()):
         took = (result.finished_at or result.started_at) - result.started_at
         path = new_file(folder, at, result.plan.preset or "sweep")
         save(path, result.model_copy(update={"started_at": at, "finished_at": at + took}))
-        paths.append(path)
-    history = History(folder, wall=lambda: WHEN)
-    history.remark(paths[0].name, tags="baseline", note="two routers and one server alone")
-    history.remark(paths[-1].name, tags="shuffle", note="after the change of strategy")
-    return history
+    return History(folder, wall=lambda: WHEN)
 
 
 class Pictures:

@@ -61,17 +61,14 @@ def history(home: dict[str, str]) -> History:
 
 
 def test_the_history_lists_what_it_listed(history: History) -> None:
-    """Each result has its row in the history, with its end, targets, figures, tags and note."""
-    rows = {
-        row.key: (row.status, row.targets, row.levels, row.doubtful, row.tags, row.note)
-        for row in history.rows()
-    }
+    """Each result has its row in the history, with its end, targets and figures."""
+    rows = {row.key: (row.status, row.targets, row.levels, row.doubtful) for row in history.rows()}
     assert rows == {
-        STOPPED: ("cancelled", ("proxy",), 3, 3, ("baseline", "fast"), "stopped by hand: é ✓"),
-        SEARCH: ("done", ("spark-a",), 2, 0, ("slo",), ""),
-        THROUGH_ROUTER: ("done", ("proxy",), 1, 1, (), ""),
-        SHORT: ("done", ("spark-a", "spark-b"), 4, 4, (), ""),
-        IMPORTED: ("imported", ("benchy",), 2, 0, (), ""),
+        STOPPED: ("cancelled", ("proxy",), 3, 3),
+        SEARCH: ("done", ("spark-a",), 2, 0),
+        THROUGH_ROUTER: ("done", ("proxy",), 1, 1),
+        SHORT: ("done", ("spark-a", "spark-b"), 4, 4),
+        IMPORTED: ("imported", ("benchy",), 2, 0),
     }
     figures = {row.key: (round(row.decode_tps or 0, 1), round(row.ttft_ms or 0)) for row in history.rows()}
     assert figures[SEARCH] == (81.0, 156)
@@ -86,12 +83,15 @@ def test_each_result_opens_on_the_full_screen(history: History, key: str) -> Non
     assert history.series(key)
 
 
-def test_the_deleted_result_comes_back(history: History) -> None:
-    """A deletion made by 0.2.0 can be undone."""
-    assert history.undo() == ("1 result is back", DELETED)
-    result = history.result(DELETED)
-    assert result is not None
-    assert [target.name for target in result.targets] == ["spark-b"]
+def test_what_was_deleted_stays_hidden(home: dict[str, str], history: History) -> None:
+    """A result that 0.2.0 moved aside for undo is not listed; it and the file of remarks stay."""
+    folder = sweeps_folder(home)
+    aside = sorted(folder.glob(f".deleted/*/{DELETED}"))
+    assert aside
+    assert history.delete([STOPPED]).startswith("deleted ")
+    assert DELETED not in {row.key for row in history.rows()}
+    assert sorted(folder.glob(f".deleted/*/{DELETED}")) == aside
+    assert (folder / ".remarks.json").is_file()
 
 
 def _differences(before: Any, after: Any, place: str = "") -> Iterator[str]:  # noqa: ANN401 - any JSON

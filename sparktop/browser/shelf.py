@@ -67,7 +67,7 @@ class Shelf:
                 self._rows = await asyncio.to_thread(self._read)
 
     def _read(self) -> list[HistoryRow]:
-        self._history.look(empties=False)
+        self._history.look()
         while self._history.read():
             pass
         return self._history.rows()[:_MOST_FILES]

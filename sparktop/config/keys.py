@@ -62,7 +62,7 @@ KEYS = (
     Key("self", ("4",), "4", "box('self_cost')", "show or hide what sparktop itself costs", "self"),
     Key("sweep-editor", ("S",), "S", "sweep_editor", "sweep with targets and load of your choice", "edit"),
     Key("stop-sweep", ("x",), "x", "stop_sweep", "twice: stop the sweep; what is done is kept"),
-    Key("history", ("h",), "h", "history", "results of sweeps: open, compare, tag", "history"),
+    Key("history", ("h",), "h", "history", "results of sweeps: open, compare, delete", "history"),
     Key(
         "slower", ("plus", "equals_sign"), "+", "app.interval(1)", "poll less often; a recording: play faster"
     ),

@@ -305,6 +305,4 @@ class HistoryRow:
     doubtful: int = 0
     """Number of levels with a mark that says that they are unreliable."""
     simulated: bool = False
-    tags: tuple[str, ...] = ()
-    note: str = ""
     problem: str | None = None

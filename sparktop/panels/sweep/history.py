@@ -58,10 +58,6 @@ def _ms(value: float | None) -> str:
     return numbers.duration(None if value is None else value / 1000, 7).strip()
 
 
-def _tags(row: HistoryRow) -> str:
-    return " ".join(f"#{tag}" for tag in row.tags)
-
-
 _COLUMNS = (
     Column("decode", 8, lambda row: numbers.rate(row.decode_tps, 6).strip()),
     Column("targets", 20, lambda row: ", ".join(row.targets), right=False),
@@ -70,17 +66,16 @@ _COLUMNS = (
     Column("warn", 5, lambda row: f"!{row.doubtful}" if row.doubtful else ""),
     Column("model", 22, lambda row: row.model or numbers.UNKNOWN, right=False),
     Column("to", 8, lambda row: numbers.UNKNOWN if row.most is None else row.most.short),
-    Column("tags", 16, _tags, right=False),
 )
-"""Columns in order of importance: narrow screens show only the first ones. The note gets the cells left."""
+"""Columns in order of importance: narrow screens show only the first ones."""
 
 
 def _name_width(width: int) -> int:
     return _NAME if width < _WIDE else _WIDE_NAME
 
 
-def _columns(width: int) -> tuple[list[Column], int]:
-    """Return (the columns that fit into `width` cells, the width in cells left for a result's note)."""
+def _columns(width: int) -> list[Column]:
+    """Return the columns that fit into `width` cells."""
     room = width - _SIGNS - _WHEN - 1 - _name_width(width) - 1 - _STATUS
     chosen = []
     for column in _COLUMNS:
@@ -88,7 +83,7 @@ def _columns(width: int) -> tuple[list[Column], int]:
             break
         chosen.append(column)
         room -= column.width + 1
-    return chosen, room
+    return chosen
 
 
 def room_of(height: int, count: int) -> int:
@@ -126,7 +121,7 @@ def history_screen(
     """Draw the table of stored results as exactly `height` rows of `width` cells.
 
     `chosen` is the key of the row under the cursor, `marked` the keys selected for a comparison, `query`
-    the search that found the rows; `notice` reports the last action ("deleted; u brings it back"). `first`
+    the search that found the rows; `notice` reports the last action ("deleted 2 results"). `first`
     is the index of the row at the top (None: the row under the cursor is in the middle), `unread` the
     number of files not read yet; `preview` shows the row under the cursor, None while its file is read.
     """
@@ -177,17 +172,13 @@ def _nothing(query: str, unread: int, width: int) -> list[Row]:
 
 
 def _detail(row: HistoryRow, width: int) -> list[Row]:
-    """Return two rows on one result: file, targets, model, tags and note, or why the file cannot be read."""
+    """Return two rows on one result: file, targets and model, or why the file cannot be read."""
     rule = heading(clean(row.key, 80), "simulated" if row.simulated else "", width)
     if row.problem is not None:
         return [rule, fit_row([("! ", "bad"), (row.problem.removeprefix(f"{row.key}: "), "bad")], width)]
     parts: Row = [(", ".join(row.targets) or "no target", "text")]
     if row.model:
         parts.append(label(f"  {row.model}"))
-    if row.tags:
-        parts.append((f"  {_tags(row)}", "accent"))
-    if row.note:
-        parts.append((f"  {row.note}", "title"))
     return [rule, fit_row(parts, width)]
 
 
@@ -205,14 +196,15 @@ def preview_rows(view: SweepView, width: int, height: int) -> list[Row]:
 
 
 def _heading(width: int) -> Row:
-    columns, left = _columns(width)
     row: Row = [
         label(fit("   when", _SIGNS + _WHEN + 1)),
         label(fit("name", _name_width(width) + 1)),
         label(fit("end", _STATUS)),
     ]
-    row += [label(" " + fit(one.heading, one.width, "right" if one.right else "left")) for one in columns]
-    return fit_row([*row, label(" note" if left > 5 else "")], width)
+    row += [
+        label(" " + fit(one.heading, one.width, "right" if one.right else "left")) for one in _columns(width)
+    ]
+    return fit_row(row, width)
 
 
 def _name(row: HistoryRow, width: int) -> str:
@@ -227,7 +219,6 @@ def _status(row: HistoryRow) -> str:
 
 
 def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> Row:
-    columns, left = _columns(width)
     when = "–" if row.started_at is None else f"{row.started_at.astimezone():%Y-%m-%d %H:%M}"
     result: Row = [
         ("▶" if chosen else " ", "selected"),
@@ -240,10 +231,8 @@ def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> 
     ]
     if row.problem is not None:
         return fit_row([*result, (f" {row.problem}", "bad")], width)
-    for column in columns:
+    for column in _columns(width):
         text = column.text(row)
         role = "muted" if text in {numbers.UNKNOWN, ""} else "warn" if column.heading == "doubt" else "text"
         result += [(" " + fit(text, column.width, "right" if column.right else "left"), role)]
-    if left > 5:
-        result.append(label(f" {fit(row.note, left - 1)}"))
     return fit_row(result, width)

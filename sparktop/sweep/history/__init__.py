@@ -1,1 +1,1 @@
-"""Manages stored results: lists and searches them, stores tags and notes, imports, deletes and undoes."""
+"""Manages stored results: lists and searches them, imports and deletes."""

@@ -1,4 +1,4 @@
-"""The history: all stored results, own sweeps and imported files, with tags, notes, deletion and undo.
+"""The history: all stored results, own sweeps and imported files.
 
 Reading a result takes milliseconds and there may be hundreds of results, so callers use `look` and `read`
 in a thread and read a few files at a time. `rows` returns the files read so far. The key of a result is
@@ -15,17 +15,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from sparktop.errors import OutputError, SparktopError, UsageError
+from sparktop.errors import SparktopError, UsageError
 from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import listed, words
 from sparktop.sweep.compare.imports.start_time import started_at
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.history.deleted import Deleted
 from sparktop.sweep.history.imported import FOLDER as IMPORTS
 from sparktop.sweep.history.imported import copy_in
-from sparktop.sweep.history.remarks import FILE_NAME, RemarkFile, tags_of
 from sparktop.sweep.history.rows import UNFINISHED, imported_row, stored_row
 from sparktop.sweep.result.file import read_json, read_value
 from sparktop.sweep.result.results import SweepResult
@@ -61,29 +59,18 @@ class History:
 
     folder: Path
     wall: Callable[[], datetime] = _now
-    remarks: RemarkFile = field(init=False)
-    _deleted: Deleted = field(init=False)
     _known: dict[str, _Known] = field(default_factory=dict, init=False)
     _unread: list[tuple[str, Stamp]] = field(default_factory=list, init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
-    _emptied: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        self.remarks = RemarkFile(self.folder / FILE_NAME)
-        self._deleted = Deleted(self.folder, self.wall)
 
     # The list of results
 
-    def look(self, *, empties: bool = True) -> int:
+    def look(self) -> int:
         """List the files in the folder of results; return how many new or changed ones `read` must read.
 
-        Files that no longer exist are forgotten. With `empties`, the first call also removes results
-        that were deleted more than 30 days ago.
+        Files that no longer exist are forgotten.
         """
         with self._lock:
-            if empties and not self._emptied:
-                self._emptied = True
-                self._empty_deleted()
             found = dict(self._files())
             self._known = {key: known for key, known in self._known.items() if key in found}
             changed = [
@@ -109,16 +96,14 @@ class History:
         return len(self._unread)
 
     def rows(self) -> list[HistoryRow]:
-        """Return the rows of all files read so far, newest first, with their current tags and notes."""
-        known, remarks, now = list(self._known.values()), self.remarks.all(), self.wall()
+        """Return the rows of all files read so far, newest first."""
+        known, now = list(self._known.values()), self.wall()
         known.sort(key=_age, reverse=True)
         rows = []
         for one in known:
-            row, remark = one.row, remarks.get(one.row.key)
+            row = one.row
             if not one.ended and now - _written(one.stamp) < FRESH:
                 row = replace(row, status=UNFINISHED, problem=None)
-            if remark is not None:
-                row = replace(row, tags=remark.tags, note=remark.note)
             rows.append(row)
         return rows
 
@@ -174,54 +159,29 @@ class History:
 
     # Actions of a user
 
-    def remark(self, key: str, *, tags: str | None = None, note: str | None = None) -> str | None:
-        """Set the tags (space-separated) or the note of the result `key`; None leaves a value unchanged.
-
-        Return a message for the user if the file of remarks was unreadable or cannot be written, else None.
-        """
-        try:
-            return self.remarks.write(key, tags=None if tags is None else tags_of(tags), note=note)
-        except OutputError as error:
-            return str(error)
-
     def delete(self, keys: Iterable[str]) -> str:
-        """Delete the results `keys`, which can be undone; return a line of text about the outcome.
+        """Remove the files of the results `keys`; return a line of text about the outcome.
 
         Results of sweeps that may still be running are not deleted.
         """
+        deleted: list[HistoryRow] = []
+        problems: list[str] = []
         with self._lock:
             rows = {row.key: row for row in self.rows()}
-            asked = [key for key in keys if key in rows]
-            free = [key for key in asked if rows[key].status != UNFINISHED]
-            moved = self._deleted.take(free) if free else None
-            for key in moved.keys if moved is not None else ():
-                self._known.pop(key, None)
-        parts = []
-        if moved is not None and moved.keys:
-            many = len(moved.keys)
-            what = title_of(rows[moved.keys[0]]) if many == 1 else f"{many} results"
-            parts.append(f"deleted {what}; u brings {'it' if many == 1 else 'them'} back")
-        parts += moved.problems[:1] if moved is not None else ()
-        if len(free) < len(asked):
-            parts.append("not deleted: its sweep may be running still")
-        return "; ".join(parts) or "nothing to delete"
-
-    def undo(self) -> tuple[str, str | None]:
-        """Restore the results of the newest deletion, and read their files again.
-
-        Return (line of text about the outcome, key of one restored result); the key is None if none was
-        restored.
-        """
-        with self._lock:
-            moved = self._deleted.bring_back()
-            self.look()
-            self.read(len(moved.keys) + 1)
-        problems = moved.problems[:1]
-        if not moved.keys:
-            return "; ".join(problems) or "nothing to bring back", None
-        many = len(moved.keys)
-        what = f"{many} results are" if many > 1 else "1 result is"
-        return "; ".join((f"{what} back", *problems)), moved.keys[-1]
+            for row in (rows[key] for key in keys if key in rows):
+                if row.status == UNFINISHED:
+                    problems.append("not deleted: its sweep may be running still")
+                    continue
+                try:
+                    self.path(row.key).unlink(missing_ok=True)
+                except OSError as error:
+                    problems.append(f"{clean(row.key, 60)} not deleted: {clean(error.strerror or error, 80)}")
+                    continue
+                self._known.pop(row.key, None)
+                deleted.append(row)
+        what = title_of(deleted[0]) if len(deleted) == 1 else f"{len(deleted)} results"
+        parts = [f"deleted {what}"] if deleted else []
+        return "; ".join(parts + problems[:1]) or "nothing to delete"
 
     def import_file(self, path: Path) -> str:
         """Copy a result file of another tool, or of another sparktop, into the folder; return the copy's key.
@@ -276,11 +236,6 @@ class History:
     def short(self, error: SparktopError) -> str:
         """Return the text of an error with the path of the folder of results removed."""
         return str(error).replace(f"{clean(self.folder)}/", "")
-
-    def _empty_deleted(self) -> None:
-        gone = self._deleted.empty()
-        with suppress(OutputError):  # remarks about deleted files do no harm
-            self.remarks.forget(gone)
 
 
 def title_of(row: HistoryRow) -> str:

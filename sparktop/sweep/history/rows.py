@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import datetime
 
 from sparktop.model.load import LoadKind
@@ -16,8 +15,6 @@ from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.result import status_of
 from sparktop.sweep.view.words.capacity import capacity_title
 
-Remarks = Mapping[str, tuple[tuple[str, ...], str]]
-"""(tags, note) of a stored result, by name of its file."""
 IMPORTED = "imported"
 """Status of another tool's result, whose file does not state how the measurement ended."""
 UNFINISHED = "unfinished"
@@ -25,21 +22,8 @@ UNFINISHED = "unfinished"
 _NAME_LENGTH = 60
 
 
-def history_rows(stored: Iterable[StoredSweep], remarks: Remarks | None = None) -> list[HistoryRow]:
-    """Return one row per file of `stored`, in reverse order; unreadable files have rows, too.
-
-    `remarks` maps file names to (tags, note).
-    """
-    known = remarks or {}
-    rows = []
-    for one in stored:
-        tags, note = known.get(one.path.name, ((), ""))
-        rows.append(replace(stored_row(one), tags=tags, note=note))
-    return list(reversed(rows))
-
-
 def stored_row(one: StoredSweep, key: str | None = None) -> HistoryRow:
-    """Return the row of a stored sweep, without tags and note; `key` defaults to the file's name.
+    """Return the row of a stored sweep; `key` defaults to the file's name.
 
     The row of an unreadable file has the status "unreadable" and the reason as `problem`.
     """
@@ -78,7 +62,7 @@ def _traffic_name(result: SweepResult) -> str | None:
 
 
 def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:
-    """Return the row of another tool's result, without tags and note; `series` are its targets."""
+    """Return the row of another tool's result; `series` are its targets."""
     levels = [level for one in series for level in one.levels]
     models = dict.fromkeys(one.model for one in series if one.model is not None)
     rates = [level.figures.get("sustained_tps") or level.figures.get("decode_tps") for level in levels]
@@ -122,7 +106,7 @@ def _first_ttft(result: SweepResult) -> float | None:
 def found_rows(rows: Sequence[HistoryRow], query: str) -> list[HistoryRow]:
     """Return the rows that contain every word of `query`, ignoring case; all rows for an empty query.
 
-    Words are searched in name, targets, model, status, tags, note, date and file name.
+    Words are searched in name, targets, model, status, date and file name.
     """
     words = query.casefold().split()
     return [row for row in rows if all(word in _haystack(row) for word in words)]
@@ -130,7 +114,6 @@ def found_rows(rows: Sequence[HistoryRow], query: str) -> list[HistoryRow]:
 
 def _haystack(row: HistoryRow) -> str:
     day = "" if row.started_at is None else f"{row.started_at.astimezone():%Y-%m-%d %H:%M}"
-    tags = (f"#{tag}" for tag in row.tags)
     file = row.key.removesuffix(".json")
-    parts = (row.name, *row.targets, row.model or "", row.status, *tags, row.note, day, file)
+    parts = (row.name, *row.targets, row.model or "", row.status, day, file)
     return " ".join((*parts, "simulated" if row.simulated else "")).casefold()

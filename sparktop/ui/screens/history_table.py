@@ -52,7 +52,6 @@ class HistoryTable(CanvasScreen):
         self._first = 0
         self._query = ""
         self._notice = ""
-        self._reported_problem: str | None = None
         self._unread = 0
         self._previewed: HistoryRow | None = None
         """The row whose file was read last for the preview, or is being read."""
@@ -90,10 +89,6 @@ class HistoryTable(CanvasScreen):
         """Show the rows that the history has now; `unread` is the number of files still to be read."""
         self._unread = unread
         self._all = self._history.rows()
-        problem = self._history.remarks.problem
-        if problem != self._reported_problem:
-            self._reported_problem = problem
-            self._notice = problem or self._notice
         known = {row.key for row in self._all}
         if not unread:
             self._marked = [key for key in self._marked if key in known]

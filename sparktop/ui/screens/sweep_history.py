@@ -1,4 +1,4 @@
-"""The screen of stored results: open, compare, annotate, delete and restore them; import result files."""
+"""The screen of stored results: open, compare and delete them; import result files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from sparktop.sweep.view.difference import Compared
 from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.path_completion import completed
 from sparktop.ui.report import saved_report
+from sparktop.ui.screens.ask import AskScreen
 from sparktop.ui.screens.history_table import HistoryTable
 from sparktop.ui.screens.sweep_difference import DifferenceScreen
 from sparktop.ui.styles import RoleStyles
@@ -29,13 +30,15 @@ HISTORY_KEYS = (
     Key("help", ("question_mark", "f1"), "?", "help", "this help", "help"),
     Key("mark", ("space",), "space", "mark", "mark the result, or unmark it, and go to the next", "mark ↓"),
     Key("compare", ("c",), "c", "compare", "compare two marked results, or one marked with this", "compare"),
+    Key("search", ("slash",), "/", "ask('search')", "search in name, targets, model, status, day", "find"),
     Key(
-        "search", ("slash",), "/", "ask('search')", "search in name, targets, model, tags, note, day", "find"
+        "delete",
+        ("d", "delete"),
+        "d",
+        "delete",
+        "delete the marked results or this one; asks first",
+        "delete",
     ),
-    Key("delete", ("d", "delete"), "d", "delete", "delete the marked results, or this one", "delete"),
-    Key("undo", ("u",), "u", "undo", "bring back what was deleted last; again: what before", "undo"),
-    Key("tags", ("number_sign",), "#", "ask('tags')", "tags: words", "tags"),
-    Key("note", ("C",), "C", "ask('note')", "a note: a line", "note"),
     Key("import", ("i",), "i", "ask('import')", "bring in a result file of another tool", "import"),
     Key("report", ("f2",), "F2", "report", "save a report (HTML and Markdown) in this folder", "report"),
     Key("path", ("f",), "f", "path", "show the path of the file", "path"),
@@ -49,14 +52,14 @@ HISTORY_KEYS = (
     Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
 )
 """The keys of this screen, in the order of the footer and the help."""
+_MOST_NAMED = 8
+"""Results that the question before a deletion names."""
 
 
 class Asked(Enum):
     """The purposes for which the input line can be open; each value is the line's placeholder text."""
 
-    SEARCH = "find: words in name, targets, model, #tag, note, day … esc drops it"
-    TAGS = "tags: words, enter keeps them, esc leaves them as they were"
-    NOTE = "note: a line, enter keeps it, esc leaves it as it was"
+    SEARCH = "find: words in name, targets, model, status, day … esc drops it"
     IMPORT = "result file of llama-benchy, aiperf, guidellm or vllm bench serve: tab completes"
 
 
@@ -155,25 +158,26 @@ class HistoryScreen(HistoryTable):
             self.app.push_screen(DifferenceScreen(self.canvas.role_styles, sides[0], sides[1]))
 
     def action_delete(self) -> None:
-        """Delete the marked results, or else the one under the cursor; they can be restored."""
+        """Delete the marked results, or else the one under the cursor, if the user confirms it."""
         row = self.current
         keys = list(self._marked) or ([row.key] if row is not None else [])
-        if keys:
-            self._work(self._delete(keys))
+        if not keys:
+            return
+        titles = [title_of(one) for one in self._all if one.key in keys]
+        lines = titles[:_MOST_NAMED]
+        lines += [f"and {len(titles) - len(lines)} more"] if len(titles) > len(lines) else []
+        what = "it" if len(titles) == 1 else f"{len(titles)} results"
+
+        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
+            if yes:
+                self._work(self._delete(keys))
+
+        question = [*lines, "", "This cannot be undone."]
+        self.app.push_screen(AskScreen("delete", question, yes=f"delete {what}", careful=True), answered)
 
     async def _delete(self, keys: list[str]) -> None:
         notice = await asyncio.to_thread(self._history.delete, keys)
         self._marked = []
-        self._take(self._unread)
-        self._say(notice)
-
-    def action_undo(self) -> None:
-        """Restore the results that were deleted last."""
-        self._work(self._undo())
-
-    async def _undo(self) -> None:
-        notice, key = await asyncio.to_thread(self._history.undo)
-        self._chosen = key or self._chosen
         self._take(self._unread)
         self._say(notice)
 
@@ -202,17 +206,10 @@ class HistoryScreen(HistoryTable):
         return self.query_one("#line", Input)
 
     def action_ask(self, what: str) -> None:
-        """Open the input line for `what`: "search", "tags", "note" or "import" (the path of a file)."""
-        asked, row = Asked[what.upper()], self.current
-        if row is None and asked in {Asked.TAGS, Asked.NOTE}:
-            return
-        values = {Asked.SEARCH: self._query}
-        if row is not None:
-            values |= {Asked.TAGS: " ".join(row.tags), Asked.NOTE: row.note}
-            self._chosen = row.key  # the words belong to this row, even if rows are added meanwhile
-        self._asked = asked
+        """Open the input line for `what`: "search" or "import" (the path of a file)."""
+        self._asked = asked = Asked[what.upper()]
         line = self._line
-        line.value = values.get(asked, "")
+        line.value = self._query if asked is Asked.SEARCH else ""
         line.placeholder = asked.value
         line.cursor_position = len(line.value)
         line.add_class("asking")
@@ -232,21 +229,12 @@ class HistoryScreen(HistoryTable):
             self._paint()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Apply the text in the input line: import a file, or store tags or a note."""
-        asked, row, words = self._asked, self.current, event.value.strip()
-        if asked is Asked.IMPORT and words:
-            self._work(self._import(words))
-            return
-        self._close_line()
-        if asked is Asked.TAGS and row is not None:
-            self._work(self._remark(row.key, tags=words))
-        elif asked is Asked.NOTE and row is not None:
-            self._work(self._remark(row.key, note=words))
-
-    async def _remark(self, key: str, *, tags: str | None = None, note: str | None = None) -> None:
-        problem = await asyncio.to_thread(self._history.remark, key, tags=tags, note=note)
-        self._take(self._unread)
-        self._say(problem or "kept")
+        """Import the file whose path was typed, or keep the search."""
+        path = event.value.strip()
+        if self._asked is Asked.IMPORT and path:
+            self._work(self._import(path))
+        else:
+            self._close_line()
 
     async def _import(self, words: str) -> None:
         try:

@@ -26,7 +26,7 @@ from sparktop.panels.sweep.topology import topology_screen
 from sparktop.panels.sweep.tracks import GUTTER
 from sparktop.panels.sweep.words import status_run
 from sparktop.sweep.compare.series import series_of
-from sparktop.sweep.history.rows import history_rows
+from sparktop.sweep.history.rows import stored_row
 from sparktop.sweep.result.results import Validity
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.difference import difference
@@ -54,7 +54,7 @@ def _difference(width: int, height: int) -> list[Row]:
 
 
 def _history(width: int, height: int) -> list[Row]:
-    rows = history_rows([StoredSweep(Path("1.json"), result())] * 60)
+    rows = [stored_row(StoredSweep(Path("1.json"), result()))] * 60
     return history_screen(rows, width, height, chosen="1.json")
 
 

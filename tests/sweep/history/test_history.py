@@ -1,4 +1,4 @@
-"""The results on disk: listed, remarked, deleted and brought back, brought in from other tools."""
+"""The results on disk: listed, deleted, brought in from other tools."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ import pytest
 from sparktop.errors import UsageError
 from sparktop.model.load import concurrency_point
 from sparktop.sweep.compare.series import Series
-from sparktop.sweep.history.deleted import Deleted
 from sparktop.sweep.history.history import History
-from sparktop.sweep.history.rows import found_rows
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import save
 from sparktop.sweep.view.difference import series_pairs
@@ -155,79 +153,36 @@ def test_a_sweep_that_may_be_running_is_not_deleted(shelf: Shelf) -> None:
     assert shelf.listed() == ["run.json"]
 
 
-def test_remarks_stand_in_the_rows_and_are_found(shelf: Shelf) -> None:
-    """Tags and note of a file are part of its row, for this program and the next, and of the search."""
-    shelf.keep("a.json")
-    shelf.keep("b.json", days=1)
-    shelf.listed()
-    assert shelf.history.remark("a.json", tags="#night tp2") is None
-    assert shelf.history.remark("a.json", note="fans off") is None
-    shelf.restart()
-    assert shelf.listed() == ["b.json", "a.json"]
-    row = shelf.history.rows()[1]
-    assert (row.tags, row.note) == (("night", "tp2"), "fans off")
-    assert found_rows(shelf.history.rows(), "#tp2 FANS") == [row]
-    assert shelf.listed() == ["b.json", "a.json"], "the file of remarks is no result"
-
-
-def test_a_remark_that_cannot_be_kept_is_a_line(shelf: Shelf) -> None:
-    """A folder where the file of remarks should be costs a line, not the program."""
-    shelf.keep("a.json")
-    (shelf.folder / ".remarks.lock").mkdir()
-    told = shelf.history.remark("a.json", note="n")
-    assert told is not None
-    assert "the remark is not kept" in told
-
-
-def test_what_is_deleted_comes_back_with_its_remarks(shelf: Shelf) -> None:
-    """Deletions are undone from the newest back, each as a whole, after another start too."""
+def test_what_is_deleted_is_gone(shelf: Shelf) -> None:
+    """The files are removed, one by one or together, and another start does not list them."""
     for number, name in enumerate(("a.json", "b.json", "c.json", "d.json")):
         shelf.keep(name, days=number)
     shelf.listed()
-    shelf.history.remark("b.json", note="mine")
-    assert "deleted quick" in shelf.history.delete(["a.json"])
-    assert shelf.history.delete(["b.json", "c.json"]) == "deleted 2 results; u brings them back"
-    assert shelf.listed() == ["d.json"]
+    assert shelf.history.delete(["a.json"]).startswith("deleted quick ")
+    assert shelf.history.delete(["b.json", "c.json"]) == "deleted 2 results"
+    assert shelf.history.delete(["a.json"]) == "nothing to delete"
     shelf.restart()
     assert shelf.listed() == ["d.json"]
-    told, key = shelf.history.undo()
-    assert (told, key) == ("2 results are back", "c.json")
-    assert [row.key for row in shelf.history.rows()] == ["d.json", "c.json", "b.json"]
-    assert shelf.history.rows()[2].note == "mine"
-    assert shelf.history.undo() == ("1 result is back", "a.json")
-    assert shelf.history.undo() == ("nothing to bring back", None)
+    assert [path.name for path in shelf.folder.iterdir()] == ["d.json"]
 
 
-def test_an_undo_writes_over_nothing(shelf: Shelf) -> None:
-    """If another file has the name by now, the deleted one stays where it is, and the message says so."""
+def test_a_file_that_cannot_be_removed_is_a_line(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are deleted; the row stays and the message says why."""
     shelf.keep("a.json")
+    shelf.keep("b.json", days=1)
     shelf.listed()
-    shelf.history.delete(["a.json"])
-    shelf.keep("a.json", days=9)
-    told, key = shelf.history.undo()
-    assert "there is another one of that name" in told
-    assert key is None
-    assert shelf.history.rows()[0].started_at == BEGAN + timedelta(days=9)
-    assert Deleted(shelf.folder, lambda: NOW).waiting() == 1
+    unlink = Path.unlink
 
+    def refused(path: Path, *, missing_ok: bool = False) -> None:
+        if path.name == "a.json":
+            raise PermissionError(13, "Permission denied")
+        unlink(path, missing_ok=missing_ok)
 
-def test_what_was_deleted_a_month_ago_is_gone_for_good(shelf: Shelf) -> None:
-    """On the 31st day a start removes it, and what was written about it; on the 30th it is still there."""
-    shelf.keep("a.json")
-    shelf.listed()
-    shelf.history.remark("a.json", note="n")
-    shelf.history.delete(["a.json"])
-    (shelf.folder / ".deleted" / "mine").mkdir()
-    shelf.now += timedelta(days=30)
-    shelf.restart()
-    shelf.listed()
-    assert Deleted(shelf.folder, lambda: NOW).waiting() == 1
-    shelf.now += timedelta(seconds=1)
-    shelf.restart()
-    shelf.listed()
-    assert Deleted(shelf.folder, lambda: NOW).waiting() == 0
-    assert shelf.history.remarks.all() == {}
-    assert (shelf.folder / ".deleted" / "mine").is_dir(), "what we did not make stays"
+    monkeypatch.setattr(Path, "unlink", refused)
+    told = shelf.history.delete(["a.json", "b.json"])
+    assert "a.json not deleted: Permission denied" in told
+    assert "deleted quick" in told
+    assert shelf.listed() == ["a.json"]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +214,6 @@ def test_files_of_other_tools_are_brought_in(
     assert series.tool == tool
     shelf.history.delete([key])
     assert shelf.listed() == ["a.json"]
-    assert shelf.history.undo()[1] == key
 
 
 def test_the_same_file_twice_is_one(shelf: Shelf) -> None:

@@ -12,7 +12,7 @@ from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.history.rows import found_rows, history_rows
+from sparktop.sweep.history.rows import found_rows, stored_row
 from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.results import Holds, LevelResult, ServerSide, SloResult, Validity
 from sparktop.sweep.result.store import StoredSweep
@@ -238,25 +238,19 @@ def test_levels_of_one_side_only_have_no_change() -> None:
     assert found.verdict == "the two have no level in common"
 
 
-def test_the_history_lists_the_newest_first_and_what_cannot_be_read() -> None:
+def test_a_row_of_the_history_has_the_figures_or_the_reason() -> None:
     """A broken file is a row with its reason."""
-    stored = [
-        StoredSweep(Path("1.json"), made_sweep(preset="quick")),
-        StoredSweep(Path("2.json"), None, "2.json: is no result"),
-    ]
-    rows = history_rows(stored, {"1.json": (("night",), "fans off")})
-    assert [row.key for row in rows] == ["2.json", "1.json"]
-    assert rows[0].problem == "2.json: is no result"
-    assert (rows[1].started_at, rows[1].tags, rows[1].note) == (BEGAN, ("night",), "fans off")
-    assert rows[1].decode_tps is not None
+    row = stored_row(StoredSweep(Path("1.json"), made_sweep(preset="quick")))
+    broken = stored_row(StoredSweep(Path("2.json"), None, "2.json: is no result"))
+    assert (row.key, row.started_at) == ("1.json", BEGAN)
+    assert row.decode_tps is not None
+    assert (broken.key, broken.problem) == ("2.json", "2.json: is no result")
 
 
 def test_all_words_of_a_search_must_occur() -> None:
-    """Tags, notes and targets are searched, whatever their case."""
-    rows = history_rows(
-        [StoredSweep(Path("1.json"), made_sweep(preset="quick"))], {"1.json": (("Night",), "")}
-    )
-    assert found_rows(rows, "QUICK night") == rows
+    """Name, targets and status are searched, whatever their case."""
+    rows = [stored_row(StoredSweep(Path("1.json"), made_sweep(preset="quick")))]
+    assert found_rows(rows, "QUICK done") == rows
     assert found_rows(rows, "quick day") == []
 
 

@@ -50,32 +50,12 @@ async def test_a_searched_history_fills_the_screen(filled: Shown, size: tuple[in
         assert "n3" in filled.rows[2]
 
 
-async def test_tags_and_note_are_typed_at_the_bottom(filled: Shown) -> None:
-    """They begin with what is there, stand in the row, and Esc leaves them as they were."""
-    async with filled.on():
-        await filled.press("down", "number_sign")
-        await filled.type("night #tp2")
-        await filled.press("enter", "C")
-        await filled.type("fans off")
-        await filled.press("enter")
-        assert filled.current == "3.json"
-        assert "#night #tp2  fans off" in filled.text
-        await filled.press("number_sign")
-        assert filled.screen.query_one(Input).value == "night tp2"
-        await filled.type("other")
-        await filled.press("escape")
-        assert "#night #tp2" in filled.text
-    remarks = History(filled.folder).remarks.all()
-    assert {key: (one.tags, one.note) for key, one in remarks.items()} == {
-        "3.json": (("night", "tp2"), "fans off")
-    }
-
-
 async def test_what_is_typed_is_no_key(filled: Shown) -> None:
-    """Letters of a note delete, mark and open nothing."""
+    """Letters of a search delete, mark and open nothing."""
     async with filled.on():
-        await filled.press("C", *"duck ic", "space")
+        await filled.press("slash", *"duck ic", "space")
         assert filled.screen.query_one(Input).value == "duck ic "
+        await filled.press("escape")
         assert "5 results" in filled.rows[0]
 
 

@@ -14,6 +14,7 @@ from sparktop.config.keys import Key
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.sweep.history.history import History
 from sparktop.sweep.view.stored import StoredView
+from sparktop.ui.screens.ask import AskScreen
 from sparktop.ui.screens.canvas_screen import KeysScreen
 from sparktop.ui.screens.sweep_difference import DIFFERENCE_KEYS, DifferenceScreen
 from sparktop.ui.screens.sweep_history import HISTORY_KEYS, HistoryScreen
@@ -48,8 +49,8 @@ async def test_an_empty_history_says_how_to_make_one(shown: Shown, size: tuple[i
     """Nothing is there and no key does harm."""
     async with shown.on(size):
         assert "no sweep is stored yet: s starts one" in shown.text
-        await shown.press("enter", "space", "c", "d", "u", "number_sign", "C", "f", "down", "end", "pagedown")
-        assert "nothing to bring back" in shown.text or "no sweep is stored yet" in shown.text
+        await shown.press("enter", "space", "c", "d", "f", "down", "end", "pagedown")
+        assert "no sweep is stored yet" in shown.text
         assert shown.opened == []
 
 
@@ -127,31 +128,28 @@ async def test_the_words_of_the_footer_are_buttons(filled: Shown) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_a_deletion_is_told_and_undone(filled: Shown, size: tuple[int, int]) -> None:
-    """The row goes, the line below says how it comes back, and u brings it, cursor on it."""
+async def test_a_deletion_is_asked_once_and_told(filled: Shown, size: tuple[int, int]) -> None:
+    """Enter alone deletes nothing; after yes the row and its file are gone, and a line says so."""
     async with filled.on(size):
         await filled.press("down", "d")
+        assert isinstance(filled.pilot.app.screen, AskScreen)
+        await filled.press("enter")
+        assert "5 results" in filled.rows[0]
+        await filled.press("d", "y")
         assert "4 results" in filled.rows[0]
-        assert "u brings it back" in filled.text
+        assert "deleted n3 2026-11-23" in filled.text
         assert filled.current == "2.json"
+        assert not (filled.folder / "3.json").exists()
         assert [row_width(row) for row in filled.screen.canvas.rows] == [size[0]] * size[1]
-        await filled.press("u")
-        assert "5 results" in filled.rows[0]
-        assert filled.current == "3.json"
 
 
-async def test_several_are_deleted_at_once_and_undone_in_steps(filled: Shown) -> None:
-    """Marked ones go together and come back together; before them what was deleted before."""
+async def test_marked_results_are_deleted_together(filled: Shown) -> None:
+    """One question names all of them."""
     async with filled.on():
-        await filled.press("d", "space", "space", "delete")
-        assert "2 results" in filled.rows[0]
-        assert "deleted 2 results; u brings them back" in filled.text
-        await filled.press("u")
-        assert "4 results" in filled.rows[0]
-        await filled.press("u")
-        assert "5 results" in filled.rows[0]
-        await filled.press("u")
-        assert "nothing to bring back" in filled.text
+        await filled.press("space", "space", "delete", "y")
+        assert "3 results" in filled.rows[0]
+        assert "deleted 2 results" in filled.text
+        assert sorted(path.name for path in filled.folder.glob("*.json")) == ["0.json", "1.json", "2.json"]
 
 
 async def test_two_marked_results_are_compared_the_older_first(shown: Shown) -> None:
@@ -232,14 +230,6 @@ async def test_the_result_under_the_cursor_has_a_preview(filled: Shown, size: tu
         await filled.pilot.pause()
         assert "level" in filled.text
         assert filled.text != first
-
-
-async def test_a_broken_file_of_remarks_is_told(filled: Shown) -> None:
-    """The table is there, and a line says that remarks cannot be read."""
-    (filled.folder / ".remarks.json").write_text("{")
-    async with filled.on():
-        assert "5 results" in filled.rows[0]
-        assert "remarks cannot be read" in filled.text
 
 
 async def test_a_mistake_in_the_program_is_a_line(filled: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
