@@ -104,7 +104,7 @@ async def test_a_conversation_goes_on_after_a_refusal(in_process: InProcess) -> 
         else:
             await asked.stream()
 
-    loaded = await replay(in_process, TraceChoice(str(DATA / "weka.jsonl"), speed=1000.0), behave)
+    loaded = await replay(in_process, TraceChoice(str(DATA / "aiperf-sessions.jsonl"), speed=1000.0), behave)
     reasons = sorted(end.reason for end in loaded.ends)
     assert reasons.count(EndReason.ERROR) == 1
     assert len(reasons) == 5
@@ -131,7 +131,7 @@ async def test_a_cancelled_replay_ends_at_once(in_process: InProcess) -> None:
         begun.set()
         await asked.stream()
 
-    choice = TraceChoice(str(DATA / "burstgpt.csv"))
+    choice = TraceChoice(str(DATA / "azure.csv"), speed=0.01)
     running = asyncio.create_task(replay(in_process, choice, behave))
     await asyncio.wait_for(begun.wait(), 10.0)
     assert in_process.client is not None

@@ -120,7 +120,7 @@ async def test_a_replay_that_is_cancelled_keeps_what_was_measured(tmp_path: Path
 async def test_turns_wait_for_their_answers_and_the_level_lasts_longer() -> None:
     """A conversation's rate is at most that of its pauses; all of its requests are answered."""
     async with watched() as servers:
-        plan = replay_plan(servers, TraceChoice(str(DATA / "weka.jsonl"), speed=200.0))
+        plan = replay_plan(servers, TraceChoice(str(DATA / "aiperf-sessions.jsonl"), speed=200.0))
         result = await servers.runner(plan).run()
     (level,) = result.targets[0].levels
     assert result.plan.trace is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -163,22 +162,6 @@ def cell_tokens(row: Sequence[str], at: int, name: str) -> int:
     if not (whole.isdecimal() and whole.isascii() and len(whole) < _LONGEST_NUMBER):
         raise FaultError(f"'{name}' must be a number of tokens, not '{clean(text, _SHOWN)}'")
     return int(whole)
-
-
-def cell_seconds(row: Sequence[str], at: int, name: str) -> float:
-    """Return a field of a row as a time in seconds.
-
-    Raises:
-        FaultError: it is missing, or not a number.
-    """
-    text = cell(row, at, name)
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not abs(value) <= MOST_TIME_S:
-        raise FaultError(f"'{name}' must be a time in seconds, not '{clean(text, _SHOWN)}'")
-    return value
 
 
 def _present(row: Mapping[str, object], name: str) -> object:

@@ -1,22 +1,11 @@
-"""The formats of trace files, and their recognition from the first line."""
+"""The formats of trace files: Mooncake's JSON lines, aiperf's additions to them, and Azure's CSV files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
 
 from sparktop.sweep.plan.traces import fields
-from sparktop.sweep.plan.traces.conversations import TraceLabReader, WekaReader
 from sparktop.sweep.plan.traces.request import FaultError, Recorded
-from sparktop.sweep.plan.traces.timed import (
-    AZURE,
-    BURSTGPT,
-    AzureReader,
-    BailianReader,
-    BurstGptReader,
-    MooncakeReader,
-)
 
 
 class TraceFormat(StrEnum):
@@ -25,42 +14,75 @@ class TraceFormat(StrEnum):
     MOONCAKE = "mooncake"
     AIPERF = "aiperf"
     AZURE = "azure"
-    BURSTGPT = "burstgpt"
-    BAILIAN = "bailian"
-    WEKA = "weka"
-    TRACELAB = "tracelab"
 
 
-class LineReader(Protocol):
-    """Reads the lines of one file in order."""
+Memory = dict[str, int]
+"""What a reader keeps from the earlier lines of a file."""
 
-    def read(self, text: str) -> list[Recorded]:
-        """Return the requests of a line; raise `FaultError` if it cannot be used."""
-
-
-_READERS: dict[TraceFormat, Callable[[], LineReader]] = {
-    TraceFormat.MOONCAKE: MooncakeReader,
-    TraceFormat.AIPERF: MooncakeReader,
-    TraceFormat.AZURE: AzureReader,
-    TraceFormat.BURSTGPT: BurstGptReader,
-    TraceFormat.BAILIAN: BailianReader,
-    TraceFormat.WEKA: WekaReader,
-    TraceFormat.TRACELAB: TraceLabReader,
-}
-_FIELDS = (
-    (TraceFormat.WEKA, {"requests"}),
-    (TraceFormat.TRACELAB, {"round_index", "newly_append_tokens"}),
-    (TraceFormat.BAILIAN, {"chat_id"}),
-    (TraceFormat.AIPERF, {"session_id", "delay", "text_input", "messages", "payload"}),
-    (TraceFormat.MOONCAKE, {"input_length", "hash_ids"}),
-)
-"""Formats of JSON lines, in order, with fields of which a first line has at least one."""
+_BLOCK = 512
+"""Tokens of each block of a Mooncake prompt."""
+_AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+_PROMPTS = ("input_length", "text_input", "messages", "payload")
+_AIPERF = {"session_id", "delay", "text_input", "messages", "payload"}
+"""Fields of a first line, one of which tells aiperf from Mooncake."""
+_MS = 1000.0
 _KNOWN = ", ".join(TraceFormat)
 
 
-def new_reader(form: TraceFormat) -> LineReader:
-    """Return a reader for a file of the format `form`."""
-    return _READERS[form]()
+def read_line(form: TraceFormat, text: str, memory: Memory) -> Recorded | None:
+    """Return the request of a line of a file; None for a header.
+
+    `memory` is empty at the first line of a file, and belongs to the file until its end.
+
+    Raises:
+        FaultError: the line is not one of such a file.
+    """
+    return _azure(text, memory) if form is TraceFormat.AZURE else _mooncake(text, memory)
+
+
+def _mooncake(text: str, lengths: Memory) -> Recorded:
+    """Read a line of Mooncake or aiperf.
+
+    The turns of a session hold new text only, so each prompt begins with the one before. In place of the
+    server's answer it holds made-up text of the same length. `lengths` has the tokens of the latest prompt
+    and answer of each session without block ids.
+    """
+    row = fields.json_object(text)
+    given = [name for name in _PROMPTS if row.get(name) is not None]
+    if len(given) != 1:
+        raise FaultError(f"exactly one of {', '.join(_PROMPTS[:2])} is needed, not {len(given)}")
+    if given[0] in _PROMPTS[2:]:
+        raise FaultError(f"'{given[0]}' is not supported: write input_length or text_input")
+    session = fields.word(row, "session_id") if row.get("session_id") is not None else None
+    has_time = row.get("timestamp") is not None or session is None
+    at_s = fields.seconds(row, "timestamp", _MS) if has_time else None
+    pause_s, output = fields.pause(row, "delay", _MS), fields.tokens(row, "output_length")
+    if given == ["text_input"]:
+        prompt = fields.word(row, "text_input")
+        return Recorded(at_s, None, output, session=session, pause_s=pause_s, text=prompt)
+    length, blocks, scope = fields.tokens(row, "input_length"), fields.block_ids(row), ""
+    if session is not None and not blocks:
+        scope = f"session {session}"
+        length += lengths.get(session, 0)
+        lengths[session] = length + output
+    size = _BLOCK if blocks else 0
+    return Recorded(at_s, length, output, blocks, size, scope, session=session, pause_s=pause_s)
+
+
+def _azure(text: str, columns: Memory) -> Recorded | None:
+    """Read a row of Azure's LLM inference traces of 2023 and 2024; `columns` are the positions by name."""
+    row = fields.cells(text)
+    if not columns:
+        is_header = not row[0][:1].isdecimal()
+        columns.update(zip(_AZURE, fields.columns(row, _AZURE) if is_header else (0, 1, 2), strict=True))
+        if is_header:
+            return None
+    when, context, generated = _AZURE
+    return Recorded(
+        fields.iso_seconds(fields.cell(row, columns[when], when)),
+        fields.cell_tokens(row, columns[context], context),
+        fields.cell_tokens(row, columns[generated], generated),
+    )
 
 
 def recognise(text: str) -> TraceFormat:
@@ -73,16 +95,12 @@ def recognise(text: str) -> TraceFormat:
         raise FaultError("a JSON list: write one object per line")
     if text.startswith("{"):
         row = fields.json_object(text)
-        for form, names in _FIELDS:
-            if names & row.keys():
-                return form
-        raise FaultError(f"a JSON object of none of the known formats: {_KNOWN}")
+        # The fields of a Qwen-Bailian line have Mooncake's names with other units.
+        if "chat_id" in row or not (_AIPERF | {"input_length", "hash_ids"}) & row.keys():
+            raise FaultError(f"a JSON object of none of the known formats: {_KNOWN}")
+        return TraceFormat.AIPERF if _AIPERF & row.keys() else TraceFormat.MOONCAKE
     row_cells = [one.strip().lower() for one in fields.cells(text)]
-    for form, names_of in ((TraceFormat.AZURE, AZURE), (TraceFormat.BURSTGPT, BURSTGPT)):
-        if sum(name.lower() in row_cells for name in names_of) > 1:
-            return form
-    if len(row_cells) == len(AZURE) and "-" in row_cells[0] and row_cells[0][:1].isdecimal():
+    has_header = sum(name.lower() in row_cells for name in _AZURE) > 1
+    if has_header or (len(row_cells) == len(_AZURE) and "-" in row_cells[0] and row_cells[0][:1].isdecimal()):
         return TraceFormat.AZURE
-    if len(row_cells) in {6, 8} and row_cells[0][:1].isdecimal():
-        return TraceFormat.BURSTGPT
     raise FaultError(f"none of the known formats: {_KNOWN}; choose one with --trace-format")

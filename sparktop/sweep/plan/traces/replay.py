@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # plans are read at every start, traces seldom
 
 PATTERN = "trace"
 """Name of the arrivals in place of a pattern."""
-FORMAT_NAMES = ("mooncake", "aiperf", "azure", "burstgpt", "bailian", "weka", "tracelab")
+FORMAT_NAMES = ("mooncake", "aiperf", "azure")
 """The values of `TraceFormat`, which is loaded late."""
 SPEEDS = (0.001, 1000.0)
 """Smallest and largest speed."""

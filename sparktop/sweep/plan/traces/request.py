@@ -26,10 +26,8 @@ class Recorded:
     scope: str = ""
     """What the ids are valid for, such as a conversation; "" for the whole file. Requests of a scope without
     ids share their beginnings: the prompt of a longer one begins with that of a shorter one."""
-    key: str | None = None
-    """Identifies the request, or its conversation, as the predecessor of a later one."""
-    parent: str | None = None
-    """Key of the predecessor, whose end this request waits for; None or an unknown key: it waits for none."""
+    session: str | None = None
+    """Its conversation, whose latest request has to end first; None if it belongs to none."""
     pause_s: float = 0.0
     """Seconds from the end of the predecessor to this request, if it has no time of its own."""
     text: str | None = None

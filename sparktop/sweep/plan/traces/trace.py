@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from sparktop.sweep.plan.traces.formats import TraceFormat, new_reader, recognise
+from sparktop.sweep.plan.traces.formats import Memory, TraceFormat, read_line, recognise
 from sparktop.sweep.plan.traces.lines import TraceError, numbered_lines
 from sparktop.sweep.plan.traces.request import FaultError, Recorded, TracedRequest
 from sparktop.values import dataclass
@@ -17,7 +17,7 @@ LONGEST_PAUSE_S = 300.0
 CONVERSATION_GAP_S = 30.0
 """Seconds between the begins of two conversations, in files that state no time for them."""
 _REMEMBERED = 200_000
-"""Number of keys after which older ones may be forgotten; so long files take a bounded memory."""
+"""Number of sessions after which older ones may be forgotten; so long files take a bounded memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Trace:
         self._newest_s = 0.0
         self._begun = False
         self._number = 0
-        self._keys = _Keys()
+        self._sessions = _Sessions()
 
     def __iter__(self) -> Iterator[TracedRequest]:
         """Yield the requests in the order of the file.
@@ -61,18 +61,16 @@ class Trace:
         Raises:
             TraceError: the file cannot be used from some line on, or holds no request in the chosen part.
         """
-        reader = None
+        memory: Memory = {}
         line = 0
         path = self.choice.path
         for line, text in numbered_lines(path):
             try:
-                if reader is None:
-                    self.form = self.form or recognise(text)
-                    reader = new_reader(self.form)
-                for recorded in reader.read(text):
-                    request = self._placed(recorded)
-                    if request is not None:
-                        yield request
+                self.form = self.form or recognise(text)
+                recorded = read_line(self.form, text, memory)
+                request = None if recorded is None else self._placed(recorded)
+                if request is not None:
+                    yield request
             except FaultError as error:
                 raise TraceError(path, str(error), line) from None
             if self._newest_s >= self.choice.to_s:
@@ -82,7 +80,7 @@ class Trace:
 
     def _placed(self, one: Recorded) -> TracedRequest | None:
         """Return the request with its time in the replay; None if it is not part of it."""
-        is_known, after = self._keys.of(one.parent)
+        is_known, after = self._sessions.of(one.session)
         at_s = self._time(one, follows=is_known)
         choice = self.choice
         in_part = after is not None if at_s is None else choice.from_s <= at_s < choice.to_s
@@ -90,7 +88,7 @@ class Trace:
             self.skipped += 1
             return None
         number = self._number if in_part else None
-        self._keys.add(one.key, number)
+        self._sessions.add(one.session, number)
         if number is None:
             return None
         if number == MOST_REQUESTS:
@@ -144,25 +142,25 @@ class Trace:
         return f"no request in the chosen part: {last}"
 
 
-class _Keys:
-    """Numbers of requests by key, of the newest `_REMEMBERED` keys at least."""
+class _Sessions:
+    """Numbers of the latest requests by session, of the newest `_REMEMBERED` sessions at least."""
 
     def __init__(self) -> None:
         self._new: dict[str, int | None] = {}
         self._old: dict[str, int | None] = {}
 
-    def of(self, key: str | None) -> tuple[bool, int | None]:
-        """Return (whether the key is known, number of its request; None if that is not replayed)."""
-        if key is None:
+    def of(self, session: str | None) -> tuple[bool, int | None]:
+        """Return (whether the session is known, number of its request; None if that is not replayed)."""
+        if session is None:
             return False, None
-        for keys in (self._new, self._old):
-            if key in keys:
-                return True, keys[key]
+        for numbers in (self._new, self._old):
+            if session in numbers:
+                return True, numbers[session]
         return False, None
 
-    def add(self, key: str | None, number: int | None) -> None:
-        if key is None:
+    def add(self, session: str | None, number: int | None) -> None:
+        if session is None:
             return
-        self._new[key] = number
+        self._new[session] = number
         if len(self._new) > _REMEMBERED:
             self._old, self._new = self._new, {}

@@ -50,7 +50,7 @@ _EMPTY = {
     "think": "30",
     "agents": "1,4,16",
     "workload": "coder-quick; chat, coder, rag, or a TOML file of your own",
-    "trace": "Mooncake, aiperf, Azure, BurstGPT, Bailian, Weka or TraceLab",
+    "trace": "Mooncake, aiperf or Azure",
     "trace_speed": "1: as recorded",
     "trace_range": "all; 10m..1h",
     "pools": "0,0.5,1,2 KV caches",

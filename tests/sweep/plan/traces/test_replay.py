@@ -57,7 +57,7 @@ def test_requests_beyond_a_context_are_counted() -> None:
 
 def test_a_single_request_is_a_level() -> None:
     """It has no rate of its own; texts have no known length."""
-    found = replay("burstgpt.csv", to_s=0.5)
+    found = replay("azure.csv", to_s=0.5)
     assert found.summary.requests == 1
     assert found.point.value > 0
     assert found.measured_s > 0

@@ -27,7 +27,7 @@ def test_a_timed_trace_has_a_duration_and_a_mean_rate() -> None:
 
 def test_conversations_last_at_least_as_long_as_their_pauses() -> None:
     """A conversation of 0.8 and 2 s of pauses, and one that begins 30 s later and pauses for 300 s."""
-    found = summarise(TraceChoice(str(DATA / "weka.jsonl")))
+    found = summarise(TraceChoice(str(DATA / "aiperf-sessions.jsonl")))
     assert found.waits
     assert found.duration_s == pytest.approx(330.0)
     assert (found.conversations, found.shortened) == (2, 1)
@@ -40,6 +40,8 @@ def test_requests_without_ids_repeat_nothing() -> None:
     assert found.duration_s == pytest.approx(0.5)
 
 
-def test_skipped_requests_are_counted() -> None:
+def test_skipped_requests_are_counted(tmp_path: Path) -> None:
     """One request of the file failed when it was recorded."""
-    assert summarise(TraceChoice(str(DATA / "burstgpt.csv"))).skipped == 1
+    path = tmp_path / "azure.csv"
+    path.write_text((DATA / "azure.csv").read_text() + "2023-11-16 19:02:14.12,1087,0\n")
+    assert summarise(TraceChoice(str(path))).skipped == 1

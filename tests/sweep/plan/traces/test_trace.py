@@ -50,7 +50,7 @@ def test_a_part_ends_before_later_lines_are_read(tmp_path: Path) -> None:
 
 def test_a_conversation_that_begins_before_the_part_is_left_out() -> None:
     """Turns that wait for a request outside the part are not part of it either."""
-    found = list(Trace(TraceChoice(str(DATA / "weka.jsonl"), from_s=10.0)))
+    found = list(Trace(TraceChoice(str(DATA / "aiperf-sessions.jsonl"), from_s=10.0)))
     assert [(one.due_s, one.after, one.prompt_tokens) for one in found] == [(20.0, None, 128), (None, 0, 192)]
 
 
@@ -103,11 +103,15 @@ def test_a_fault_is_one_line_with_file_and_line_number(name: str, tmp_path: Path
         ("TIMESTAMP,ContextTokens,Generated", "", "no column 'GeneratedTokens'"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens", "2023-11-16 19:02:11,5", "only 2 columns"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens", "2023-99-16 19:02:11,5,5", "is not a date and time"),
-        ("Timestamp,Request tokens,Response tokens", "x,1,1", "must be a time in seconds"),
-        ("Timestamp,Request tokens,Response tokens", "1,1_0,1", "must be a number of tokens"),
-        ("Timestamp,Request tokens,Response tokens", '1,"1', "not a row of a CSV file"),
-        ("Timestamp,Request tokens,Response tokens", "", "no request, only a header"),
-        ("1,2,3,4,5,0,7,8", "", "failed when they were recorded"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens", "x,1,1", "is not a date and time"),
+        (
+            "TIMESTAMP,ContextTokens,GeneratedTokens",
+            "2023-11-16 19:02:11,1_0,1",
+            "must be a number of tokens",
+        ),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens", '1,"1', "not a row of a CSV file"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens", "", "no request, only a header"),
+        ("2023-11-16 19:02:11,5,0", "", "failed when they were recorded"),
     ],
 )
 def test_csv_faults_name_the_column(header: str, row: str, words: str, tmp_path: Path) -> None:
