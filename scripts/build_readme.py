@@ -26,7 +26,7 @@ from sparktop.config.schema import Settings, default_toml
 from sparktop.export.metrics import Metric
 from sparktop.export.page import metric_tables
 from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
-from sparktop.sweep.plan.capacity import published_limits
+from sparktop.sweep.plan.capacity import PUBLISHED_LIMITS
 from sparktop.sweep.plan.conversations.reading import find_conversations
 from sparktop.sweep.plan.presets import BUILT_IN
 from sparktop.sweep.terms.definitions import METRICS, TERMS
@@ -237,7 +237,7 @@ def limits_block() -> str:
     """Return the published limits."""
     rows = [
         (f"`{one.name}`", f"`{one.conditions}`", f"{100 * one.share:g} % of the requests")
-        for one in published_limits().values()
+        for one in PUBLISHED_LIMITS.values()
     ]
     return table(("preset", "conditions", "must hold for"), rows)
 

@@ -44,15 +44,6 @@ _ARRIVALS_SHARE = 1.3
 _WILSON_Z2 = 3.8415
 _MOST = {LoadKind.CONCURRENCY: 256.0, LoadKind.RATE: 256.0, LoadKind.USERS: 256.0, LoadKind.AGENTS: 64.0}
 _SECONDS = {LoadKind.CONCURRENCY: 60.0, LoadKind.RATE: 60.0, LoadKind.USERS: 120.0, LoadKind.AGENTS: 90.0}
-_MLPERF = {
-    "llama3.1-8b": ((2000, 100), (500, 30)),
-    "llama2-70b": ((2000, 200), (450, 40)),
-    "llama3.1-405b": ((6000, 175), (4500, 80)),
-    "mixtral": ((2000, 200), None),
-    "deepseek-r1": ((2000, 80), (1500, 15)),
-    "gpt-oss-120b": ((3000, 80), (2000, 20)),
-}
-"""Limits of TTFT and TPOT in ms: of MLPerf Inference's scenario Server, and of Interactive."""
 _AGENTS_ONLY = tuple(
     f"{name}_{word}_ms" for name in (AFTER_TOOL, AFTER_HUMAN) for word in ("p50", "p90", "p95", "p99")
 )
@@ -67,15 +58,14 @@ class Limits:
     share: float
 
 
-def published_limits() -> dict[str, Limits]:
-    """Return all published limits by name, such as `mlperf-gpt-oss-120b`."""
-    found = {}
-    for model, scenarios in _MLPERF.items():
-        for suffix, limits in zip(("", "-interactive"), scenarios, strict=True):
-            if limits is not None:
-                name = f"mlperf-{model}{suffix}"
-                found[name] = Limits(name, f"ttft_p99_ms={limits[0]},tpot_p99_ms={limits[1]}", 0.99)
-    return found
+_PUBLISHED = (
+    Limits("mlperf-gpt-oss-120b", "ttft_p99_ms=3000,tpot_p99_ms=80", 0.99),
+    Limits("mlperf-gpt-oss-120b-interactive", "ttft_p99_ms=2000,tpot_p99_ms=20", 0.99),
+    Limits("mlperf-llama3.1-8b", "ttft_p99_ms=2000,tpot_p99_ms=100", 0.99),
+)
+"""Of MLPerf Inference's scenarios Server and Interactive."""
+PUBLISHED_LIMITS = {one.name: one for one in _PUBLISHED}
+"""Published limits by the names that `--preset` accepts."""
 
 
 def find_limits(name: str) -> Limits:
@@ -84,11 +74,10 @@ def find_limits(name: str) -> Limits:
     Raises:
         UsageError: there are none of this name.
     """
-    known = published_limits()
-    if name not in known:
-        near = did_you_mean(name, known) or f" (known: {', '.join(known)})"
+    if name not in PUBLISHED_LIMITS:
+        near = did_you_mean(name, PUBLISHED_LIMITS) or f" (known: {', '.join(PUBLISHED_LIMITS)})"
         raise UsageError(f"--preset: there are no limits '{clean(name, 40)}'{near}")
-    return known[name]
+    return PUBLISHED_LIMITS[name]
 
 
 def default_most(kind: LoadKind) -> float:

@@ -54,6 +54,8 @@ def test_published_limits() -> None:
     assert find_limits("mlperf-gpt-oss-120b-interactive").conditions == "ttft_p99_ms=2000,tpot_p99_ms=20"
     with pytest.raises(UsageError, match="did you mean 'mlperf-gpt-oss-120b'"):
         find_limits("mlperf-gpt-oss-12b")
+    with pytest.raises(UsageError, match="known: mlperf-gpt-oss-120b, "):
+        find_limits("arena")
 
 
 @pytest.mark.parametrize("kind", [one for one in LoadKind if one is not LoadKind.POOLS])
