@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import tick
@@ -28,9 +27,6 @@ WIDTH, HEIGHT = 78, 16
 _LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
 _MARKS = "●▲■◆○△□◇"
 """Characters that mark the points of each series, because colours are lost in a file."""
-_LETTERS = "ABCDEFGH"
-_SIDE = len(_LETTERS)
-"""Columns right of the last point, for letters beside one another."""
 _LABEL_CELLS = 24
 _LEAST_POINTS = 2
 _STEPS = 4
@@ -84,52 +80,6 @@ def plot(
     figure.clear()
     # plotext's own legend would cover the beginnings of the curves.
     lines = [*text.splitlines(), *_wrapped(legend, width)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def plain_plot(series: Sequence[Series], name: str, width: int, height: int) -> str:
-    """Return a plot of the metric `name` in ASCII, which fonts of web pages do not widen; "" without points.
-
-    Each series has a letter. Letters that would cover each other stand side by side. `width` and `height` are
-    the size of the area of the points in characters.
-    """
-    curves = [(one.name, points) for one in by_depth(series) if (points := _points(one, name))]
-    places = sorted({point for _, points in curves for point in points})
-    if len(places) < _LEAST_POINTS or len(curves) > len(_LETTERS):
-        return ""
-    first, last = _place(places[0]), _place(places[-1])
-    columns = {one: round((_place(one) - first) / (last - first) * (width - 1)) for one in places}
-    top = nice_ceiling(max(value for _, points in curves for value in points.values()))
-    area = [[" "] * (width + _SIDE) for _ in range(height + 1)]
-    for points in (points for _, points in curves):
-        line = [(columns[point], height * (1 - value / top)) for point, value in points.items()]
-        for (left, start), (right, end) in pairwise(line):
-            for column in range(left + 1, right):
-                row = round(start + (end - start) * (column - left) / (right - left))
-                area[row][column] = "."
-    for letter, (_, points) in zip(_LETTERS, curves, strict=False):
-        for point, value in points.items():
-            cells, column = area[round(height * (1 - value / top))], columns[point]
-            cells[next((at for at in range(column, len(cells)) if cells[at] in " ."), -1)] = letter
-    labels = [
-        tick(top * (height - row) / height) if row * _STEPS % height == 0 else "" for row in range(height + 1)
-    ]
-    wide = max(map(len, labels))
-    lines = [f"{label:>{wide}} |{''.join(row)}" for label, row in zip(labels, area, strict=True)]
-    metric, axis = METRICS[name], [" "] * (width + _SIDE)
-    for point, column in columns.items():
-        axis[column : column + len(point.words)] = point.words
-    legend = [
-        f"{letter} {clean(label, _LABEL_CELLS)}" for letter, (label, _) in zip(_LETTERS, curves, strict=False)
-    ]
-    title = f"{metric.title} ({metric.unit}) against {_AXES[places[0].kind]}"
-    lines = [
-        title,
-        *lines,
-        f"{'':{wide}} +{'-' * width}",
-        f"{'':{wide}}  {''.join(axis)}",
-        *_wrapped(legend, width),
-    ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

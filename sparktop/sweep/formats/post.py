@@ -1,4 +1,4 @@
-"""Writes a sweep's result as a post for a forum: the answer, one table, one plot, and how to repeat it.
+"""Writes a sweep's result as a post for a forum: the answer, one table, and how to repeat it.
 
 Forums break lines themselves, so each paragraph is one line. Everything else is in the report.
 """
@@ -25,7 +25,6 @@ from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import rules
 from sparktop.sweep.formats.markdown import caveats, effort_words, lengths_words, mode_words
-from sparktop.sweep.formats.plots import plain_plot
 from sparktop.sweep.formats.router_cost import router_costs
 from sparktop.sweep.formats.servers import machine_facts, server_facts
 from sparktop.sweep.formats.tables.figure_cells import load_of, load_of_level, load_words, points_head
@@ -42,7 +41,6 @@ _LEAST_LEVELS = 3
 _HEAD_LINES = 2
 _MUCH_DOUBT = 0.5
 """Share (0 to 1) of levels in doubt from which on the doubts follow the answer at once."""
-_PLOT_WIDTH, _PLOT_HEIGHT = 56, 8
 _COMMAND_WIDTH = 90
 _WORDS = r"(?:--[a-z-]+ (?!-))?(?:[^\s']|'[^']*')+"
 """Matches words of a shell command between which a line may end: an option stays with its value."""
@@ -65,7 +63,7 @@ def render(
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
     rate = main_rate([level for target in result.targets for level in target.levels if level.error is None])
     before = [f"## {_title(result)}", *_sentences(result, series, comparison, beside)]
-    after = [*_plot(series, rate), *_repeat(commands), _data(files)]
+    after = [*_repeat(commands), _data(files)]
     if rate is None:
         return "\n\n".join([*before, "Nothing was measured.", *after]) + "\n"
     notes = [_notes(METRICS[rate], comparison)]
@@ -257,12 +255,6 @@ def _notes(metric: Metric, comparison: ComparisonResult | None) -> str:
     if comparison is not None:
         parts += [f"**bold**: {next(rules(comparison), 'better than every other target')}"]
     return f"{'. '.join(parts)}. In llama-benchy's tables these are {_LLAMA_BENCHY}."
-
-
-def _plot(series: Sequence[Series], rate: str | None) -> Iterator[str]:
-    text = "" if rate is None else plain_plot(series, rate, _PLOT_WIDTH, _PLOT_HEIGHT)
-    if text:
-        yield f"```text\n{text.rstrip()}\n```"
 
 
 def _repeat(commands: Sequence[str]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -212,19 +211,6 @@ def test_a_published_table_that_does_not_fit_is_said_to_be_left_out() -> None:
     assert "left out: other load, 1,024 tokens in, 128 out." in other
     strange = post_of(made_sweep(("mine", [made_level(2)])), beside=beside)
     assert "`ref:spark-topologies-2026-03` left out: none of its targets, `solo`, " in strange
-
-
-def test_the_plot_of_a_post_needs_no_special_font() -> None:
-    """ASCII alone, ticks on even rows, and points in one place have their letters side by side."""
-    levels = [simulated_level(one, 100, 4, 3) for one in LEVELS]
-    post = post_of(made_sweep(("one", levels), ("two", levels)))
-    plot = post.split("```text\n")[1].split("\n```")[0]
-    assert plot.isascii()
-    assert plot.count("AB") == len(LEVELS)
-    lines = plot.splitlines()
-    ticks = [number for number, line in enumerate(lines) if line.split(" |")[0].strip() and " |" in line]
-    assert {after - before for before, after in pairwise(ticks)} == {2}
-    assert lines[-1] == "  A one   B two"
 
 
 def test_long_commands_are_continued() -> None:
