@@ -21,11 +21,10 @@ from sparktop.colors.palette import shipped_palettes
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
+from sparktop.model.sweep_view import LevelKey
 from sparktop.model.targets import SweepSettings
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import Store
-from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.history.history import History
 from sparktop.sweep.plan.order import Load, load_at
 from sparktop.sweep.plan.plan import Plan
@@ -33,6 +32,8 @@ from sparktop.sweep.plan.presets import Wishes, make_plan
 from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
+from sparktop.sweep.session import Stage, Sweeping
+from sparktop.sweep.view.source import SweepSource
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
 from sparktop.ui.screens.sweep_history import HistoryScreen
@@ -117,42 +118,22 @@ async def hero() -> str:
     return moving(moments, HERO_MOMENT_S)
 
 
-class Staying:
+class Staying(Sweeping):
     """A sweep for the board that keeps running and never changes."""
 
-    def __init__(self, sweep: RehearsedSweep) -> None:
+    def __init__(self, app: SparktopApp, sweep: RehearsedSweep) -> None:
         """Show `sweep` as it is at the moment up to which it was played."""
+        super().__init__(sweep.rehearsal.store, folder=None, say=app.desk.say, changed=app.sweep_changed)
+        self.stage = Stage.RUNNING
         self._sweep = sweep
-        self._over = asyncio.Event()
 
     @property
-    def result(self) -> SweepResult | None:
-        """The result so far."""
-        return self._sweep.result
-
-    def view(self) -> SweepView:
-        """Return the current view of the sweep."""
-        return self._sweep.view()
-
-    def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the details of the level `key`; None if there are none."""
-        return self._sweep.evidence(key)
-
-    def refer(self, references: Sequence[Reference]) -> None:
-        """Draw the published results `references` beside the curves."""
-        self._sweep.refer(references)
+    def source(self) -> SweepSource:
+        """The sweep that is shown."""
+        return self._sweep
 
     def look(self, snapshot: Snapshot) -> None:
         """Ignore the snapshot: the sweep does not change."""
-
-    def cancel(self, reason: str = "called off") -> None:
-        """End `run`."""
-        del reason
-        self._over.set()
-
-    async def run(self) -> None:
-        """Wait until `cancel` is called."""
-        await self._over.wait()
 
 
 @dataclass(slots=True)
@@ -266,11 +247,11 @@ class Pictures:
         app = self._app(sweep)
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
-            staying = Staying(sweep)
-            app.desk.follow(staying, "sweep")
+            app.desk.sweeping = staying = Staying(app, sweep)
+            app.sweep_changed()
             await pilot.pause()
             svg = screen_svg(app)
-            staying.cancel()
+            staying.stage = Stage.OVER
             return svg
 
     async def _screen(self, size: Size, sweep: RehearsedSweep, *keys: str) -> str:

@@ -220,9 +220,8 @@ def test_the_viewer_needs_a_terminal(
     """On a terminal the viewer opens; with piped streams or TERM=dumb a single plain report is printed."""
     opened: list[Watch] = []
 
-    def run(watch: Watch, *, simulated: bool, follow: Path | None) -> int:
+    def run(watch: Watch, *, simulated: bool) -> int:
         assert not simulated
-        assert follow is None
         opened.append(watch)
         return 0
 

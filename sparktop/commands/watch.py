@@ -7,28 +7,24 @@ import gc
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
-from sparktop.commands.arguments import add_drawing, add_targets, add_timeout
-from sparktop.errors import UsageError
+from sparktop.commands.arguments import add_drawing, add_targets, add_timeout, refuse_removed
 from sparktop.files import FILE_NAME
 from sparktop.model.targets import Watch
-from sparktop.model.text import clean
 
 SEARCH_S = 6.0
 """How long --write-config watches: a router's servers are tried after its first answer."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the viewer: targets, drawing and --follow."""
+    """Add the arguments of the viewer: targets and drawing."""
     add_targets(parser)
     add_drawing(parser)
     add_timeout(parser)
-    parser.add_argument(
+    refuse_removed(
+        parser,
         "--follow",
-        metavar="FILE",
-        help="show the run that llama-benchy reports with --emit-progress FILE: a file or a named pipe, "
-        "there already or not",
+        "watch the servers while it runs; i in the history (h) imports the file of its result",
     )
     parser.add_argument(
         "--write-config",
@@ -57,36 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
         from sparktop.commands.config import write_found
 
         return write_found(choose(arguments, os.environ), arguments.write_config, SEARCH_S)
-    follow = None if arguments.follow is None else followed(arguments.follow)
-    return show(choose(arguments, os.environ), follow=follow)
+    return show(choose(arguments, os.environ))
 
 
-def followed(text: str) -> Path:
-    """Return the path in `text`, the value of `--follow`, if it is a file or pipe or does not exist yet.
-
-    Raises:
-        UsageError: the path cannot be followed: empty, standard input, a folder or a device.
-    """
-    path = Path(text)
-    if text in {"", "-"} or path.is_dir() or path.is_char_device() or path.is_block_device():
-        what = "standard input takes the keys" if text == "-" else f"'{clean(text, 100)}' is none"
-        raise UsageError(f"--follow takes a file or a named pipe (mkfifo): {what}")
-    return path
-
-
-def show(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
-    """Open the viewer, or print a plain report if there is no terminal to draw on; return the exit code.
-
-    `follow` is the progress file of another program's load test to show.
-
-    Raises:
-        UsageError: there is something to follow, but no terminal.
-    """
+def show(watch: Watch, *, simulated: bool = False) -> int:
+    """Open the viewer, or print a plain report if there is no terminal to draw on; return the exit code."""
     if not _can_draw(os.environ):
-        if follow is not None:
-            raise UsageError(
-                "--follow needs a terminal; sparktop compare prints the file that --save-result made"
-            )
         from sparktop.commands.snapshot import report  # late: it loads the sources
 
         return report(watch, seconds=None, form="txt", output=None, simulated=simulated)
@@ -95,7 +67,7 @@ def show(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -
     gc.disable()
     from sparktop.ui.start import run as run_app  # late: --help needs none of it
 
-    return run_app(watch, simulated=simulated, follow=follow)
+    return run_app(watch, simulated=simulated)
 
 
 def _can_draw(env: Mapping[str, str]) -> bool:

@@ -72,22 +72,6 @@ class Runner(Protocol):
         ...
 
 
-class Followed(SweepSource, Protocol):
-    """Interface of another tool's benchmark that is followed while it runs, see `sparktop.sweep.follow`."""
-
-    async def run(self) -> None:
-        """Follow the benchmark until `cancel` is called."""
-        ...
-
-    def look(self, snapshot: Snapshot) -> None:
-        """Add the samples of a new snapshot to the view of the benchmark."""
-        ...
-
-    def cancel(self, reason: str = "cancelled") -> None:
-        """Stop following the benchmark, which itself continues; the view shows `reason`."""
-        ...
-
-
 Save = Callable[[SweepResult], None]
 MakeRunner = Callable[[Plan, Store, Mapping[str, ModelFacts], Save | None], Runner]
 """Returns a runner for a plan, the store of samples, facts by model, and a function that saves the result."""
@@ -189,9 +173,8 @@ class Sweeping:
         """The file of the newest sweep's result; None if there is no file for it."""
         self._plan: Plan | None = None
         self._began_at = 0.0
-        self._source: SweepSource | None = None
-        self._looker: LiveView | Followed | None = None
-        self._runner: Runner | Followed | None = None
+        self._source: LiveSweep | None = None
+        self._runner: Runner | None = None
         self._counting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._what = ""
@@ -199,26 +182,13 @@ class Sweeping:
 
     @property
     def busy(self) -> bool:
-        """True during a countdown, while a sweep runs, and while a followed benchmark is not over."""
-        return self.stage is Stage.COUNTDOWN or (self.stage is Stage.RUNNING and not self._rests)
-
-    @property
-    def _rests(self) -> bool:
-        """True if a followed benchmark is over, but its file is still read in case another one begins."""
-        source = self._source
-        if self.stage is not Stage.RUNNING or self.loads or source is None:
-            return False
-        return source.view().status.over
-
-    def _let_go(self) -> None:
-        """Stop following a file whose benchmark is over; do nothing in any other state."""
-        if self._rests and self._runner is not None:
-            self._runner.cancel("let go")
+        """True during a countdown and while a sweep runs."""
+        return self.stage in {Stage.COUNTDOWN, Stage.RUNNING}
 
     @property
     def loads(self) -> bool:
-        """True while sparktop's own sweep puts load on servers; False for another tool's benchmark."""
-        return self.stage is Stage.RUNNING and isinstance(self._source, LiveSweep)
+        """True while a sweep puts load on servers."""
+        return self.stage is Stage.RUNNING
 
     @property
     def source(self) -> SweepSource | None:
@@ -236,7 +206,6 @@ class Sweeping:
         """Start the countdown to a sweep with this plan; do nothing while `busy`."""
         if self.busy:
             return
-        self._let_go()
         self._plan, self._began_at = plan, self._clock()
         self._to(Stage.COUNTDOWN)
         self._counting = asyncio.get_running_loop().create_task(self._count())
@@ -261,15 +230,14 @@ class Sweeping:
 
     def dismiss(self) -> None:
         """Remove a sweep that is over from the screen; its file stays. Do nothing while it runs."""
-        if self.stage is Stage.OVER or self._rests:
-            self._let_go()
+        if self.stage is Stage.OVER:
             self._source = None
             self._to(Stage.NONE)
 
     def look(self, snapshot: Snapshot) -> None:
         """Add the samples of servers and machines in a new snapshot to the running sweep's view."""
-        if self.stage is Stage.RUNNING and self._looker is not None:
-            self._looker.look(snapshot)
+        if self.stage is Stage.RUNNING and self._source is not None:
+            self._source.live.look(snapshot)
 
     async def finish(self, reason: str) -> None:
         """Stop the sweep and wait until its result is saved, for at most `LEAVE_S` seconds."""
@@ -284,32 +252,12 @@ class Sweeping:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    def follow(self, run: Followed, what: str) -> None:
-        """Follow and show another tool's benchmark, named `what` in messages; do nothing while `busy`."""
-        if self.busy:
-            return
-        self._let_go()
-        self._source = self._looker = self._runner = run
-        self.path, self._what = None, what
-        self._to(Stage.RUNNING)
-        self._task = asyncio.get_running_loop().create_task(self._follow(run))
-
-    async def _follow(self, run: Followed) -> None:
-        try:
-            await run.run()
-        except SparktopError as error:
-            self._say(f"{self._what}: {error}", Severity.WARNING)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the monitor goes on
-            self._say(f"{self._what}: {_bug(error)}", Severity.CRITICAL)
-        if self._source is run and self.stage is Stage.RUNNING:
-            self._to(Stage.OVER)
-
     def _start(self, plan: Plan) -> None:
         now = datetime.now(UTC)
         self.path, self._saved = self._reserve(plan, now), False
         self._what = f"{plan.preset or 'sweep'} of {now.astimezone():%H:%M:%S}"
         source = LiveSweep(plan, self._clock)
-        self._source, self._looker = source, source.live
+        self._source = source
         runner = self._make_runner(plan, self._store, self._models, self._keep if self.path else None)
         runner.listen(source.take)
         self._runner = runner

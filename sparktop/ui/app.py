@@ -81,9 +81,6 @@ class SparktopApp(ThemedApp):
         Binding("ctrl+c", "interrupt", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
-    followed: Path | None = None
-    """A progress file written by another program's sweep, shown from the start; None for none."""
-
     first_output: TerminalOutput | None = None
     """The output on which the first picture was drawn before Textual was loaded; None if none was."""
     recordings: Recordings | None = None
@@ -201,8 +198,6 @@ class SparktopApp(ThemedApp):
             gc.enable()
         if self._monitor is not None:
             self._start_sources(self._monitor)
-        if self.followed is not None:
-            self.desk.follow_file(self.followed)
         self._register_themes()
         self._report_theme_problems()
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Target
-from sparktop.recording.chapter import Picture
-from sparktop.recording.player import Recording
 from sparktop.recording.replay import Replay
 from sparktop.ui.app import SparktopApp
 
@@ -66,14 +64,11 @@ class ReplayApp(SparktopApp):
     def reader(self, shown: Snapshot) -> Callable[[], Moment]:
         """Return a function that reads the minutes before the snapshot on screen from the recording again.
 
-        While a jump is being filled, the kept snapshots have gaps. Of a comparison, the snapshot's own
-        histories are used.
+        While a jump is being filled, the kept snapshots have gaps.
         """
-        from sparktop.moments.reading import moment_of, read_again  # late: only for a report
+        from sparktop.moments.reading import read_again  # late: only for a report
 
         recording = self.replay.recording
-        if not isinstance(recording, Recording):
-            return partial(moment_of, Picture(shown))
         self.notify("reading the minutes before this moment", markup=False)
         return partial(read_again, list(dict.fromkeys(one.path for one in recording.frames)), shown.taken_at)
 

@@ -23,10 +23,10 @@ _M_ARENA_MAX = -8
 """The parameter of mallopt for the number of heaps, from malloc.h of glibc."""
 
 
-def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) -> int:
+def run(watch: Watch, *, simulated: bool = False) -> int:
     """Run the interface on `watch` until the user quits; return the exit code.
 
-    `simulated` marks snapshots as such; `follow` is the progress file of another program's sweep.
+    `simulated` marks snapshots as such.
 
     Raises:
         ConfigError: there is no theme of the configured name.
@@ -52,7 +52,7 @@ def run(watch: Watch, *, simulated: bool = False, follow: Path | None = None) ->
             env=os.environ,
         )
     app.first_output = output
-    app.followed, app.recordings = follow, recordings
+    app.recordings = recordings
     recordings.band, recordings.past = app.desk.band, app.rewind.past
     sys.setswitchinterval(_SWITCH_S)
     app.run()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sparktop.sweep.history.history import History
     from sparktop.sweep.plan.draft import Draft
     from sparktop.sweep.plan.plan import Plan, SweepTarget
-    from sparktop.sweep.session import Followed, Sweeping
+    from sparktop.sweep.session import Sweeping
     from sparktop.sweep.view.source import SweepSource
     from sparktop.ui.host import Host
     from sparktop.ui.screens.preset import PresetStart
@@ -287,8 +287,7 @@ class SweepDesk:
             sweeping.stop()
         else:
             self._asked_at = now
-            kept = "what is done is kept" if sweeping.loads else "the followed run itself continues"
-            self.say(f"press x again to stop the sweep; {kept}", Severity.WARNING)
+            self.say("press x again to stop the sweep; what is done is kept", Severity.WARNING)
 
     def open_sweep(self) -> None:
         """Show the running or last sweep on the full screen; do nothing if there is none."""
@@ -327,18 +326,6 @@ class SweepDesk:
         own = sweeping is not None and source is sweeping.source and sweeping.path is not None
         self._show_history((sweeping.path.name,) if own and sweeping and sweeping.path else ())
         self.say("mark a result with space and go to the other one; c lays them side by side")
-
-    def follow_file(self, path: Path) -> None:
-        """Show the sweep of another program that writes its progress to the file `path`."""
-        from sparktop.sweep.follow.follow import FollowedRun
-
-        self.follow(FollowedRun(path), clean(path.name, 60))
-
-    def follow(self, run: Followed, what: str) -> None:
-        """Show the sweep `run` of another program; `what` is the name of its source on screen."""
-        sweeping = self._ready()
-        if sweeping is not None:
-            sweeping.follow(run, what)
 
     def ask_to_leave(self) -> bool:
         """Ask whether to stop the sweep and quit, and return True; if no sweep runs, only return False."""

@@ -10,6 +10,7 @@ from sparktop.cli import main
 @pytest.mark.parametrize(
     ("words", "instead"),
     [
+        ("--follow FILE", "--follow was removed: watch the servers while it runs"),
         ("replay A --compare B", "--compare was removed: sparktop report FILE"),
         ("snapshot --from A --compare B C", "--compare was removed: sparktop report FILE"),
         ("snapshot --compare=B", "--compare was removed: sparktop report FILE"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from time import monotonic
 
@@ -137,21 +137,12 @@ class LiveView:
         self._result: SweepResult | None = None
         self._ahead: TimeRange | None = None
         """Range of the sweep's duration before anything is measured; None before the first snapshot."""
-        self._grows = False
-        """Whether the plan becomes known step by step, so that its forecast is too short."""
         self._found = Findings(targets=tuple(map(_target, plan.targets)))
 
     @property
     def result(self) -> SweepResult | None:
         """The sweep's result as of the last completed level; None before the first one."""
         return self._result
-
-    def grow(self, plan: Plan) -> None:
-        """Replace the plan by a more complete one; another tool's plan becomes known step by step."""
-        self._plan = self._ledger.plan = plan
-        self._grows = True
-        if self._result is None:
-            self._found = replace(self._found, targets=tuple(map(_target, plan.targets)))
 
     def take(self, event: SweepEvent) -> None:
         """Update the view from an event of the sweep."""
@@ -375,8 +366,8 @@ class LiveView:
         """Return the range of the seconds left at `now`, from the plan's forecast before the first run."""
         if self._phase.left is not None:
             return self._phase.left.after(now - self._phase_at)
-        early = self._result is None and not self._grows
-        return None if self._ahead is None or not early else self._ahead.after(now - self._began)
+        is_early = self._result is None
+        return None if self._ahead is None or not is_early else self._ahead.after(now - self._began)
 
     def _moment(self, now: float) -> Moment:
         phase, present = self._phase, self._present

@@ -1,24 +1,15 @@
-"""How a sweep on the screen ends: by itself, by an error, with the program; and a run that is followed."""
+"""How a sweep on the screen ends: by itself, by an error, with the program."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from sparktop.errors import SparktopError
-from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
-from sparktop.sweep.compare.references import Reference
-from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import stored
-from sparktop.sweep.run.progress import SweepEnded
-from sparktop.sweep.view.live import LiveView
 from sparktop.ui.screens.ask import AskScreen, QuitScreen
-from tests.sweep.played_sweeps import PlayedSweep
-from tests.ui.sweep_stage import PlayedRunner, SweepStage, over, press, whole_result
+from tests.ui.sweep_stage import PlayedRunner, SweepStage, over, press
 
 
 @pytest.fixture
@@ -107,66 +98,6 @@ async def test_a_countdown_ends_with_the_program(stage: SweepStage) -> None:
         await press(pilot, "s", "q")
     assert stage.runners == []
     assert stage.countdowns[-1].cancelled()
-
-
-class FollowedByHand:
-    """A followed run of another program, which ends when the test says so."""
-
-    def __init__(self, live: LiveView, result: SweepResult) -> None:
-        self.live = live
-        self.result = result
-        self.ended = asyncio.Event()
-        self.looked = 0
-
-    def view(self) -> SweepView:
-        """Return the present view."""
-        return self.live.view()
-
-    def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the evidence on a level."""
-        return self.live.evidence(key)
-
-    def refer(self, references: Sequence[Reference]) -> None:
-        """Lay references over it."""
-        self.live.refer(references)
-
-    def look(self, snapshot: Snapshot) -> None:
-        """Count the calls."""
-        assert snapshot.backends
-        self.looked += 1
-
-    def cancel(self, reason: str = "cancelled") -> None:
-        """Follow it no longer."""
-        assert reason
-        self.ended.set()
-
-    async def run(self) -> None:
-        """Wait for the end."""
-        await self.ended.wait()
-        self.live.take(SweepEnded(self.result))
-
-
-async def test_a_followed_run_has_the_same_band_and_asks_nothing(stage: SweepStage) -> None:
-    """A run of another program is shown and updated; x twice ends only the following."""
-    played = PlayedSweep(whole_result(), stage.clock)
-    run = FollowedByHand(played.view, whole_result())
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        stage.app.desk.follow(run, "progress.jsonl")
-        played.level("spark-a", 1)
-        await press(pilot, "s")
-        stage.app._redraw()
-        assert "┐sweep quick┌" in stage.text()
-        assert "┐running┌" in stage.text()
-        assert stage.toasts() == ["a sweep runs already: x twice stops it"]
-        looks = run.looked
-        await press(pilot, "p", "z")
-        stage.app._redraw()
-        assert run.looked > looks
-        await press(pilot, "x", "x")
-        await over(stage, pilot)
-        assert "the followed run itself continues" in stage.toasts()[1]
-        assert "┐done┌" in stage.text()
-    assert stage.runners == []
 
 
 async def test_a_generator_that_does_not_end_does_not_hold_the_program(
