@@ -202,7 +202,6 @@ _PURPOSES = {
     "batch-scaling": "How much does a second, fourth, sixteenth request cost?",
     "long-context": "Prefill of long prompts, one at a time.",
     "agents": "Very many requests at once.",
-    "prefix-cache": "How long does a prompt stay cached, and what does a hit save?",
 }
 
 
@@ -213,8 +212,6 @@ def presets_block() -> str:
         levels = f"c = {_numbers(one.concurrency)}" + (f" … {one.climb_to}" if one.climb_to else "")
         if one.depths:
             levels += f", each at depth {_numbers(one.depths)}"
-        if one.pools:
-            levels = f"prompts again after {_numbers(one.pools)} × the KV cache of other traffic"
         tokens = f"{_numbers(one.prompt_lengths)} in, {one.tg} out"
         rows.append((f"`{one.name}`", _PURPOSES[one.name], levels, tokens))
     return table(("preset", "question", "levels", "tokens of a request"), rows)

@@ -41,8 +41,10 @@ class LoadKind(StrEnum):
     """People who each send a request, pause, and send the next."""
     AGENTS = "agents"
     """Conversations at the same time, with pauses of tools and people."""
-    POOLS = "pools"
-    """Other traffic between a prompt and its repetition, in sizes of the server's KV cache."""
+
+
+REMOVED_KINDS = frozenset({"pools"})
+"""Values of `LoadKind` in files of earlier versions; what these hold of them is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,6 @@ class LoadPoint:
                 return f"c = {self.words}"
             case LoadKind.RATE:
                 return f"{self.words} /s" + ("" if self.trace is None else f" of {self.trace}")
-            case LoadKind.POOLS if not self.value:
-                return "again at once"
-            case LoadKind.POOLS:
-                return f"after {self.words} KV cache{'' if self.value == 1 else 's'}"
             case kind:
                 return f"{self.words} {kind.value.removesuffix('s') if self.value == 1 else kind.value}"
 
@@ -85,8 +83,6 @@ class LoadPoint:
                 return f"c{self.words}"
             case LoadKind.RATE:
                 return f"{self.words}/s"
-            case LoadKind.POOLS:
-                return f"+{self.words} pool"
             case _:
                 return self.label
 

@@ -242,8 +242,6 @@ class SweepSettings:
     runs: int | None = None
     depths: tuple[int, ...] = ()
     """Tokens of context before each prompt, each combined with all other loads."""
-    pools: tuple[float, ...] = ()
-    """Other traffic between a prompt and its repetition, in sizes of the server's KV cache; a level each."""
     climb_to: int | None = None
     """Highest concurrency to which the sweep goes on while tokens/s rise; None: it measures `concurrency`
     only."""

@@ -6,6 +6,7 @@ addresses without user name, password and query.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +19,7 @@ from sparktop.model.event import Severity
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import Fleet, Scrape
 from sparktop.model.instant import Instant
+from sparktop.model.load import REMOVED_KINDS
 from sparktop.model.loading import PastStarts
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
@@ -203,15 +205,23 @@ def record_of_sweep(instant: Instant, view: SweepView | None) -> Record | None:
     return None if len(body) > MAX_BODY_BYTES else Record(Kind.SWEEP_VIEW, instant, body=body)
 
 
+_REMOVED = re.compile(rb'"kind":\s*"(?:%s)"' % "|".join(sorted(REMOVED_KINDS)).encode())
+"""Matches the view of a sweep whose kind of load earlier versions had."""
+
+
 def sweep_of(record: Record) -> SweepView | None:
     """Return the view of a sweep from a record that `record_of_sweep` made; None if it showed no sweep.
+
+    Also None for a sweep with a kind of load that earlier versions had.
 
     Raises:
         RecordError: the record does not contain a valid view of a sweep.
     """
     from sparktop.model.sweep_view import SweepView  # late: who only records needs none of it
 
-    return cast("SweepView", _validated(SweepView, record.body)) if record.body else None
+    if not record.body or _REMOVED.search(record.body):
+        return None
+    return cast("SweepView", _validated(SweepView, record.body))
 
 
 def call_of(record: Record, pages: dict[str, PageMemory] | None = None) -> Call | None:

@@ -11,6 +11,7 @@ from sparktop.cli import main
     ("words", "instead"),
     [
         ("--follow FILE", "--follow was removed: watch the servers while it runs"),
+        ("sweep http://127.0.0.1:1 --preset prefix-cache", "prefix-cache was removed: --depth 0,4k"),
         ("replay A --compare B", "--compare was removed: sparktop report FILE"),
         ("snapshot --from A --compare B C", "--compare was removed: sparktop report FILE"),
         ("snapshot --compare=B", "--compare was removed: sparktop report FILE"),

@@ -100,3 +100,12 @@ async def test_the_replayed_board_shows_the_sweep(tmp_path: Path) -> None:
         replay.work(1.0)
     assert fields_of(replay.picture().sweep) == fields_of(shown[19])
     recording.close()
+
+
+def test_a_sweep_of_a_kind_of_load_that_is_gone_is_passed_over() -> None:
+    """A recording of an earlier version that shows one plays without it."""
+    record = record_of_sweep(instant(1.0), result_view(whole_result()))
+    assert record is not None
+    assert b'"position":null' in record.body
+    old = record.body.replace(b'"position":null', b'"position":{"kind":"pools","value":0.5}')
+    assert sweep_of(replace(record, body=old)) is None

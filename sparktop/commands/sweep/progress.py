@@ -34,7 +34,7 @@ from sparktop.values import dataclass
 
 REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"
-_BEFORE = {Phase.WARMING_UP: "warm-up", Phase.CONTEXT: "context", Phase.TRAFFIC: "other traffic"}
+_BEFORE = {Phase.WARMING_UP: "warm-up", Phase.CONTEXT: "context"}
 """Words for the phases before a measured run."""
 
 
@@ -127,8 +127,6 @@ def _axis_words(plan: Plan, more: int | None) -> str:
             return f"{levels} requests/s ({plan.arrivals})"
         case LoadKind.CONCURRENCY:
             return f"c = {levels}" + ("" if more is None else f", then up to {more} while tok/s rise")
-        case LoadKind.POOLS:
-            return f"prompts of {plan.pp:,} tokens, sent " + ", ".join(one.label for one in plan.axis)
         case kind:
             return f"{levels} {kind.value}"
 
@@ -192,8 +190,6 @@ def level_line(target: str, level: LevelResult) -> str:
     output = level.output_tps if decode is None else None
     prefill = level.prefill_tps
     ttft = level.ttft_ms
-    if level.load is LoadKind.POOLS and level.context is not None:
-        return " · ".join((f"{clean(target, 40)}: {level.point.label}", *_twice(level), *_doubt_parts(level)))
     parts = [
         f"{clean(target, 40)}: {level.point.label}{depth}" + (f", pp {level.pp}" if level.pp else ""),
         f"prefill {_number(prefill.mean if prefill else None)} tok/s",
@@ -203,17 +199,6 @@ def level_line(target: str, level: LevelResult) -> str:
         f"TTFT mean {_number(ttft.mean if ttft else None)} ms",
     ]
     return " · ".join((*parts, *_doubt_parts(level)))
-
-
-def _twice(level: LevelResult) -> list[str]:
-    """Return the TTFT of prompts that were sent twice, and how much of them was in the prefix cache."""
-    first = level.context.ttft_ms if level.context else None
-    found = level.context.found_percent if level.context else None
-    return [
-        f"TTFT mean {_number(level.ttft_ms.mean if level.ttft_ms else None)} ms",
-        f"first {_number(first.mean if first else None)} ms",
-        f"{_number(found)} % from the cache",
-    ]
 
 
 def _open_loop_parts(target: str, level: LevelResult) -> list[str]:

@@ -161,24 +161,13 @@ USER_COLUMNS = (
     Column("failed", 7, None, _failed),
 )
 """The columns for users: waits is the share of the time in which each waits for an answer or reads it."""
-TWICE_COLUMNS = (
-    # Without a rank: what was sent in between differs on purpose.
-    Column("TTFT mean", 10, None, _mean_ms("ttft_ms")),
-    Column("cached", 6, None, _percent("cached_percent")),
-    Column("first", 8, None, lambda row: _ms(row.conversations.get("first_ms"))),
-    Column("counted", 7, None, _percent("counted_percent")),
-    Column("failed", 7, None, _failed),
-)
-"""The columns for prompts that are sent twice: counted is what the servers' counters say of the cache."""
 SHOWN = (
-    "first",
     "tool p50",
     "tool p90",
     "human p50",
     "human p90",
     "answer p50",
     "cached",
-    "counted",
     "done /s",
     "output",
     "total",
@@ -207,7 +196,6 @@ _COLUMNS_OF = {
     LoadKind.RATE: RATE_COLUMNS,
     LoadKind.USERS: USER_COLUMNS,
     LoadKind.AGENTS: AGENT_COLUMNS,
-    LoadKind.POOLS: TWICE_COLUMNS,
 }
 _RATE_HEADINGS = {"output_tps": "output", "total_tps": "total"}
 

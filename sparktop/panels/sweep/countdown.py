@@ -43,7 +43,6 @@ _AXES = {
     LoadKind.RATE: "requests/s",
     LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
-    LoadKind.POOLS: "KV caches of other prompts",
 }
 
 

@@ -79,7 +79,6 @@ AXES = {
     LoadKind.RATE: "/s",
     LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
-    LoadKind.POOLS: "pools",
 }
 """Name of the horizontal axis, at its left end."""
 

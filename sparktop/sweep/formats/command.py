@@ -8,7 +8,6 @@ import shlex
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.plan.capacity import default_seconds
 from sparktop.sweep.plan.conversations.reading import BUILT_IN
-from sparktop.sweep.plan.presets import PREFIX_CACHE
 from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.replay.parts import TracePlan
@@ -33,17 +32,15 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     runs = plan.runs if plan.mode is not LoadMode.BURST or plan.requests is None else None
     limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
     opens, people = plan.mode is LoadMode.OPEN, plan.load in {LoadKind.USERS, LoadKind.AGENTS}
-    twice = plan.load is LoadKind.POOLS
     options = {
-        "--preset": PREFIX_CACHE if twice else None,
-        "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not (opens or twice) else None,
+        "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
         "--rate": ("auto" if plan.find_knee else ",".join(plan.points)) if opens else None,
         "--arrivals": plan.arrivals,
         "--pp": ",".join(map(str, plan.bases or result.prompt_lengths())),
         "--tg": plan.tg,
         "--depth": ",".join(map(str, plan.depths)),
-        "--mode": None if opens or people or twice else plan.mode.value,
-        "--runs": None if twice else f"{runs}+" if plan.more_runs else runs,
+        "--mode": None if opens or people else plan.mode.value,
+        "--runs": f"{runs}+" if plan.more_runs else runs,
         "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
         "--requests": plan.requests,
         "--order": plan.order.value,

@@ -25,7 +25,6 @@ AXES = {
     LoadKind.RATE: "requests per second",
     LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
-    LoadKind.POOLS: "other traffic between, in sizes of the KV cache",
 }
 """Title of the horizontal axis."""
 _WITH_UPRIGHT = frozenset({CONCURRENCY, AXES[LoadKind.AGENTS]})

@@ -38,7 +38,6 @@ _LOADS = {
     LoadKind.RATE: "2/s: two requests per second arrive, however many are in flight",
     LoadKind.USERS: "8 users: as many people, who send a request, pause, and send the next",
     LoadKind.AGENTS: "8 agents: as many conversations at once, with pauses of tools and people",
-    LoadKind.POOLS: "+0.5 pool: sent again after other prompts of half as many tokens as the KV cache holds",
 }
 _DEPTH = (
     "c16 @ 4,096: 16 requests at once, each after 4,096 tokens of context, which were sent before with a few "

@@ -21,7 +21,6 @@ _AXES = {
     LoadKind.RATE: "requests/s",
     LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
-    LoadKind.POOLS: "pools",
 }
 WIDTH, HEIGHT = 78, 16
 _LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
@@ -108,5 +107,5 @@ def _points(series: Series, metric: str) -> dict[LoadPoint, float]:
 
 
 def _place(point: LoadPoint) -> float:
-    """Return where a point stands on its axis, which is linear for other traffic and else logarithmic."""
-    return point.value if point.kind is LoadKind.POOLS else math.log2(point.value)
+    """Return where a point stands on its axis, which is logarithmic."""
+    return math.log2(point.value)

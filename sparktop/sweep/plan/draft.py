@@ -10,7 +10,7 @@ from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.plan.people import THINK_S
 from sparktop.sweep.plan.plan import Api, Order, Plan
-from sparktop.sweep.plan.presets import DEFAULT, REPEATED, STEADY_S
+from sparktop.sweep.plan.presets import DEFAULT, STEADY_S
 from sparktop.values import dataclass
 
 
@@ -22,7 +22,6 @@ class DraftKind(StrEnum):
     USERS = "users"
     AGENTS = "agents"
     TRACE = "recorded traffic"
-    POOLS = "prefix cache"
 
 
 AUTO_FORMAT = "recognised"
@@ -61,8 +60,6 @@ class Draft:
     trace_range: str = ""
     """Part of the recorded traffic, such as "10m..1h"; empty: all of it."""
     trace_format: str = AUTO_FORMAT
-    pools: str = ""
-    """Other traffic between a prompt and its repetition, in sizes of the KV cache: "0,0.5,1,2"."""
     pp: str = ""
     """Prompt tokens: one number, or several."""
     tg: str = ""
@@ -109,7 +106,6 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     DraftKind.USERS: ("users", "think", "pp", "tg", "runs", "duration", *_COMMON),
     DraftKind.AGENTS: ("agents", "workload", "runs", "duration", *_COMMON),
     DraftKind.TRACE: ("trace", "trace_speed", "trace_range", "trace_format", "runs", *_COMMON),
-    DraftKind.POOLS: ("pools", "pp", "tg", "requests", *_COMMON),
 }
 """The fields that have an effect on each kind of load, beside preset and targets."""
 _EXAMPLES: Mapping[str, Mapping[str, str]] = {
@@ -118,12 +114,10 @@ _EXAMPLES: Mapping[str, Mapping[str, str]] = {
     DraftKind.USERS: {"users": "1,4,16", "think": f"{THINK_S:g}"},
     DraftKind.AGENTS: {"agents": "1,4,16", "workload": "coder-quick"},
     DraftKind.TRACE: {"trace_speed": "1"},
-    DraftKind.POOLS: {"pools": "0,0.5,1,2"},
 }
 """What fills the empty fields of a kind that the user chooses."""
 _ENDS: Mapping[str, Mapping[str, str]] = {
     DraftKind.CONCURRENCY: {"runs": "3+", "duration": "", "requests": "", "mode": LoadMode.BURST.value},
-    DraftKind.POOLS: {"runs": "", "duration": "", "requests": str(REPEATED), "depth": ""},
 }
 _ONE_RUN = {"runs": "1", "duration": "", "requests": "", "depth": ""}
 """How levels end of a kind that the user chooses: for the kinds not in `_ENDS`, after one run."""
@@ -157,7 +151,7 @@ def draft_of(preset: SweepSettings, targets: tuple[str, ...], guard: GuardLimits
         pp=_listed(preset.prompt_lengths or plan.lengths),
         tg=_shown(preset.tg or plan.tg),
         depth=_listed(preset.depths),
-        runs="" if bounded or kind is DraftKind.POOLS else runs,
+        runs="" if bounded else runs,
         duration=_shown(duration_s),
         requests=_shown(preset.requests),
         mode=LoadMode.STEADY.value if steady else LoadMode.BURST.value,
@@ -176,7 +170,7 @@ def kind_of(preset: SweepSettings) -> DraftKind:
         return DraftKind.RATE
     if preset.users or preset.agents:
         return DraftKind.USERS if preset.users else DraftKind.AGENTS
-    return DraftKind.POOLS if preset.pools else DraftKind.CONCURRENCY
+    return DraftKind.CONCURRENCY
 
 
 def _with_axis(draft: Draft, preset: SweepSettings) -> Draft:
@@ -195,9 +189,6 @@ def _with_axis(draft: Draft, preset: SweepSettings) -> Draft:
                 trace_speed=_shown(preset.trace_speed or 1.0),
                 trace_range=preset.trace_range or "",
             )
-        case DraftKind.POOLS:
-            pools = ",".join(map(_shown, preset.pools))
-            return replace(draft, pools=pools, requests=draft.requests or str(REPEATED))
         case _:
             levels = preset.concurrency or Plan(()).concurrency
             return replace(draft, concurrency=_climbing(levels, preset.climb_to))

@@ -36,7 +36,6 @@ _OPTION = re.compile(r"--([a-z][a-z-]*)")
 _MOST_HEADROOM_GIB = 1_000_000.0
 _MOST_GPU_C = 1000.0
 _MOST_THINK_S = 3600.0
-_MOST_POOLS = 16.0
 _LONGEST_MODEL = 200
 _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
 """The fields that can limit a level in burst mode, with their names in error messages."""
@@ -174,10 +173,8 @@ class _Form:
         kind, order = self.choice("kind", DraftKind), self.choice("order", Order)
         mode = self.choice("mode", LoadMode) if "mode" in self._shown else None
         counts = self.read("concurrency", lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY), _NUMBERS)
-        concurrency, climb_to = counts or ((1,) if kind is DraftKind.POOLS else (), None)
+        concurrency, climb_to = counts or ((), None)
         runs, more_runs = self.read("runs", lambda text: number_or_more(text, 1, MOST_RUNS)) or (None, False)
-        if kind is DraftKind.POOLS:
-            mode, runs = LoadMode.STEADY, 1
         return self._with_axis(
             SweepSettings(
                 self.draft.preset,
@@ -208,7 +205,6 @@ class _Form:
             think_s=self.read("think", lambda text: seconds(text, LEAST_S, _MOST_THINK_S)),
             agents=self.read("agents", _people, _NUMBERS) or (),
             workload=workload,
-            pools=self.read("pools", _pools, "write sizes of the KV cache, as in 0,0.5,1,2") or (),
         )
 
     def replay(self, find: FindReplay) -> Replay | None:
@@ -296,11 +292,6 @@ def _part(text: str) -> str:
     """Return `text` if it is a part of a trace."""
     parse_range(text)
     return text
-
-
-def _pools(text: str) -> tuple[float, ...]:
-    parts = [part for part in re.split(r"[,\s]+", text) if part]
-    return tuple(dict.fromkeys(number(part, 0.0, _MOST_POOLS, " KV caches") for part in parts))
 
 
 def _workload(text: str) -> str:

@@ -239,8 +239,6 @@ class Plan:
 
     def concurrency_at(self, point: LoadPoint) -> int:
         """Return the most requests in flight of the level at `point`."""
-        if point.kind is LoadKind.POOLS:
-            return 1
         return MOST_IN_FLIGHT if point.kind is LoadKind.RATE else int(point.value)
 
     @property

@@ -47,9 +47,6 @@ _OPEN: dict[str, Any] = {
 }
 """What replaces the settings of a preset if the user gives rates."""
 
-PREFIX_CACHE = "prefix-cache"
-REPEATED = 8
-"""Prompts of a level that are sent again."""
 _LEVELS = (
     SweepSettings("quick", concurrency=(1, 4, 16), climb_to=CLIMB_TO, prompt_lengths=(128,), tg=64, runs=3),
     SweepSettings("topology", concurrency=(1, 2, 4, 8, 16, 32, 64), prompt_lengths=(1024,), tg=128, runs=3),
@@ -72,18 +69,8 @@ _LEVELS = (
     SweepSettings("batch-scaling", concurrency=(1, 2, 4, 8, 16), prompt_lengths=(105,), tg=256, runs=3),
     SweepSettings("long-context", concurrency=(1,), prompt_lengths=(5000, 20000, 39000), tg=256, runs=1),
     SweepSettings("agents", concurrency=(64, 128, 256, 512, 1024), prompt_lengths=(128,), tg=128, runs=1),
-    SweepSettings(
-        PREFIX_CACHE,
-        concurrency=(1,),
-        prompt_lengths=(2048,),
-        tg=16,
-        pools=(0, 0.5, 1, 2),
-        runs=1,
-        mode=LoadMode.STEADY.value,
-        requests=REPEATED,
-    ),
 )
-BUILT_IN = tuple(replace(one, more_runs=not one.pools) for one in _LEVELS)
+BUILT_IN = tuple(replace(one, more_runs=True) for one in _LEVELS)
 """The built-in presets, in the order in which they are listed.
 
 In all of them, a level has as many runs as a reliable result needs.
@@ -148,6 +135,8 @@ def find_preset(name: str, configured: Iterable[SweepSettings] = ()) -> SweepSet
         UsageError: no preset has this name; the message suggests a similar name or lists all.
     """
     known = all_presets(configured)
+    if name == "prefix-cache" and name not in known:
+        raise UsageError("the preset prefix-cache was removed: --depth 0,4k measures prompts cold and warm")
     if name not in known:
         near = did_you_mean(name, known) or f" (known: {', '.join(known)})"
         raise UsageError(f"there is no preset '{clean(name, 40)}'{near}")
@@ -196,8 +185,6 @@ def make_plan(
     )
     if plan.prompts is not None:
         plan = replace(plan, pp=plan.prompts.about_tokens, prompt_lengths=())
-    if plan.kind is LoadKind.POOLS and asked.concurrency not in {None, (1,)}:
-        raise UsageError(f"--preset {PREFIX_CACHE} sends one request at a time: leave out -c")
     _check(plan)
     return plan
 
@@ -283,8 +270,6 @@ def _fitted(plan: Plan) -> Plan:
     bursts = plan.mode is LoadMode.BURST and plan.runs_of(1) is not None
     whole = plan.whole and bool(plan.depths)
     lengths = tuple(depth + length for depth in plan.depths for length in plan.lengths)
-    if plan.kind is LoadKind.POOLS:
-        plan = replace(plan, requests=plan.requests or REPEATED, duration_s=None, runs=1)
     return replace(
         plan,
         climb_to=plan.climb_to if chosen and not plan.depths else None,
@@ -299,7 +284,6 @@ def _of_preset(preset: SweepSettings) -> dict[str, Any]:
         "prompt_lengths": preset.prompt_lengths,
         "tg": preset.tg,
         "depths": preset.depths,
-        "points": tuple(LoadPoint(LoadKind.POOLS, one) for one in preset.pools),
         "runs": preset.runs,
         "climb_to": preset.climb_to,
         "more_runs": preset.more_runs,
@@ -339,7 +323,6 @@ def _check_prompts(plan: Plan) -> None:
         "--trace": plan.trace is not None,
         "--depth": bool(plan.depths),
         "--longest": plan.longest,
-        f"--preset {PREFIX_CACHE}": plan.kind is LoadKind.POOLS,
     }
     for option, is_given in others.items():
         if is_given:
@@ -347,8 +330,6 @@ def _check_prompts(plan: Plan) -> None:
 
 
 def _check_context(plan: Plan) -> None:
-    if plan.kind is LoadKind.POOLS and (plan.mode is not LoadMode.STEADY or plan.depths or plan.slo):
-        raise UsageError(f"--preset {PREFIX_CACHE} sends prompts twice: leave out --mode, --depth and --slo")
     if plan.depths and plan.mode is not LoadMode.BURST:
         raise UsageError(
             "--depth sends bursts, each after its context: leave out --mode, --rate, --users, --agents"

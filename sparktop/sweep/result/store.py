@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from pydantic import ValidationError
 
 from sparktop.errors import OutputError, UsageError
 from sparktop.files import PRIVATE, Place, folder_of, write_whole
+from sparktop.model.load import REMOVED_KINDS
 from sparktop.model.text import clean
 from sparktop.sweep.result.file import read_json
 from sparktop.sweep.result.results import SCHEMA, SweepResult
@@ -94,7 +96,7 @@ def parse(data: object, where: str) -> SweepResult:
         told = f'its schema is "{clean(schema, 40)}"' if isinstance(schema, str) else "it names no schema"
         raise UsageError(f"{name}: is not a result of a sweep of this version: {told}, not {SCHEMA}")
     try:
-        return SweepResult.model_validate(data)
+        return SweepResult.model_validate(_without_removed(data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(clean(part, 40) for part in first["loc"])
@@ -103,6 +105,17 @@ def parse(data: object, where: str) -> SweepResult:
         raise UsageError(
             f"{name}: {place or 'top'}: {message}{more}; write it again with sparktop sweep"
         ) from None
+
+
+def _without_removed(data: object) -> object:
+    """Return the JSON object of a result without levels of kinds of load that earlier versions had."""
+    plan, targets = (data.get("plan"), data.get("targets")) if isinstance(data, dict) else (None, None)
+    if not isinstance(plan, dict) or str(plan.get("load")) not in REMOVED_KINDS:
+        return data
+    plan = {name: value for name, value in plan.items() if name not in {"load", "points"}}
+    if isinstance(targets, list):
+        targets = [{**one, "levels": []} if isinstance(one, dict) else one for one in targets]
+    return {**cast("dict[str, object]", data), "plan": plan, "targets": targets, "comparison": None}
 
 
 def stored(folder: Path) -> list[StoredSweep]:

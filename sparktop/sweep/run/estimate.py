@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import LoadMode
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.order import Load, Stint, numbers
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
-from sparktop.sweep.run.context.pools import needed_runs, run_requests
 from sparktop.sweep.run.conversations.level import ramp_s
 from sparktop.sweep.run.open_loop.arrivals import warm_up_s
 from sparktop.values import dataclass
@@ -52,8 +51,6 @@ class Estimate:
         self._pauses: list[float] = []
         self.most: Mapping[str, int] = {}
         """Highest concurrency of each target to which the sweep may go on; empty if it adds no levels."""
-        self.pools: dict[str, float] = {}
-        """Tokens that the KV cache of each target holds, as far as known."""
 
     def learn_run(self, target: str, load: Load, seconds: float) -> None:
         """Record that one load run (measured or warm-up) of `load` on `target` took `seconds`."""
@@ -81,17 +78,7 @@ class Estimate:
         if known:
             return sum(known) / len(known)
         own = self._of(target) or self._of(None)
-        if load.point.kind is LoadKind.POOLS:
-            return self._twice_s(own, load, self.pools.get(target))
         return self._scaled_s(own, load, self.most.get(target, load.concurrency), least_growth)
-
-    def _twice_s(self, own: list[_MeanRun], load: Load, pool: float | None) -> float | None:
-        """Return the seconds of a run whose prompts are sent twice, by how many requests it sends."""
-        if not own:
-            return None
-        longest = max(own, key=lambda one: run_requests(self._plan, one.load, pool))
-        sent = run_requests(self._plan, load, pool)
-        return longest.seconds * sent / run_requests(self._plan, longest.load, pool)
 
     def _scaled_s(self, own: list[_MeanRun], load: Load, most: int, least_growth: float) -> float | None:
         """Return the seconds of the most similar load in `own`, scaled to `load`; above `most`, they wait."""
@@ -112,8 +99,7 @@ class Estimate:
         if stint.runs is None:
             return None
         seconds = self.run_s(stint.target.name, stint.load) if self._plan.more_runs else None
-        needed = needed_runs(self._plan, stint.load, self.pools.get(stint.target.name))
-        return max(needed, len(stint.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
+        return max(len(stint.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
 
     def sweep_s(self, todo: Sequence[Stint], made: int, least_growth: float = 0.0) -> float | None:
         """Return the expected seconds until all stints in `todo` have ended; None if empty or unknown.
@@ -182,9 +168,8 @@ class Estimate:
                 total += self._plan.duration_s or 0.0
             else:
                 total += seconds * len(stint.runs)
-            # The warm-up run of an open loop is a single request, as is that of prompts sent twice.
-            short = self._plan.mode is LoadMode.OPEN or stint.load.point.kind is LoadKind.POOLS
-            warms = stint.first and self._plan.warmup and not short
+            # The warm-up run of an open loop is a single request.
+            warms = stint.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
             total += pause + (seconds if warms else 0.0)
         return max(0.0, total)
 

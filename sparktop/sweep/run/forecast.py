@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sparktop.graphics.durations import duration_words, range_words
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.order import Load, loads
@@ -15,7 +15,6 @@ from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan
 from sparktop.sweep.plan.slo import runs_needed
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity.forecast import most_levels, most_seconds
-from sparktop.sweep.run.context.pools import pools_time
 from sparktop.sweep.run.conversations.forecast import conversation_forecast
 from sparktop.sweep.run.estimate import LEAST, MOST, between, climbs
 from sparktop.sweep.run.open_loop.forecast import open_forecast
@@ -54,7 +53,6 @@ def forecast(
     plan: Plan,
     known: Sequence[SweepResult],
     slots: Mapping[str, int] | None = None,
-    pools: Mapping[str, float] | None = None,
 ) -> Forecast:
     """Return the forecast of a plan from the results `known` of earlier sweeps, in any order.
 
@@ -62,7 +60,7 @@ def forecast(
     lacks a concurrency, the duration is interpolated on logarithmic scales. If it lacks a length, the time to
     first token is scaled with the prompt length and the remaining time with the output length. For each
     level, the result's mean time between two levels is added. `slots` are the numbers of requests that the
-    targets can run at once, `pools` the tokens that their KV caches hold, by target name, as far as known.
+    targets can run at once, by target name, as far as known.
     """
     if plan.capacity is not None:
         levels, seconds = most_levels(plan) * len(plan.targets), most_seconds(plan)
@@ -77,8 +75,7 @@ def forecast(
     count = _measured(plan)
     warm_ups = sum(load.concurrency for load in loads(plan)) * len(plan.targets) if plan.warmup else 0
     sure = [one for one in found if one is not None]
-    twice = plan.kind is LoadKind.POOLS
-    contexts = sum(_requests(plan, load) or 0 for load in loads(plan) if load.depth or twice)
+    contexts = sum(_requests(plan, load) or 0 for load in loads(plan) if load.depth)
     contexts *= len(plan.targets)
     each = [(_sent(load), _requests(plan, load) or 0) for load in loads(plan)]
     return Forecast(
@@ -86,18 +83,18 @@ def forecast(
         warm_ups=warm_ups + contexts,
         prompt_tokens=None if count is None else sum(map(math.prod, each)) * len(plan.targets),
         output_tokens=None if count is None else (count + contexts) * plan.tg,
-        seconds=_seconds(plan, sure) if sure and len(sure) == len(found) and not twice else None,
-        why=_why(plan, found, pools or {}),
-        at_least=twice or plan.searches or plan.more_runs or most is not None,
+        seconds=_seconds(plan, sure) if sure and len(sure) == len(found) else None,
+        why=_why(plan, found),
+        at_least=plan.searches or plan.more_runs or most is not None,
         levels=len(loads(plan)) * len(plan.targets),
         most_concurrency=most,
-        time=pools_time(plan, found, pools or {}) if twice else _time(plan, found, most),
+        time=_time(plan, found, most),
     )
 
 
 def _sent(load: Load) -> int:
     """Return the prompt tokens that a measured request stands for, with those sent before it."""
-    return load.prompt_tokens * (2 if load.point.kind is LoadKind.POOLS else 1) + 2 * load.depth
+    return load.prompt_tokens + 2 * load.depth
 
 
 def _farthest(plan: Plan, most: int) -> Plan:
@@ -166,14 +163,8 @@ def _time(plan: Plan, found: Sequence[EarlierSweep | None], top: int | None) -> 
     return TimeRange(least * _seconds(plan, fast), most * _seconds(farthest, slow))
 
 
-def _why(plan: Plan, found: Sequence[EarlierSweep | None], pools: Mapping[str, float]) -> str:
+def _why(plan: Plan, found: Sequence[EarlierSweep | None]) -> str:
     """Return the source of a forecast's duration and how reliable it is."""
-    if plan.kind is LoadKind.POOLS:
-        times = sum(point.value for point in plan.axis)
-        held = [pools[one.name] for one in plan.targets if one.name in pools]
-        if held and len(held) == len(plan.targets):
-            return f"{times * sum(held):,.0f} tokens are sent in between, {times:g} times the KV cache"
-        return f"depends on the size of the KV cache: {times:g} times as many tokens are sent in between"
     unknown = [target.name for target, one in zip(plan.targets, found, strict=True) if one is None]
     if not plan.targets:
         return "unknown: no target"

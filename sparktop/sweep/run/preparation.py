@@ -28,7 +28,6 @@ from sparktop.sweep.run.context.length import (
     longest_prompt,
     reported_context,
 )
-from sparktop.sweep.run.context.pools import pool_words
 from sparktop.sweep.run.machine_words import machines_words
 from sparktop.sweep.run.served_by import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
@@ -374,8 +373,6 @@ def _capacity(plan: Plan, target: SweepTarget, longest: int, views: list[Backend
     context = min((view.max_model_len for view in views if view.max_model_len is not None), default=None)
     if plan.trace is not None and (words := plan.trace.too_long(context)) is not None:
         yield f"{name}: {words}"
-    if plan.kind is LoadKind.POOLS:
-        yield f"{name}: {pool_words(plan, target, _kv_capacity(views))}"
     if plan.kind is not LoadKind.CONCURRENCY:
         return  # how many requests are in flight is what the sweep finds out
     most = plan.highest_concurrency

@@ -34,13 +34,11 @@ class Phase(StrEnum):
     WARMING_UP = "warming up"
     CONTEXT = "sending the context"
     """The context of the next run's prompts is sent, so that the server's prefix cache has it."""
-    TRAFFIC = "sending other traffic"
-    """Prompts are sent that may push those of the next run out of the server's prefix cache."""
     RUNNING = "running"
     ENDED = "ended"
 
 
-_UNCOUNTED = frozenset({Phase.WARMING_UP, Phase.CONTEXT, Phase.TRAFFIC})
+_UNCOUNTED = frozenset({Phase.WARMING_UP, Phase.CONTEXT})
 
 
 @dataclass(frozen=True, slots=True)

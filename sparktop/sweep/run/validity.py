@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from sparktop.model.load import LoadKind, LoadMode, TokenSource
+from sparktop.model.load import LoadMode, TokenSource
 from sparktop.sweep.generator.loop_health import TIMER_MS
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
@@ -188,7 +188,7 @@ def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
 
 def _cache_doubts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the prefix cache did not do what the load expects of it."""
-    if level.depth or level.load is LoadKind.POOLS:
+    if level.depth:
         yield from context_doubts(level)
     elif level.agents is None and level.replay is None:
         yield from _cache(facts)
@@ -302,8 +302,6 @@ def _output(plan: Plan, level: LevelResult) -> Iterator[Validity]:
 
 
 def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
-    if level.load is LoadKind.POOLS:
-        return  # its figures are over requests
     if plan.mode is not LoadMode.BURST:
         runs = facts.run_s if plan.mode is LoadMode.STEADY else [plan.duration_s or 0.0]
         shortest = min(runs, default=0.0)

@@ -19,7 +19,7 @@ def expected_of(plan: Plan, snapshot: Snapshot, known: Sequence[SweepResult] = (
     `known` are results of earlier sweeps.
     """
     slots = watched_sums(plan, snapshot, lambda view: view.slots)
-    return forecast(plan, known, slots, watched_sums(plan, snapshot, lambda view: view.kv_capacity_tokens))
+    return forecast(plan, known, slots)
 
 
 def countdown_of(

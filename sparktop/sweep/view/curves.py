@@ -84,7 +84,6 @@ def _curves_of(kinds: set[LoadKind], known: set[str]) -> tuple[str, ...]:
         (LoadKind.RATE, RATE_CURVES),
         (LoadKind.USERS, USER_CURVES),
         (LoadKind.AGENTS, AGENT_CURVES),
-        (LoadKind.POOLS, ("ttft_ms",)),
     ):
         if kind in kinds:
             return names

@@ -21,7 +21,6 @@ from sparktop.values import dataclass
 _STATES = {
     Phase.WARMING_UP: LevelState.WARMING_UP,
     Phase.CONTEXT: LevelState.RUNNING,
-    Phase.TRAFFIC: LevelState.RUNNING,
     Phase.RUNNING: LevelState.RUNNING,
     Phase.SETTLING: LevelState.SETTLING,
 }
@@ -51,7 +50,7 @@ def _key_at(target: str, point: LoadPoint, plan: PlanResult) -> LevelKey:
     """Return the key of a level of a stored plan."""
     if point.kind is LoadKind.CONCURRENCY:
         return LevelKey(target, int(point.value), plan.pp)
-    most = {LoadKind.RATE: MOST_IN_FLIGHT, LoadKind.POOLS: 1}.get(point.kind, int(point.value))
+    most = MOST_IN_FLIGHT if point.kind is LoadKind.RATE else int(point.value)
     return LevelKey(target, most, plan.pp, point)
 
 

@@ -133,7 +133,7 @@ def test_what_is_not_in_flight_is_no_queue() -> None:
 
 
 def test_requests_beyond_the_level_are_not_of_it() -> None:
-    """Between prompts that are sent twice, four requests are in flight although the level has one."""
+    """With others' requests, four are in flight although the level has one."""
     live = replace(
         live_of(30.0, ("proxy", 1)),
         in_flight=(4.0,) * 30,

@@ -17,7 +17,7 @@ from tests.sweep.made_results import made_series, simulated_sweep
 
 pytestmark = pytest.mark.long
 
-PRESETS = {preset.name: preset for preset in BUILT_IN if not preset.pools}
+PRESETS = {preset.name: preset for preset in BUILT_IN}
 MOST_SIMULATED = 256
 """A burst of a thousand takes seconds even in virtual time, and changes no layout."""
 
@@ -118,7 +118,7 @@ def simulated() -> Callable[[str], list[Series]]:
 
 
 def test_there_are_eight_presets() -> None:
-    """All of them are run below; one more sends prompts twice, which no layout has."""
+    """All of them are run below."""
     assert len(PRESETS) == 8
 
 

@@ -58,7 +58,7 @@ def test_published_limits() -> None:
         find_limits("arena")
 
 
-@pytest.mark.parametrize("kind", [one for one in LoadKind if one is not LoadKind.POOLS])
+@pytest.mark.parametrize("kind", list(LoadKind))
 def test_plans_of_all_kinds(kind: LoadKind) -> None:
     """They have no level of their own; the search chooses them."""
     plan = make_capacity_plan(default_capacity(kind), [TARGET], Wishes())

@@ -167,7 +167,7 @@ def test_another_kind_brings_its_fields() -> None:
 
 def test_what_a_kind_does_not_have_is_not_checked() -> None:
     """A wrong text in a field that is hidden stops nothing."""
-    wrong = replace(with_kind(QUICK, DraftKind.RATE), users="x", depth="y", slo="z", trace="/none", pools="-")
+    wrong = replace(with_kind(QUICK, DraftKind.RATE), users="x", depth="y", slo="z", trace="/none")
     assert plan_of(wrong).find_knee is False
 
 
@@ -192,8 +192,6 @@ def test_context_is_sent_before_or_with_the_prompt() -> None:
         (DraftKind.AGENTS, "agents", "x", "not 'x'"),
         (DraftKind.AGENTS, "workload", "codr", "did you mean 'coder'?"),
         (DraftKind.AGENTS, "workload", "/none/x.toml", "cannot be read"),
-        (DraftKind.POOLS, "pools", "-1", "0 to 16 KV caches"),
-        (DraftKind.POOLS, "pp", "", "as in 128"),
     ],
 )
 def test_each_problem_of_a_kind_is_a_line_at_its_field(

@@ -14,7 +14,6 @@ from sparktop.sweep.plan.people import think_s_of
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import (
     BUILT_IN,
-    PREFIX_CACHE,
     STEADY_S,
     Wishes,
     all_presets,
@@ -45,15 +44,15 @@ def test_a_preset_has_the_shape_of_its_table(name: str) -> None:
 
 
 def test_there_are_no_other_presets() -> None:
-    """The eight of the table, and the one that sends prompts twice, are all."""
-    assert [one.name for one in BUILT_IN] == [*SHAPES, PREFIX_CACHE]
+    """The eight of the table are all."""
+    assert [one.name for one in BUILT_IN] == [*SHAPES]
 
 
 def test_a_preset_of_the_configuration_stands_in_place_of_a_built_in_one() -> None:
     """One of the same name is used, others stay, and what it leaves open is as in any plan."""
     own = SweepSettings("quick", concurrency=(3,), tg=10)
     assert all_presets([own])["quick"] is own
-    assert set(all_presets([own])) == {*SHAPES, PREFIX_CACHE}
+    assert set(all_presets([own])) == set(SHAPES)
     plan = make_plan(find_preset("quick", [own]), [SOLO])
     assert (plan.concurrency, plan.tg, plan.pp, plan.runs) == ((3,), 10, 128, 3)
 

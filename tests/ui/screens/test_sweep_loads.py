@@ -15,7 +15,6 @@ LOADS = {
     DraftKind.RATE: ({"rate": "1,2", "arrivals": "bursty"}, "180 requests"),
     DraftKind.USERS: ({"users": "2,4", "think": "5"}, "at 2 users"),
     DraftKind.AGENTS: ({"agents": "1,2", "workload": "rag"}, "at 1 agent"),
-    DraftKind.POOLS: ({"pools": "0,1", "pp": "256"}, "depends on the size of the KV cache"),
 }
 
 

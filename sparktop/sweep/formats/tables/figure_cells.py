@@ -57,7 +57,6 @@ _HEADS = {
     LoadKind.RATE: "Rate",
     LoadKind.USERS: "Users",
     LoadKind.AGENTS: "Agents",
-    LoadKind.POOLS: "Sent",
 }
 """Headings of the column with the points on the axis."""
 

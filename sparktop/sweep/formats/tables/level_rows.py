@@ -12,7 +12,6 @@ from sparktop.report.document.grid import Cell, Grid
 from sparktop.report.markdown import code
 from sparktop.sweep.formats.tables.conversation_cells import AGENTS, USERS
 from sparktop.sweep.formats.tables.figure_cells import load_of_level, load_words
-from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
@@ -163,27 +162,6 @@ def _found_percent(level: LevelResult) -> float | None:
     return None if level.context is None or not level.depth else level.context.found_percent
 
 
-def _twice(level: LevelResult) -> ContextPart | None:
-    """Return the part of the prompts' first sending in a level whose prompts are sent twice; else None."""
-    return None if level.depth else level.context
-
-
-def _cold(level: LevelResult) -> str:
-    first = _twice(level)
-    return METRICS["ttft_ms"].text(first.ttft_ms.mean if first and first.ttft_ms else None)
-
-
-def _again(level: LevelResult) -> str:
-    return METRICS["ttft_ms"].text(level.ttft_ms.mean if _twice(level) and level.ttft_ms else None)
-
-
-def _sooner(level: LevelResult) -> str:
-    first = _twice(level)
-    if first is None or first.ttft_ms is None or level.ttft_ms is None or not level.ttft_ms.mean:
-        return UNKNOWN
-    return f"{first.ttft_ms.mean / level.ttft_ms.mean:.1f} ×"
-
-
 def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
     def cell(level: LevelResult) -> str:
         known = value(level)
@@ -287,17 +265,6 @@ CONTEXT = Columns(
     ),
 )
 """The runs that sent the context of levels with depth, and how much of it the prompts found in the cache."""
-PREFIX_CACHE = Columns(
-    "Prefix cache",
-    (
-        Column("First TTFT (ms)", _cold),
-        Column("Again (ms)", _again),
-        Column("Sooner", _sooner),
-        _percent("In the cache", lambda level: first.found_percent if (first := _twice(level)) else None),
-        _percent("Counted", lambda level: first.counted_percent if (first := _twice(level)) else None),
-    ),
-)
-"""Prompts that are sent twice: TTFT of both, and what of them was in the cache by the answers or counters."""
 LEVELS = Columns(
     "Levels",
     (
@@ -317,7 +284,6 @@ TABLES: Sequence[Columns] = (
     PEOPLE,
     OPEN_LOOP,
     REPLAY,
-    PREFIX_CACHE,
     LATENCY,
     CONTEXT,
     LEVELS,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Literal
 
-from sparktop.model.load import Level, LoadKind
+from sparktop.model.load import Level
 from sparktop.sweep.generator.wire.messages import ContextLoad, RunLoad
 from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.level import level_result
@@ -36,10 +36,9 @@ def context_of(run_id: str, depth: int) -> ContextLoad:
 def context_command(command: RunLoad) -> RunLoad:
     """Return the run that sends the contexts of the requests of `command` alone.
 
-    Without contexts it sends the prompts themselves for the first time.
+    The commands of a level with depth have contexts.
     """
-    if command.context is None:
-        return replace(command, id=f"{command.id}-cold")
+    assert command.context is not None  # noqa: S101 - only levels with depth send contexts
     return replace(command, id=f"{command.id}-context", context=replace(command.context, alone=True))
 
 
@@ -54,15 +53,13 @@ def context_part(
     `contexts` are the requests that sent contexts alone, `prompts` those that followed. `grown` is the growth
     of the servers' counters over both; None if unknown.
     """
-    repeated = level.point.kind is LoadKind.POOLS
-    if not level.depth and not repeated:
+    if not level.depth:
         return None
-    length = level.prompt_tokens if repeated else level.depth
-    made = level_result(replace(level, prompt_tokens=length, depth=0), contexts)
+    made = level_result(replace(level, prompt_tokens=level.depth, depth=0), contexts)
     each = made.each
-    context = None if repeated else counted_context(level, prompts)
+    context = counted_context(level, prompts)
     # What a chat template adds for the context's message is not looked for in the cache.
-    least = min(length, context or length)
+    least = min(level.depth, context or level.depth)
     found_percent, found_from = _found(least, prompts, grown)
     return ContextPart(
         counted_tokens=context,
@@ -114,8 +111,8 @@ def _counted(depth: float, prompts: Sequence[RequestTrace], grown: Counters | No
 
 def context_doubts(level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt a level with depth if its context was not, or not surely, in the cache."""
-    if level.context is None or (level.load is LoadKind.POOLS and level.value):
-        return  # what is lost after other traffic is what the sweep looks for
+    if level.context is None:
+        return
     counted = level.context.counted_tokens
     if (
         level.depth

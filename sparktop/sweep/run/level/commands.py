@@ -7,7 +7,6 @@ from sparktop.sweep.generator.wire.messages import RunLoad
 from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.run.context.depth import context_of
-from sparktop.sweep.run.context.pools import repeated
 from sparktop.sweep.run.conversations.level import conversations_of
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.open_loop.arrivals import open_loop_of
@@ -36,7 +35,7 @@ def run_command(
         output_tokens=plan.tg,
         mode=mode,
         run=run,
-        requests=repeated(plan, load, record.prepared.kv_capacity_tokens) if steady else None,
+        requests=plan.requests if steady else None,
         duration_s=plan.duration_s if steady else None,
         seed=plan.seed,
         prompt_salt=f"{plan.seed}/{load.word}-{which}{fresh}",

@@ -16,7 +16,6 @@ from sparktop.model.load import (
     LevelEnded,
     LevelStarted,
     LoadEvent,
-    LoadKind,
     LoadMode,
     RequestEnded,
     ResponseStarted,
@@ -38,7 +37,6 @@ from sparktop.sweep.plan.order import Load, Stint
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.run.brake import Brake
 from sparktop.sweep.run.context.depth import context_command
-from sparktop.sweep.run.context.pools import UnknownPoolError, needed_runs, phases_before, traffic_command
 from sparktop.sweep.run.estimate import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.commands import run_command
@@ -118,8 +116,6 @@ class LevelMaker:
         """
         names = record.prepared.backends
         before = self._at_rest(names)
-        if (pool := record.prepared.kv_capacity_tokens) is not None:
-            self.estimate.pools[stint.target.name] = pool
         if stint.first:
             self._ended = self._failed = self._refused = 0
         self._made = -1 if stint.first and self.plan.warmup else 0
@@ -202,9 +198,7 @@ class LevelMaker:
         if stint.runs is not None:
             yield from stint.runs
             run = len(stint.runs)
-            needed = needed_runs(self.plan, stint.load, record.prepared.kv_capacity_tokens)
-            short = self.plan.more_runs
-            while run < MOST_RUNS and (run < needed or (short and record.lasted_s < ENOUGH_S)):
+            while run < MOST_RUNS and self.plan.more_runs and record.lasted_s < ENOUGH_S:
                 yield run
                 run += 1
             return
@@ -215,13 +209,9 @@ class LevelMaker:
             run += 1
 
     async def _measure(self, stint: Stint, record: LevelRecord, run: int) -> bool:
-        """Execute a measured run, after those that bring the prefix cache into its state; see `_run`."""
-        try:
-            before = phases_before(stint.load, record.prepared.kv_capacity_tokens)
-        except UnknownPoolError as error:
-            raise LevelRefusedError(str(error)) from error
-        for phase in before:
-            await self._run(stint, record, run, phase)
+        """Execute a measured run, after the one that sends its context; see `_run`."""
+        if stint.load.depth:
+            await self._run(stint, record, run, Phase.CONTEXT)
             if self.brake.pulled:
                 return False
         return await self._run(stint, record, run, Phase.RUNNING)
@@ -229,7 +219,7 @@ class LevelMaker:
     async def _run(self, stint: Stint, record: LevelRecord, run: int, phase: Phase) -> bool:
         """Execute one load run and enter it into `record`; return whether any answer named its backend.
 
-        In the phases CONTEXT and TRAFFIC it sends what comes before the measured run number `run`.
+        In the phase CONTEXT it sends what comes before the measured run number `run`.
 
         Raises:
             TargetFailedError: requests to the target fail for a reason that does not depend on the level.
@@ -240,8 +230,6 @@ class LevelMaker:
         command = run_command(self.plan, self.sweep_id, stint, record, run, fit=self._fit, warm_up=warm_up)
         if context:
             command = context_command(command)
-        elif phase is Phase.TRAFFIC:
-            command = traffic_command(command, stint.load, record.prepared.kv_capacity_tokens or 0.0)
         uncounted = phase is not Phase.RUNNING
         self.tell(self._phase(phase, stint, run))
         if not uncounted:
@@ -288,17 +276,15 @@ class LevelMaker:
     def _learn(self, stint: Stint, finished: RunFinished, phase: Phase) -> None:
         """Count a complete run, and note its duration, with what came before it, to estimate the rest.
 
-        The warm-up of an open loop is a single request, that of a level with depth has no context, that of
-        prompts sent twice no other traffic: their durations say nothing.
+        The warm-up of an open loop is a single request, that of a level with depth has no context: their
+        durations say nothing.
         """
         self._made += phase is Phase.RUNNING
         took_s = self._before_s + finished.ended_at - finished.started_at
-        before = phase in {Phase.CONTEXT, Phase.TRAFFIC}
-        twice = stint.load.point.kind is LoadKind.POOLS
-        alone = not stint.load.depth and not twice and self.plan.mode is not LoadMode.OPEN
+        alone = not stint.load.depth and self.plan.mode is not LoadMode.OPEN
         if phase is Phase.RUNNING or (phase is Phase.WARMING_UP and alone):
             self.estimate.learn_run(stint.target.name, stint.load, took_s)
-        self._before_s = took_s if before else 0.0
+        self._before_s = took_s if phase is Phase.CONTEXT else 0.0
 
     @property
     def _fit(self) -> int | None:

@@ -128,11 +128,6 @@ def conversation_figures(level: LevelResult) -> dict[str, float]:
         p90 = None if level.ttft_ms is None else level.ttft_ms.p90
         found |= {"ttft_p90_ms": p90, "per_s": users.requests_per_s}
         found |= {"waits_percent": users.waits_percent, "in_flight": users.in_flight_mean}
-    if level.load is LoadKind.POOLS and level.context is not None:
-        first = level.context.ttft_ms
-        found["first_ms"] = None if first is None else first.mean
-        found["cached_percent"] = level.context.found_percent
-        found["counted_percent"] = level.context.counted_percent
     return {name: value for name, value in found.items() if value is not None}
 
 

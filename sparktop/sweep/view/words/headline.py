@@ -26,8 +26,8 @@ from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import DUE_LATENCIES, METRICS, in_sentence
 from sparktop.sweep.terms.doubts import DRIFT, FEW_RUNS
+from sparktop.sweep.view.depth import depth_sentences
 from sparktop.sweep.view.marks import drift_words, marks_of
-from sparktop.sweep.view.prefix import context_sentences
 from sparktop.sweep.view.words.capacity import capacity_sentences
 from sparktop.sweep.view.words.conversations import conversation_sentence, has_conversations
 from sparktop.sweep.view.words.rates import is_one_trace, is_over_rates, rate_sentence
@@ -45,7 +45,7 @@ def headline(
     found = "; ".join([*capacity_sentences(result, name), *slo_sentences(result, name)])
     if found:
         return found
-    if found := next(context_sentences(result, name), ""):
+    if found := next(depth_sentences(result, name), ""):
         return found
     targets = [one for one in result.targets if any(level.error is None for level in one.levels)]
     if len(targets) == 1:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparktop.model.judgement import NO_DIFFERENCE, NOT_TESTED, Name
-from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import Topologies
 from sparktop.model.sweep_view import Rank, ResultRow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
-from sparktop.sweep.view.prefix import context_sentences
+from sparktop.sweep.view.depth import depth_sentences
 from sparktop.sweep.view.words.targets import main_sentences
 
 
@@ -41,7 +40,7 @@ def judgements(
     `rows` are the rows of the result table, `compared` is the comparison of several targets. `name` escapes
     names for the output format.
     """
-    sentences: list[str] = list(context_sentences(result, name))[1:]  # the first is the headline
+    sentences: list[str] = list(depth_sentences(result, name))[1:]  # the first is the headline
     if compared is not None:
         sentences += main_sentences(compared.metrics, name)
     elif sum(bool(target.levels) for target in result.targets) == 1:
@@ -55,7 +54,7 @@ def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
     It is the level that the table of levels marks as the best.
     """
     key = next((row.rate for row in rows if row.rate is not None), None)
-    if key is None or any(row.key.depth or row.key.point.kind is LoadKind.POOLS for row in rows):
+    if key is None or any(row.key.depth for row in rows):
         return  # the highest rate is that without context
     lengths = list(dict.fromkeys(row.key.prompt_tokens for row in rows))
     for length in lengths:

@@ -22,7 +22,6 @@ LABELS = {
     "trace_speed": "speed",
     "trace_range": "part",
     "trace_format": "format",
-    "pools": "other traffic",
     "pp": "prompt tokens",
     "tg": "output tokens",
     "runs": "runs",
@@ -53,7 +52,6 @@ _EMPTY = {
     "trace": "Mooncake, aiperf or Azure",
     "trace_speed": "1: as recorded",
     "trace_range": "all; 10m..1h",
-    "pools": "0,0.5,1,2 KV caches",
     "pp": "128",
     "tg": "64",
     "runs": "till the time is up",
@@ -69,7 +67,6 @@ _EMPTY_OF: Mapping[tuple[str, str], str] = {
     (DraftKind.RATE, "duration"): "60",
     (DraftKind.USERS, "duration"): "120",
     (DraftKind.AGENTS, "duration"): "by the workload",
-    (DraftKind.POOLS, "requests"): "8",
     **{(kind, "runs"): "1" for kind in DraftKind if kind is not DraftKind.CONCURRENCY},
 }
 LEFT = (
@@ -79,7 +76,6 @@ LEFT = (
     "users",
     "think",
     "agents",
-    "pools",
     "trace_speed",
     "trace_range",
     "trace_format",
@@ -99,7 +95,6 @@ KIND_TITLES: Mapping[str, str] = {
     DraftKind.USERS.value: "users",
     DraftKind.AGENTS.value: "agents",
     DraftKind.TRACE.value: "recorded",
-    DraftKind.POOLS.value: "prefix cache",
 }
 """Titles of the pages of the editor, one for each kind of load."""
 ABOUT: Mapping[str, str] = {
@@ -115,7 +110,6 @@ ABOUT: Mapping[str, str] = {
     "trace_speed": "factor by which the recorded times are shortened",
     "trace_range": "the part of the recording that is sent, such as 10m..1h",
     "trace_format": "how the file is read; recognised by its first line",
-    "pools": "other prompts between the first and the second sending of a prompt",
     "pp": "tokens of each prompt; several lengths are levels of their own",
     "tg": "tokens that each request generates",
     "runs": "repetitions of each level; 3+ adds runs until the result is certain",
