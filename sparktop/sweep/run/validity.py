@@ -115,8 +115,6 @@ class LevelFacts:
     """Duration of each measured run in seconds."""
     cut_short: str | None = None
     """Why the level was not completed; None if it was."""
-    has_estimated_prompts: bool = False
-    """True if the client did not make its prompts by the server's own count."""
 
 
 def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
@@ -126,7 +124,7 @@ def judge(plan: Plan, level: LevelResult, facts: LevelFacts) -> tuple[Validity, 
         *_client(level, facts),
         *_queue(facts, level),
         *_cache_doubts(level, facts),
-        *_prompts(level, facts),
+        *_prompts(level),
         *_counts(facts),
         *_hidden(plan, level),
         *(() if level.agents is not None else _output(plan, level)),
@@ -267,12 +265,12 @@ def _hidden(plan: Plan, level: LevelResult) -> Iterator[Validity]:
     yield Validity(code=HIDDEN_TOKENS, message=message)
 
 
-def _prompts(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
+def _prompts(level: LevelResult) -> Iterator[Validity]:
     """Yield a reason to doubt the level if the server counted other prompts, or no tokens at all."""
     asked, counted = level.asked_prompt_tokens, level.counted_prompt_tokens
     if asked is not None and counted is not None:
         most = MOST_PROMPT_OFF * asked
-        if facts.has_estimated_prompts or level.agents is not None or level.replay is not None:
+        if level.agents is not None or level.replay is not None:
             most = max(MOST_ESTIMATE_OFF * asked, TEMPLATE_TOKENS)
         if abs(counted - asked) > most:
             cut = ": were they cut?" if counted < asked else ""
