@@ -87,7 +87,7 @@ def moment_pieces(view: SweepView) -> list[Row]:
     if now is None:
         return []
     at_a_rate = now.key is None or now.key.point.kind is LoadKind.RATE
-    # Traffic between prompts that are sent twice has more requests in flight than these.
+    # With others' requests, more are in flight than these.
     beyond = now.key is None or at_a_rate or now.in_flight > now.key.concurrency
     asked = "" if now.key is None or beyond else f" of {now.key.concurrency}"
     pieces: list[Row] = [

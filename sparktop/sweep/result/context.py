@@ -11,8 +11,7 @@ from sparktop.sweep.result.parts import Count, Number, Part
 class ContextPart(Part):
     """The runs that sent the context alone, and what the prompts after it found in the prefix cache.
 
-    llama-benchy's rows `ctx_pp @ d4096` and `ctx_tg @ d4096`. In a level of prompts that are sent twice, the
-    runs that sent them first, and what the second ones found. The columns `each_…` have an entry per request.
+    llama-benchy's rows `ctx_pp @ d4096` and `ctx_tg @ d4096`. The columns `each_…` have an entry per request.
     """
 
     counted_tokens: Number = None

@@ -108,7 +108,7 @@ def _doubt(level: LevelResult) -> str:
 def conversation_figures(level: LevelResult) -> dict[str, float]:
     """Return the figures of a level that only tables of its kind show, by name.
 
-    Those are levels of users and agents, and of prompts that are sent twice.
+    Those are levels of users and agents.
     """
     agents, users = level.agents, level.users
     found: dict[str, float | None] = {}
