@@ -199,11 +199,10 @@ def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> Wal
         )
         return (one.rank, *load)
 
-    late = sum(one.state not in DOWN and not one.is_current for one in servers)
 
     def total(of: Callable[[Server], float | None]) -> Sum:
-        """Return a sum over the servers that are not down: those are counted beside it."""
-        return Sum.of_values(map(of, known), absent=late)
+        """Return a sum over the servers, a lower bound where some are down or late, as in the top line."""
+        return Sum.of_values(map(of, known), absent=len(servers) - len(known))
 
     ordered = tuple(sorted(servers, key=gravity))
     return WallGroup(

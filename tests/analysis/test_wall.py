@@ -111,12 +111,12 @@ def test_old_samples_of_a_prometheus_are_stale() -> None:
 
 
 def test_unknown_figures_stay_unknown() -> None:
-    """A sum without any known value is None; servers that are down do not count."""
+    """Without a known value a sum is None, with a server that is down a lower bound, as in the top line."""
     silent = wall(server("a", "g"), server("b", "g")).groups[0]
     assert (silent.kv_percent, silent.ttft_p95_s) == (None, None)
     assert (silent.running, silent.generation_tps) == (Sum(None, 0, 2), Sum(None, 0, 2))
     down = server("a", "g", state=BackendState.UNREACHABLE, running=30.0)
-    assert wall(down, server("b", "g", running=2.0)).groups[0].running == Sum(2.0, 1, 1)
+    assert wall(down, server("b", "g", running=2.0)).groups[0].running == Sum(2.0, 1, 2)
 
 
 @pytest.mark.parametrize(
