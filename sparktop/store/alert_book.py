@@ -90,6 +90,8 @@ class AlertBook:
     ) -> None:
         """Drop the alert `alert_id` and add an event that it ended; do nothing if the alert is not active.
 
+        The event has the alert's last numbers, unless `message` says what holds now.
+
         `when` is the time of the sample that showed the end. The event's message is `message`, or "ended"
         with the alert's name if that is None, followed by the alert's duration unless `timed` is false. Pass
         `unknown`, a reason, if it can no longer be determined whether the condition holds: the message then
@@ -115,7 +117,7 @@ class AlertBook:
                 Severity.INFO,
                 alert.subject,
                 said,
-                alert.values,
+                alert.values if message is None else NO_VALUES,
                 when.at,
                 alert_id,
                 Phase.END,

@@ -31,8 +31,9 @@ def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Ro
         nothing = "no movement to look at" if swing is not None else "too few samples yet"
         one, other = ([heading(title, "", width), *_empty(nothing, width, height - 1)] for title in titles)
         return one, other
-    return _autocorrelation(swing, titles[0], width, height), _spectrum(
-        swing, balance.window_s, titles[1], width, height
+    word = _period_word(balance, swing)
+    return _autocorrelation(swing, word, titles[0], width, height), _spectrum(
+        swing, word, balance.window_s, titles[1], width, height
     )
 
 
@@ -61,7 +62,13 @@ def _framed(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) 
     return result
 
 
-def _autocorrelation(swing: Swing, title: str, width: int, height: int) -> list[Row]:
+def _period_word(balance: Balance, swing: Swing) -> str:
+    """Return the period to write beside its mark; "" where the verdict names another one, by another rule."""
+    word = "" if swing.period_s is None else short_seconds(swing.period_s)
+    return word if balance.period_s is None or word == short_seconds(balance.period_s) else ""
+
+
+def _autocorrelation(swing: Swing, period: str, title: str, width: int, height: int) -> list[Row]:
     """Draw the autocorrelation of the load by lag in seconds, on a scale from -1 to 1."""
     curve = swing.autocorrelation
     axis = PlotAxis(0.0, curve.axis[-1], width - _EDGE)
@@ -80,7 +87,7 @@ def _autocorrelation(swing: Swing, title: str, width: int, height: int) -> list[
     marks = ""
     if swing.period_s is not None:
         half, whole = swing.period_s / 2, swing.period_s
-        marks = pointed([(whole, f"▲ {short_seconds(whole)}"), (half, "△")], axis)
+        marks = pointed([(whole, f"▲ {period}".rstrip()), (half, "△")], axis)
     return [_heading(title, words, width), *_framed(rows, edges, marks, axis)]
 
 
@@ -89,7 +96,7 @@ def _role(gradient: str, row: int, height: int) -> str:
     return f"{gradient}/{round(far * (LEVELS - 1))}"
 
 
-def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int) -> list[Row]:
+def _spectrum(swing: Swing, period: str, window_s: float, title: str, width: int, height: int) -> list[Row]:
     """Draw the share of the load's variance at each period, and mark the frequency band of the rhythm."""
     curve = swing.spectrum
     axis = PlotAxis(curve.axis[0], curve.axis[-1], width - _EDGE, ratios=True)
@@ -98,10 +105,13 @@ def _spectrum(swing: Swing, window_s: float, title: str, width: int, height: int
     top = nice_ceiling(max((value for value in values if value is not None), default=0.0), 0.01)
     rows = area_rows(values, axis.width, tall, top, "load", end_slot=1)
     edges = {0: f"{numbers.tick(100 * top)} %", tall - 1: "0"}
-    return [_heading(title, "period in s", width), *_framed(rows, edges, _band(swing, window_s, axis), axis)]
+    return [
+        _heading(title, "period in s", width),
+        *_framed(rows, edges, _band(swing, period, window_s, axis), axis),
+    ]
 
 
-def _band(swing: Swing, window_s: float, axis: PlotAxis) -> str:
+def _band(swing: Swing, period: str, window_s: float, axis: PlotAxis) -> str:
     """Return the row of text below the spectrum that marks the periods of the rhythm with a line.
 
     Empty if the loads have no rhythm.
@@ -114,7 +124,7 @@ def _band(swing: Swing, window_s: float, axis: PlotAxis) -> str:
     row = list(" " * axis.width)
     row[first : last + 1] = "├" + "─" * max(0, last - first - 1) + ("┤" if last > first else "")
     row[axis.cell(swing.period_s)] = "▲"
-    word = f" {short_seconds(swing.period_s)}"
+    word = f" {period}" if period else ""
     if last + 1 + len(word) <= axis.width:
         row[last + 1 : last + 1 + len(word)] = word
     elif first - len(word) >= 0:

@@ -197,7 +197,8 @@ def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
         words = f"p50 {level.stream_tps.p50:.1f} tok/s"
         yield "Each stream", words if slow is None else f"{words}, p10 {slow:.1f}"
     asked = level.requests
-    yield "Requests", f"{asked.ok} ok, {asked.failed} failed, {asked.cancelled} cancelled"
+    again = f"; {asked.resent} sent again: their idle connection was closed" if asked.resent else ""
+    yield "Requests", f"{asked.ok} ok, {asked.failed} failed, {asked.cancelled} cancelled{again}"
     yield from _split_facts(level)
 
 

@@ -120,4 +120,4 @@ def test_waves_are_a_cause_only_where_the_router_counts_no_failure(counts: bool)
         assert (found.hint or "").startswith("try simple-shuffle")
     else:
         assert found.cause is None
-        assert (found.hint or "").endswith("its failures are not counted here")
+        assert (found.hint or "").endswith("check the router's log for cooldowns first")
