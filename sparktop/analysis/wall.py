@@ -199,7 +199,6 @@ def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> Wal
         )
         return (one.rank, *load)
 
-
     def total(of: Callable[[Server], float | None]) -> Sum:
         """Return a sum over the servers, a lower bound where some are down or late, as in the top line."""
         return Sum.of_values(map(of, known), absent=len(servers) - len(known))
