@@ -229,6 +229,7 @@ def test_the_command_reads_times_and_refuses_what_does_not_fit(
 ) -> None:
     """Times may be relative; options for sweeps, unknown times and other formats are refused in one line."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     path = str(recorded.path)
     output = tmp_path / "out.json"

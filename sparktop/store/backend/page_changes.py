@@ -1,9 +1,10 @@
 """Recognises a metrics page that comes from a cache: it stands for seconds, then everything on it jumps.
 
-A caching proxy answers several polls with one page. The counters then seem to stand while requests run, and a
-rate between two such pages is wrong by up to a whole period. A live page cannot repeat byte by byte while its
-server works: reading it costs CPU time, which `process_cpu_seconds_total` on it counts. SGLang, whose figures
-change once in many steps, and other pages without this counter are recognised by the header `Age` alone.
+A caching proxy answers several polls with one page. The counters then seem to stand while requests run, and
+a rate between two such pages is wrong by up to a whole period. A live page cannot repeat byte by byte while
+its server uses CPU time, which `process_cpu_seconds_total` on it counts. SGLang, whose figures change once in
+many steps, other pages without this counter, and servers that hardly use CPU time or make few tokens (a step
+of prefill may take seconds) are recognised by the header `Age` alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ _LEAST_SPAN_S, _LEAST_POLLS = 1.9, 2.5
 """A page that changes more often than that, in seconds or in polls, is not told from a live one."""
 _UNEVEN_POLLS, _UNEVEN_SHARE = 1.5, 0.1
 """How far spans between two changes may differ: that many poll intervals and that share of the longest."""
+_LEAST_CPU_S = 0.03
+"""CPU seconds a poll, three ticks of the kernel's clock, from which on a live page cannot repeat."""
+_LEAST_TOKENS = 4
+"""Tokens for each running request between two changes: fewer may come from one long step, as of prefill."""
 _LIVE_AGAIN = 2
 """Changes in a row, each a poll after the one before, after which a page counts as live again."""
 _LATE = 1.5
@@ -92,11 +97,14 @@ class PageChanges:
     def _jumps(self, spans: list[float], interval_s: float) -> bool:
         """Return whether the server made tokens and used CPU time between all changes, which come evenly."""
         even = max(spans) - min(spans) <= _UNEVEN_POLLS * interval_s + _UNEVEN_SHARE * max(spans)
-        return even and all(_worked(*pair) for pair in pairwise(self.changes))
+        return even and all(_worked(*pair, interval_s) for pair in pairwise(self.changes))
 
 
-def _worked(earlier: EngineSample, later: EngineSample) -> bool:
-    made = [sum(lane.generation_tokens or 0.0 for lane in sample.lanes) for sample in (earlier, later)]
-    if earlier.cpu_s is None or later.cpu_s is None or not any(lane.running for lane in later.lanes):
+def _worked(earlier: EngineSample, later: EngineSample, interval_s: float) -> bool:
+    if earlier.cpu_s is None or later.cpu_s is None:
         return False
-    return made[1] > made[0] and later.cpu_s > earlier.cpu_s
+    before, after = (sum(lane.generation_tokens or 0.0 for lane in one.lanes) for one in (earlier, later))
+    running = max(sum(lane.running or 0.0 for lane in one.lanes) for one in (earlier, later))
+    polls = (later.at - earlier.at) / interval_s
+    used_cpu = later.cpu_s - earlier.cpu_s >= _LEAST_CPU_S * polls
+    return running > 0 and after - before >= _LEAST_TOKENS * running and used_cpu

@@ -57,6 +57,8 @@ class World:
     says_age: bool = False
     interval_s: float = 1.0
     cpu_per_s: float = 0.2
+    step_s: float = 0.0
+    """Length of a step that makes a token for each request; 0: steps are shorter than a poll."""
     hung_at: float = float("inf")
     at: float = 1000.0
     store: Store = field(init=False)
@@ -72,6 +74,9 @@ class World:
         """Return the page of the server itself; reading it costs CPU time."""
         worked_s = min(self.at, self.hung_at)
         tokens = TPS * (worked_s - 900)
+        if self.step_s:  # everything is counted at the end of a step
+            steps = (worked_s - 900) // self.step_s
+            return self.page_of(self.running * steps, self.running, self.cpu_per_s * self.step_s * steps)
         return self.page_of(tokens, self.running, self.cpu_per_s * (worked_s - 900) + 0.005 * (self.at - 900))
 
     def poll(self) -> None:
@@ -153,8 +158,20 @@ def several(tokens: float, running: int, cpu_s: float | None) -> bytes:
         World(interval_s=5.0),
         World(cpu_per_s=0.0),
         World(says_age=True),
+        World(step_s=3.2, running=8),
+        World(step_s=8.6, running=2),
     ],
-    ids=["busy", "idle", "sglang", "several", "slow polls", "little CPU", "varnish that keeps nothing"],
+    ids=[
+        "busy",
+        "idle",
+        "sglang",
+        "several",
+        "slow polls",
+        "little CPU",
+        "varnish that keeps nothing",
+        "steps of prefill",
+        "long steps of prefill",
+    ],
 )
 def test_a_live_page_is_not_marked(world: World) -> None:
     """A busy, an idle, and a server whose page changes once in many steps."""

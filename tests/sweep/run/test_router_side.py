@@ -97,7 +97,7 @@ def test_a_cause_needs_to_know_what_failed(errors: dict[str, float | None] | Non
     assert found["verdict"] == "oscillating"
     if cause is None:
         assert found["cause"] is None
-        assert str(found["hint"]).endswith("its failures are not counted here")
+        assert str(found["hint"]).endswith("check the router's log for cooldowns first")
     else:
         assert str(found["cause"]).startswith(cause)
         assert found["hint"]
