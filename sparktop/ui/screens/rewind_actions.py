@@ -89,10 +89,14 @@ class RewindActions(BalanceActions):
             self.redraw()
 
     def action_step(self, seconds: float) -> None:
-        """Move the moment shown by `seconds`; negative is back."""
-        if self.timeline is not None:
-            self.timeline.step(seconds)
-            self.redraw()
+        """Move the moment shown by `seconds`, negative is back; at either end, say so."""
+        if self.timeline is None:
+            return
+        before = self.timeline.word()
+        self.timeline.step(seconds)
+        if self.timeline.word() == before:
+            self.notify(f"nothing {'later' if seconds > 0 else 'earlier'} is kept", timeout=2)
+        self.redraw()
 
     def action_step_event(self, direction: int) -> None:
         """Move to the next (1) or previous (-1) event."""

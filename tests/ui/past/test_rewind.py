@@ -106,6 +106,14 @@ async def test_the_present_goes_on_and_comes_back_with_one_key(stage: Stage) -> 
         assert stage.shown.at == pytest.approx(stage.live[-1].at - 10, abs=1)
 
 
+async def test_a_step_beyond_what_is_kept_says_so(stage: Stage) -> None:
+    """At the oldest picture the key for 10 s back says that nothing earlier is kept."""
+    async with stage.app.run_test(size=(80, 24)) as pilot:
+        stage.play(SECONDS)
+        await press(pilot, "home", "left_square_bracket")
+        assert [notice.message for notice in stage.app._notifications] == ["nothing earlier is kept"]
+
+
 async def test_steps_to_events(stage: Stage) -> None:
     """{ shows the first picture with the event, } goes on to the next; beyond them it says so."""
     async with stage.app.run_test(size=(80, 24)) as pilot:
