@@ -363,7 +363,7 @@ class SweepRunner:
                 Notice(f"{name}: each level gets {LEAST_RUNS} runs: fewer have no interval to judge by")
             )
         held: dict[int, bool] = {}
-        made: dict[int, tuple[LevelResult, LevelRecord]] = {}
+        best: tuple[LevelResult, LevelRecord] | None = None  # one record: each has the times of all tokens
         while (concurrency := search.next()) is not None and not self._stopped():
             runs = runs_needed(plan, concurrency)
             found = await self._searched_level(maker, prepared, Load(plan.pp, concurrency), runs)
@@ -371,14 +371,16 @@ class SweepRunner:
                 return
             judged = judge_level(plan.slo, found[0], found[1].traces, plan.max_error_share)
             search.add(concurrency, judged)
-            held[concurrency], made[concurrency] = judged.both is Verdict.HOLDS, found
+            held[concurrency] = judged.both is Verdict.HOLDS
+            if concurrency == max((value for value, holds in held.items() if holds), default=None):
+                best = found
             self._book.slo(name, search)
             word = _VERDICT_WORDS[judged.both]
             self._emit(Notice(f"{name}: c = {concurrency} {word}: {judged.why}"))
         again = value_to_repeat(held, search.holds_to, next(reversed(held), None))
-        if again is None or self._stopped():
+        if again is None or best is None or self._stopped():
             return
-        first, record = made[again]
+        first, record = best
         runs = runs_needed(plan, again)
         found = await self._searched_level(maker, prepared, Load(plan.pp, again), runs, record)
         if found is not None:
@@ -394,17 +396,19 @@ class SweepRunner:
         await maker.settle(prepared.backends)
         search = KneeSearch(alone, most_per_s(plan))
         held: dict[float, bool] = {}
-        made: dict[float, tuple[LevelResult, LevelRecord]] = {}
+        best: tuple[LevelResult, LevelRecord] | None = None
         while (point := search.next()) is not None and not self._stopped():
             found = await self._searched_level(maker, prepared, load_at(plan, point, plan.pp), plan.runs)
             if found is None:
                 return
             kept_up = keeps_up(found[0], plan.max_error_share)
             search.add(point, kept_up=kept_up)
-            held[point.value], made[point.value] = kept_up, found
+            held[point.value] = kept_up
+            if point.value == max((value for value, holds in held.items() if holds), default=None):
+                best = found
         again = value_to_repeat(held, search.highest, next(reversed(held), None))
-        if again is not None and not self._stopped():
-            first, record = made[again]
+        if again is not None and best is not None and not self._stopped():
+            first, record = best
             load = load_at(plan, first.point, plan.pp)
             found = await self._searched_level(maker, prepared, load, plan.runs, record)
             if found is not None:
