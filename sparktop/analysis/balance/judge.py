@@ -168,7 +168,7 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
     grid = figures.grid
     present = min(grid.present)
     if grid.span_s < SHORTEST_S - grid.step_s:
-        return [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
+        return [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s, grid.span_s)
     if present < limits.PRESENT_SHARE:
         index = grid.present.index(present)
         return [BalanceWord.UNKNOWN], balance_words.gaps(grid.tracks[index].name, present)
@@ -179,7 +179,7 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
         words.append(BalanceWord.OSCILLATING)
     if grid.span_s < figures.needed_s - grid.step_s:
         # A swing that is already plain needs no full window; its absence does.
-        return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s - grid.span_s)
+        return words or [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s, grid.span_s)
     if "starved" in held:
         words.append(BalanceWord.STARVED)
     if held & {"ahead", "drained"} and ("drained" in held or not _all_queue(grid)):

@@ -35,9 +35,9 @@ _NO_ROUTER = (
 )
 
 
-def needs_more(seconds: float) -> str:
-    """Return the sentence that samples of further `seconds` are needed for a full window."""
-    return f"needs {max(1, math.ceil(seconds))} s more data"
+def needs_more(needed_s: float, seen_s: float) -> str:
+    """Return the sentence that says for how many more seconds samples are needed; both are shown rounded."""
+    return f"needs {max(1, round(needed_s) - round(seen_s))} s more data"
 
 
 def gaps(name: str, present: float) -> str:
