@@ -48,7 +48,7 @@ async def test_it_keeps_so_many_in_flight_and_asks_for_what_the_scenario_says(
     live.submit = counted  # type: ignore[method-assign,assignment]  # a listener before the engine
     driver = Driver(await start_server(live), SCENARIO, seed=1)
     running = asyncio.ensure_future(driver.run())
-    await until(lambda: driver.totals.done >= 12)
+    await until(lambda: driver.totals.done >= 12 and most >= 3)
     await stop(running)
     assert most == 3
     assert driver.totals.failed == 0
