@@ -23,7 +23,7 @@ _MOST_PEERS = 3
 """Servers compared with one behind a router: this many of those with the fewest requests, and of those with
 the most."""
 
-_STANDS = {Progress.STILL, Progress.SUSPECT, Progress.STUCK}
+_HUNG = {Progress.SUSPECT, Progress.STUCK}
 _ROUTED_S = 60.0
 """Seconds over which the counts of a router are compared with those of the servers behind it."""
 _TOO_LITTLE_SENT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
@@ -53,10 +53,16 @@ class LimitBook:
         """The verdict on the group's balance with which each backend was judged last."""
 
     def of(self, view: BackendView) -> Limit | None:
-        """Return what holds a backend back; None if it does not answer, stands still or was not judged."""
-        if view.failure is not None or (view.progress is not None and view.progress.word in _STANDS):
-            return None
+        """Return what holds a backend back; None if it does not answer, stands still or was not judged.
+
+        A pinned clock is the machine's own figure: it explains a long step while nothing else moves.
+        """
         found = self._found.get(view.name)
+        progress = None if view.progress is None else view.progress.word
+        if view.failure is not None or progress in _HUNG:
+            return None
+        if progress is Progress.STILL and (found is None or found.kind is not LimitKind.POWER):
+            return None
         if found is not None and view.waiting and found.kind in _TOO_LITTLE_SENT:
             return None  # since the verdict, requests have begun to wait
         return shown_limit(found, view.state)

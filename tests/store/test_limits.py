@@ -12,7 +12,7 @@ from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.limit import Limit, LimitKind
-from sparktop.model.snapshot import BackendState
+from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import SourceKey
@@ -34,6 +34,11 @@ def of(run: LimitedRun) -> Limit | None:
     return view.limited_by
 
 
+def _views_after(run: LimitedRun) -> tuple[BackendView, ...]:
+    run.play(1)
+    return run.store.snapshot().backends
+
+
 def test_a_verdict_needs_some_seconds(full: LimitedRun) -> None:
     """At first there is none, and then it stands in the view of the backend."""
     assert full.play(5) == (None,)
@@ -49,6 +54,18 @@ def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:
     full.store.accept(SourceKey.backend("server-1"), Failure(FailureKind.REFUSED, "refused", 30.5), 1.0)
     (view,) = full.store.snapshot().backends
     assert view.limited_by is None
+
+
+def test_a_pinned_clock_explains_a_long_step_while_nothing_moves() -> None:
+    """A prefill step of 20 s at 640 MHz: *no progress*, and the limit that was seen before it stays."""
+    cost = replace(SOLO.cost, row_s=0.0012)
+    profile = replace(SOLO, cost=cost, max_num_batched_tokens=8192, max_model_len=32_768)
+    run = LimitedRun(Setting(profile, Users(6, LengthsDraw(4400, 7)), pinned_mhz=640.0), 1)
+    run.play(45)
+    seen = [(view.state, view.limited_by) for _ in range(40) for view in _views_after(run)]
+    standing = [limit for state, limit in seen if state is BackendState.STILL]
+    assert standing
+    assert all(limit is not None and limit.kind is LimitKind.POWER for limit in standing)
 
 
 def test_one_judgement_that_differs_does_not_replace_a_verdict(full: LimitedRun) -> None:
