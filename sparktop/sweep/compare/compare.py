@@ -1,7 +1,7 @@
 """Comparison of targets: winners, percentages, crossovers, and which differences are significant.
 
 A target wins at a level if it is significantly better than every other target. A difference is significant if
-the tests in the module `proof` find it, with an error rate of 5 % for the complete table, and if it exceeds
+the tests in the module `ratio` find it, with an error rate of 5 % for the complete table, and if it exceeds
 the noise floor. The noise floor is the largest difference between two measurements of the same server if
 there are such, else 3 %. Published tables have means without runs, so no test is possible: there the best
 target wins if its lead exceeds rounding, or, between tables of different sources, the noise floor. A series
@@ -21,8 +21,7 @@ from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.capacities import compared_series
 from sparktop.sweep.compare.independent import independent_engines
 from sparktop.sweep.compare.notes import definitions_of, notes_of
-from sparktop.sweep.compare.proof import ERROR_RATE, Pair, Proven, proofs
-from sparktop.sweep.compare.ratio import Ratio, ratio_of
+from sparktop.sweep.compare.ratio import ERROR_RATE, Pair, Proven, Ratio, proofs, ratio_of
 from sparktop.sweep.compare.series import Figure, Load, Series, TableRule
 from sparktop.sweep.result.axis import axis_fields
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow, Crossover

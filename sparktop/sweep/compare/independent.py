@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sparktop.model.text import names_in_words
-from sparktop.sweep.compare.proof import ERROR_RATE, main_metrics
-from sparktop.sweep.compare.ratio import Ratio, ratio_of
+from sparktop.sweep.compare.ratio import ERROR_RATE, Ratio, ratio_of
 from sparktop.sweep.compare.series import Figure, Series, SeriesLevel
 from sparktop.sweep.result.comparison import EnginesLevel, IndependentEngines
-from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS
 
 _FLOOR_PERCENT = 3.0
 """Noise floor in percent: a target must exceed the bound by more than this."""
@@ -30,12 +29,11 @@ def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines
     for routed in series:
         elsewhere = [one for one in series if one.source != routed.source]
         for alone in (_alone(routed, series), _alone(routed, elsewhere)):
-            metrics = main_metrics(routed.metrics() & {name for one in alone for name in one.metrics()})
-            if not alone or not metrics or not metrics[0].endswith("_tps") or metrics[0] == "prefill_tps":
-                continue
-            if levels := tuple(_levels(routed, alone, series, metrics[0])):
+            known = routed.metrics() & {name for one in alone for name in one.metrics()}
+            metric = next((name for name in MAIN_RATES if name in known), None)
+            if metric is not None and (levels := tuple(_levels(routed, alone, series, metric))):
                 names = tuple(one.name for one in alone)
-                yield IndependentEngines(metric=metrics[0], routed=routed.name, alone=names, levels=levels)
+                yield IndependentEngines(metric=metric, routed=routed.name, alone=names, levels=levels)
                 break
 
 

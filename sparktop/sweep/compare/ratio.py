@@ -1,25 +1,43 @@
-"""The ratio of two values of a metric, with 95 % confidence interval and p-value if both have several runs.
+"""Ratios of two targets' values, and which of a table's differences are significant.
 
-Tests use the logarithms of the runs' values, so that a ratio and its inverse are equally significant. The
-difference of two logarithms is the logarithm of the ratio.
+Tests use the logarithms of the runs' values, so that a ratio and its inverse are equally significant: the
+difference of two logarithms is the logarithm of the ratio. The test of one ratio is Welch's, which does not
+assume equal variances.
+
+If all targets are equal, the probability that a table names any difference is at most 5 %:
+
+1. For each metric and each pair of targets there is one p-value over all levels: twice the smaller of Fisher's
+combination of the levels' p-values (R. A. Fisher, Statistical methods for research workers, 1932) and of the
+smallest p-value of a single level times their number. Holm's procedure tests these p-values at 5 % for the
+complete table.
+
+2. Where that finds a difference, Holm's procedure tests the levels of this metric and pair at 5 %. Two or three
+runs say little about the variance of a level, so all levels of a pair have the mean of their variances, with
+Satterthwaite's degrees of freedom. A level that varies more than others does no harm: the first step uses its
+own variance.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import TypeVar
 
-from sparktop.sweep.compare.series import Figure
+from sparktop.sweep.compare.series import Figure, Load
 from sparktop.sweep.result.parts import LARGEST
-from sparktop.sweep.terms.statistics import CONFIDENCE, student_t, two_sided_t, variance
+from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t, variance
 from sparktop.values import dataclass
 
+ERROR_RATE = 1 - CONFIDENCE
 LEAST_RUNS = 2
 """Minimum number of runs of each of the two values for a test."""
 _FREEDOM_STEP = 10
 """For confidence intervals, degrees of freedom are rounded down to tenths: fewer quantiles are computed."""
+Pair = tuple[str, str]
+"""Names of two targets."""
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +54,39 @@ class Ratio:
 
     ratio: float
     """Ratio of the means; for two ranges that do not overlap, the ratio of their nearest ends."""
-    ci95: tuple[float, float] | None = None
-    """(low, high) of the ratio's 95 % confidence interval; None if a value has a single run: no test."""
-    p: float | None = None
-    """The test's p-value: probability of at least this difference if the two do not differ; None: no test."""
+    log_ratio: float = 0.0
+    """Mean of the first value's logarithms over runs, minus that of the second."""
     spread: Spread | None = None
-    """Variance between runs that the test used; None without a test."""
+    """Variance between runs; None if a value has a single run: no test."""
     weight: float = 1.0
     """1 / (1 / runs of the first + 1 / runs of the second)."""
-    freedom: int = 0
-    """Total number of runs of the two values, minus 2."""
-    log_difference: float = 0.0
-    """Mean of the first value's logarithms over runs, minus that of the second."""
 
     @property
     def percent(self) -> float:
         """Difference of the first value from the second, in percent of the second."""
         return 100 * (self.ratio - 1)
+
+    @property
+    def p(self) -> float | None:
+        """The test's p-value: probability of at least this difference if the two do not differ."""
+        if self.spread is None:
+            return None
+        if self.spread.variance == 0:
+            return 1.0 if self.log_ratio == 0 else 0.0
+        return two_sided_t(self.log_ratio / self._error(self.spread), self.spread.freedom)
+
+    @property
+    def ci95(self) -> tuple[float, float] | None:
+        """(low, high) of the ratio's 95 % confidence interval; None without a test."""
+        if self.spread is None:
+            return None
+        if self.spread.variance == 0:
+            return (math.exp(self.log_ratio),) * 2
+        steps = max(1.0, math.floor(self.spread.freedom * _FREEDOM_STEP + 1e-6) / _FREEDOM_STEP)
+        return _interval(self.log_ratio, student_t((1 + CONFIDENCE) / 2, steps) * self._error(self.spread))
+
+    def _error(self, spread: Spread) -> float:
+        return math.sqrt(spread.variance / self.weight)
 
     def beyond(self, floor_percent: float) -> bool:
         """Return whether the larger of the two values exceeds the smaller by more than the noise floor."""
@@ -63,34 +97,26 @@ class Ratio:
 
         The p-value is not corrected for other tests. Return None if no test is possible.
         """
-        if self.p is None:
-            return None
-        return self.p < 1 - CONFIDENCE and self.beyond(floor_percent)
+        return None if self.p is None else self.p < ERROR_RATE and self.beyond(floor_percent)
 
     def inverse(self) -> Ratio:
-        """Return the ratio of the second value to the first, with inverted confidence interval."""
-        ends = None if self.ci95 is None else (1 / max(self.ci95[1], 1 / LARGEST), _over_one(self.ci95[0]))
-        return replace(self, ratio=1 / self.ratio, ci95=ends, log_difference=-self.log_difference)
+        """Return the ratio of the second value to the first."""
+        return replace(self, ratio=1 / self.ratio, log_ratio=-self.log_ratio)
 
-    def with_spread(self, spread: Spread) -> Ratio:
-        """Return a copy whose p-value and confidence interval use another estimate of the variance."""
-        error = math.sqrt(spread.variance / self.weight)
-        freedom = spread.freedom
-        if error == 0:
-            centre = math.exp(self.log_difference)
-            p = 1.0 if self.log_difference == 0 else 0.0
-            return replace(self, ci95=(centre, centre), p=p, spread=spread)
-        p = two_sided_t(self.log_difference / error, freedom)
-        steps = max(1.0, math.floor(freedom * _FREEDOM_STEP + 1e-6) / _FREEDOM_STEP)
-        half = student_t((1 + CONFIDENCE) / 2, steps) * error
-        return replace(self, ci95=_interval(self.log_difference, half), p=p, spread=spread)
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The ratio of two targets' values at a level, and whether the difference is significant."""
+
+    ratio: Ratio
+    """It has the mean variance of all levels of the two targets."""
+    shown: bool
 
 
 def ratio_of(first: Figure, second: Figure) -> Ratio | None:
     """Return the ratio `first` / `second`, tested if both have at least two runs.
 
-    The test is Welch's, which does not assume equal variances. Return None if a mean is not positive, or if
-    one of the values is a range and the two overlap.
+    Return None if a mean is not positive, or if one of the values is a range and the two overlap.
     """
     if first.mean <= 0 or second.mean <= 0:
         return None
@@ -100,22 +126,70 @@ def ratio_of(first: Figure, second: Figure) -> Ratio | None:
     one, other = first.values, second.values
     if min(len(one), len(other)) < LEAST_RUNS or min(*one, *other) <= 0:
         return Ratio(ratio)
-    logs, other_logs = [math.log(value) for value in one], [math.log(value) for value in other]
-    bare = Ratio(
-        ratio,
-        weight=1 / (1 / len(logs) + 1 / len(other_logs)),
-        freedom=len(logs) + len(other_logs) - 2,
-        log_difference=fmean(logs) - fmean(other_logs),
-    )
-    return bare.with_spread(_welch(logs, other_logs, bare.weight))
+    logs = [[math.log(value) for value in values] for values in (one, other)]
+    parts = [Spread(variance(values) / len(values), len(values) - 1) for values in logs]
+    weight = 1 / (1 / len(one) + 1 / len(other))
+    squared = sum(part.variance for part in parts)
+    return Ratio(ratio, fmean(logs[0]) - fmean(logs[1]), Spread(squared * weight, _freedom(parts)), weight)
 
 
-def _welch(first: Sequence[float], second: Sequence[float], weight: float) -> Spread:
-    parts = [(variance(values) / len(values), len(values) - 1) for values in (first, second)]
-    squared = sum(part for part, _ in parts)
-    if squared == 0:
-        return Spread(0.0, float(sum(free for _, free in parts)))
-    return Spread(squared * weight, squared**2 / sum(part**2 / free for part, free in parts))
+def proofs(
+    tests: Mapping[tuple[str, Pair], Mapping[Load, Ratio]],
+) -> dict[tuple[str, Pair], dict[Load, Proven]]:
+    """Test all differences of a table; return the results by (metric, pair of targets), then by load.
+
+    `tests` has, by the same keys, the ratio of the two targets' values; every ratio has a p-value. The noise
+    floor is not considered here.
+    """
+    asked = {key: levels for key, levels in tests.items() if levels}
+    tested = {key: _with_mean_spread(levels) for key, levels in asked.items()}
+    differing = holm({key: _p_of_levels(levels, tested[key]) for key, levels in asked.items()})
+    return {
+        key: {load: Proven(one, load in shown) for load, one in levels.items()}
+        for key, levels in tested.items()
+        for shown in [holm({load: _p(one) for load, one in levels.items()}) if key in differing else ()]
+    }
+
+
+def holm(values: Mapping[_Key, float]) -> set[_Key]:
+    """Return the keys whose p-values are significant by Holm's procedure at a common error rate of 5 %."""
+    rejected: set[_Key] = set()
+    for left, key in zip(range(len(values), 0, -1), sorted(values, key=values.__getitem__), strict=True):
+        if values[key] > ERROR_RATE / left:
+            break
+        rejected.add(key)
+    return rejected
+
+
+def _with_mean_spread(levels: Mapping[Load, Ratio]) -> dict[Load, Ratio]:
+    spreads = [one.spread for one in levels.values() if one.spread is not None]
+    mean = Spread(fmean(one.variance for one in spreads), _freedom(spreads))
+    return {load: replace(one, spread=mean) for load, one in levels.items()}
+
+
+def _p_of_levels(own: Mapping[Load, Ratio], tested: Mapping[Load, Ratio]) -> float:
+    """Return the p-value of the hypothesis that two targets are equal in a metric at all levels.
+
+    `own` has each level's ratio with the variance of that level, `tested` with the mean variance. A
+    difference at a single level must be significant in both tests, because the mean variance may be too
+    small for that level.
+    """
+    if len(own) == 1:
+        return min(map(_p, own.values()))
+    alone = min(max(len(own) * _p(tested[load]), _p(one)) for load, one in own.items())
+    return min(1.0, 2 * min(combined_p([_p(one) for one in own.values()]), alone))
+
+
+def _p(ratio: Ratio) -> float:
+    return 1.0 if ratio.p is None else ratio.p
+
+
+def _freedom(parts: Sequence[Spread]) -> float:
+    """Return the degrees of freedom of a sum of variances (Satterthwaite)."""
+    total = sum(part.variance for part in parts)
+    if total == 0:
+        return float(sum(part.freedom for part in parts))
+    return total**2 / sum(part.variance**2 / part.freedom for part in parts)
 
 
 def _ratio_of_ranges(first: Figure, second: Figure) -> Ratio | None:
@@ -133,10 +207,6 @@ def _ratio_of_ranges(first: Figure, second: Figure) -> Ratio | None:
 
 def _ends(figure: Figure) -> tuple[float, float]:
     return figure.span or (figure.mean, figure.mean)
-
-
-def _over_one(value: float) -> float:
-    return LARGEST if value * LARGEST < 1 else min(LARGEST, 1 / value)
 
 
 def _interval(difference: float, half: float) -> tuple[float, float]:

@@ -15,10 +15,8 @@ def without_winners(comparison: ComparisonResult) -> ComparisonResult:
     """Return a comparison without winners, leads, tests and crossovers, or itself if its loads are alike."""
     if not unlike_notes(comparison):
         return comparison
-    none = {
-        **dict.fromkeys(("winner", "winner_vs", "ahead", "against", "percent", "ratio_ci95", "significant")),
-        **dict.fromkeys(("beats", "leaders"), ()),
-    }
+    names = ("winner", "winner_vs", "ahead", "against", "percent", "ratio_ci95", "significant")
+    none = {**dict.fromkeys(names), "beats": ()}
     rows = tuple(row.model_copy(update=none) for row in comparison.rows)
     notes = tuple(note for note in comparison.notes if not note.startswith(NO_TEST))
     return comparison.model_copy(update={"rows": rows, "crossovers": (), "notes": notes})

@@ -44,8 +44,6 @@ class ComparisonRow(AxisPart):
     """The target with the best value, significant or not; None for equal values or overlapping ranges."""
     beats: tuple[Text, ...] = ()
     """Targets that are significantly worse than the best one."""
-    leaders: tuple[Text, ...] = ()
-    """Empty since 1.4: older files have here the best targets of a row without a winner."""
     against: Text | None = None
     """The target that `percent` refers to; in a row with tests but without a winner the best of those that
     `ahead` is not significantly better than."""
@@ -78,21 +76,6 @@ class Crossover(Part):
     def words(self) -> str:
         """The two levels as text: "c8 and c16"."""
         return " and ".join(LoadPoint(self.load, one).short for one in self.between)
-
-
-class CouldShow(Part):
-    """The statistical power of a metric's runs: the smallest difference between targets that they detect."""
-
-    runs: Count
-    """Minimum number of runs over targets and levels."""
-    levels: Count
-    """Number of levels at which the targets are compared."""
-    error_rate_percent: Value
-    """Error rate, in percent, at which this metric of a pair of targets is tested first."""
-    spread_percent: Number = None
-    """Standard deviation between runs of a level in percent; None for single runs."""
-    percent: Number = None
-    """The smallest difference in percent that is detected with a power of 80 %; None for single runs."""
 
 
 class EnginesLevel(Part):
@@ -160,8 +143,6 @@ class ComparisonResult(Part):
     """Maximum percentage of tables of equal targets in which a winner is named by chance.
 
     None in files of older versions, in which each row was tested separately."""
-    could_show: dict[Text, CouldShow] = Field(default_factory=dict)
-    """Empty since 1.4: older files have here the smallest difference that the runs can detect, by metric."""
     independent_engines: tuple[IndependentEngines, ...] = ()
 
     def row(self, metric: str, point: LoadPoint, pp: int | None, depth: int = 0) -> ComparisonRow | None:
