@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-AFTER = ("textual", "rich", "asyncio", "ssl", "sparktop.engines", "sparktop.recording", "sparktop.watch")
-"""What follows the first picture."""
 LATE = (
     "sparktop.panels.backend.detail",
     "sparktop.panels.balance.panel",
@@ -46,32 +44,12 @@ from sparktop.ui.start import run
 run(choose(argparse.Namespace(targets=[], config=sys.argv[1]), os.environ))
 """
 
-FIRST = f"""
-import argparse, os, sys
-from sparktop.ui import start
-
-def picture(text):
-    loaded = [name for name in {(*HEAVY, *AFTER, *LATE)!r} if name in sys.modules]
-    os.write(1, f"loaded {{loaded}} {{'vllm-b' in text}}".encode())
-    os._exit(0)
-
-start.can_draw, start.first_picture = (lambda *_: True), picture
-from sparktop.commands.choice import choose
-start.run(choose(argparse.Namespace(targets=[], config=sys.argv[1]), os.environ))
-"""
-
 
 @pytest.mark.outside
 def test_until_the_first_picture_nothing_is_loaded_that_only_reading_needs(tmp_path: Path) -> None:
     """The first start imports pydantic to check the file; the second imports no pydantic, client, psutil."""
     told = starts(START, tmp_path)
     assert told == ["loaded ['pydantic']", "loaded []"]
-
-
-@pytest.mark.outside
-def test_the_first_picture_is_drawn_before_textual_is_loaded(tmp_path: Path) -> None:
-    """With a known configuration, the first picture needs neither Textual nor an event loop."""
-    assert starts(FIRST, tmp_path)[1] == "loaded [] True"
 
 
 def starts(script: str, folder: Path) -> list[str]:

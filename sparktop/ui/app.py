@@ -39,7 +39,6 @@ from sparktop.ui.terminal.driver import TerminalDriver
 from sparktop.ui.terminal.jobs import has_shell
 from sparktop.ui.terminal.meter import TerminalMeter
 from sparktop.ui.terminal.notifier import notify_of_events
-from sparktop.ui.terminal.output import TerminalOutput
 from sparktop.ui.themes import ThemedApp, chosen_palette
 from sparktop.ui.timeline import Timeline
 from sparktop.watch.monitor import Monitor
@@ -81,8 +80,6 @@ class SparktopApp(ThemedApp):
         Binding("ctrl+c", "interrupt", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
-    first_output: TerminalOutput | None = None
-    """The output on which the first picture was drawn before Textual was loaded; None if none was."""
     recordings: Recordings | None = None
     """What is recorded; None if nothing can be."""
     has_options = True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from string import ascii_letters
-from typing import TYPE_CHECKING
+
+from textual.binding import Binding
 
 from sparktop.config.keys import KEYS, Key, preset_keys, remapped, yielded
 from sparktop.graphics.cells import cell_width
@@ -13,9 +14,6 @@ from sparktop.model.targets import Watch
 from sparktop.panels.board.bars import footer_row
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.rows import Row
-
-if TYPE_CHECKING:
-    from textual.binding import Binding
 
 _WORD = f"{ascii_letters}()?"
 _SCROLLS = ("↓", "↑")
@@ -37,8 +35,6 @@ def bindings(table: Sequence[Key]) -> list[Binding]:
 
     Only the key of the command palette takes precedence over keys of the focused widget.
     """
-    from textual.binding import Binding  # late: the first picture is drawn before Textual is loaded
-
     return [
         Binding(",".join(key.keys), key.action, key.help, show=False, priority=key.name == "palette")
         for key in table

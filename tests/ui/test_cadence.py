@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView
+from sparktop.model.targets import Watch
+from sparktop.panels.parts.rows import row_text
+from sparktop.store import Store
+from sparktop.ui.app import SparktopApp
 from sparktop.ui.cadence import LOW_BANDWIDTH_S, MAX_DRAW_S, MAX_INTERVAL_S, Cadence
+from sparktop.watch.monitor import Monitor
+from stage.rehearsal import Rehearsal
 
 
 def views(*poll_ms: float | None) -> list[BackendView]:
@@ -173,3 +181,27 @@ def test_whatever_happens_drawings_fall_on_polls(asked: float, low: bool, steps:
         whole = cadence.draw_s / cadence.interval_s
         assert whole == round(whole) >= 1
         assert not low or cadence.draw_s >= LOW_BANDWIDTH_S
+
+
+class Quiet(Monitor):
+    """A monitor that polls nothing: the test provides the pictures."""
+
+    async def start(self) -> None:
+        """Poll nothing."""
+
+
+async def test_the_first_answer_is_drawn_before_the_next_drawing_is_due() -> None:
+    """With a minute between two drawings, the first figures are on the screen as soon as they arrive."""
+    answered = Rehearsal().play(30).snapshot()
+    connecting = tuple(BackendView(view.name, view.url, view.group) for view in answered.backends)
+    shown = replace(answered, backends=connecting, nodes=(), balance=())
+    app = SparktopApp(lambda: shown, monitor=Quiet(Watch(), Store(Watch())), interval_s=60.0)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert not any("gpt-oss" in row_text(row) for row in app.overview.canvas.rows)
+        shown = replace(shown, backends=answered.backends)
+        for _ in range(200):
+            await pilot.pause(0.02)
+            if any("gpt-oss" in row_text(row) for row in app.overview.canvas.rows):
+                return
+    raise AssertionError("the figures are not drawn")

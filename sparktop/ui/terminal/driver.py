@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from textual.drivers.linux_driver import LinuxDriver
 
 from sparktop.ui.terminal.key_reader import KeyReader, WakingEvent
-from sparktop.ui.terminal.output import ENTER, TerminalOutput
+from sparktop.ui.terminal.output import TerminalOutput
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -49,17 +49,12 @@ class TerminalDriver(LinuxDriver):
     ) -> None:
         """Prepare the output to stderr; nothing is written yet."""
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        first: TerminalOutput | None = getattr(app, "first_output", None)
-        self._entered = first is not None
-        self.output = first or TerminalOutput.to_stderr()
+        self.output = TerminalOutput.to_stderr()
         self._mode = _Mode.LEFT
         self.exit_event = self._ended = WakingEvent()
 
     def write(self, data: str) -> None:
         """Queue `data` for the terminal; it is dropped if a write has failed before."""
-        if data == ENTER and self._entered:  # some terminals would clear the first picture
-            self._entered = False
-            return
         self.output.write(data)
 
     def notify(self, sequence: str) -> None:

@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
-ENTER = "\x1b[?1049h"
-"""Escape sequence that switches to the alternate screen, as Textual writes it."""
 DRAIN_S = 1.0
 """Seconds to wait for the last writes on shutdown. If the terminal does not accept them by then, they are
 dropped."""
