@@ -6,15 +6,15 @@ assume equal variances.
 
 If all targets are equal, the probability that a table names any difference is at most 5 %:
 
-1. For each metric and each pair of targets there is one p-value over all levels: twice the smaller of Fisher's
-combination of the levels' p-values (R. A. Fisher, Statistical methods for research workers, 1932) and of the
-smallest p-value of a single level times their number. Holm's procedure tests these p-values at 5 % for the
-complete table.
+1. For each metric and each pair of targets there is one p-value over all levels: twice the smaller of two,
+of Fisher's combination of the levels' p-values (R. A. Fisher, Statistical methods for research workers, 1932)
+and of the smallest p-value of a single level times their number. Holm's procedure tests these p-values at 5 %
+for the complete table.
 
-2. Where that finds a difference, Holm's procedure tests the levels of this metric and pair at 5 %. Two or three
-runs say little about the variance of a level, so all levels of a pair have the mean of their variances, with
-Satterthwaite's degrees of freedom. A level that varies more than others does no harm: the first step uses its
-own variance.
+2. Where that finds a difference, Holm's procedure tests the levels of this metric and pair at 5 %. Two or
+three runs say little about the variance of a level, so all levels of a pair have the mean of their variances,
+with Satterthwaite's degrees of freedom. A level that varies more than others does no harm: the first step
+uses its own variance.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ from typing import TypeVar
 
 from sparktop.sweep.compare.series import Figure, Load
 from sparktop.sweep.result.parts import LARGEST
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of
 from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t, variance
 from sparktop.values import dataclass
 
 ERROR_RATE = 1 - CONFIDENCE
+NOISE_FLOOR_PERCENT = 3.0
+"""Noise floor in percent if no server was measured twice."""
 LEAST_RUNS = 2
 """Minimum number of runs of each of the two values for a test."""
 _FREEDOM_STEP = 10
@@ -214,3 +218,54 @@ def _interval(difference: float, half: float) -> tuple[float, float]:
         return math.exp(difference - half), min(math.exp(difference + half), LARGEST)
     except OverflowError:  # the values of the runs differ too much for any conclusion
         return 0.0, LARGEST
+
+
+@dataclass(frozen=True, slots=True)
+class BestLevel:
+    """The level with the highest token rate among levels of one target with the same lengths."""
+
+    level: LevelResult
+    metric: str
+    """Name of the token rate."""
+    alike: tuple[LevelResult, ...] = ()
+    """Levels whose rate is not clearly lower."""
+    untested: bool = False
+    """Whether a level has too few runs to test whether its rate is clearly lower."""
+
+
+def main_rate(levels: Sequence[LevelResult]) -> str | None:
+    """Return the name of the main token rate that most of `levels` have; None if none has any."""
+    return main_rate_of([[name for name in MAIN_RATES if one.rate(name) is not None] for one in levels])
+
+
+def rate_ratio(one: LevelResult, other: LevelResult, metric: str) -> Ratio | None:
+    """Return the ratio `one` / `other` of the rates `metric` of two levels, tested if both have several runs.
+
+    None if a rate is unknown or 0.
+    """
+    first, second = one.rate(metric), other.rate(metric)
+    if first is None or second is None:
+        return None
+    return ratio_of(
+        Figure(first.mean, first.values, first.std), Figure(second.mean, second.values, second.std)
+    )
+
+
+def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
+    """Return the best of `levels`, at least one, each with the rate `metric`: the first of equals.
+
+    The other levels are compared with it as in the table of levels.
+    """
+    best = max(levels, key=lambda one: rate.mean if (rate := one.rate(metric)) is not None else 0.0)
+    ratios = [(one, rate_ratio(best, one, metric)) for one in levels if one is not best]
+    tests = [
+        (one, ratio.significant(NOISE_FLOOR_PERCENT), ratio.beyond(NOISE_FLOOR_PERCENT))
+        for one, ratio in ratios
+        if ratio is not None
+    ]
+    return BestLevel(
+        best,
+        metric,
+        tuple(one for one, test, _ in tests if test is False),
+        any(test is None and beyond for _, test, beyond in tests),
+    )

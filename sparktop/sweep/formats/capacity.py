@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparktop.sweep.compare.capacities import compared_targets
+from sparktop.sweep.compare.compare import compared_targets
 from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult, ProbeResult
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.view.words.capacity import amount, answer_words, compared_words, condition_words

@@ -12,13 +12,10 @@ from pydantic import JsonValue
 from sparktop.report.document.section import Section
 from sparktop.report.document.section import to_markdown as in_markdown
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.alignment import aligned
-from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.compare import NO_TEST, compare, unlike_notes, without_winners
 from sparktop.sweep.compare.independent import beyond_sentences, by_engines, engines_sentence
-from sparktop.sweep.compare.notes import NO_TEST
 from sparktop.sweep.compare.references import fact_lines
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
-from sparktop.sweep.compare.unlike import unlike_notes, without_winners
+from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, aligned
 from sparktop.sweep.formats.tables.figure_cells import load_of
 from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
 from sparktop.sweep.formats.tables.refused_rows import rates_and_refused, winners_and_refused

@@ -17,11 +17,10 @@ from sparktop.model.text import names_in_words
 from sparktop.report.document.grid import Cell, Grid, Outside, rows_in_markdown
 from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.alignment import has_like_lengths
-from sparktop.sweep.compare.best_level import main_rate
 from sparktop.sweep.compare.compare import compare, comparison_of
+from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.compare.references import PREFIX, load_reference
-from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.compare.series import Series, has_like_lengths, series_of
 from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import rules
 from sparktop.sweep.formats.markdown import caveats, effort_words, lengths_words, mode_words

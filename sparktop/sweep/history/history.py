@@ -19,8 +19,7 @@ from sparktop.errors import SparktopError, UsageError
 from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.compare.imports.reading import listed, words
-from sparktop.sweep.compare.imports.start_time import started_at
+from sparktop.sweep.compare.imports.reading import listed, started_at, words
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.history.imported import FOLDER as IMPORTS
 from sparktop.sweep.history.imported import copy_in

@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sparktop.sweep.compare.best_level import main_rate, rate_ratio
-from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, rate_ratio
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.values import dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from sparktop.sweep.compare.best_level import main_rate, rate_ratio
+from sparktop.sweep.compare.ratio import main_rate, rate_ratio
 from sparktop.sweep.plan.plan import SloCondition
 from sparktop.sweep.plan.slo import plain_words, words_of
 from sparktop.sweep.result.level import level_result

@@ -15,10 +15,16 @@ from sparktop.model.sweep_comparison import (
     level_name,
     several_lengths,
 )
-from sparktop.sweep.compare.alignment import aligned, has_like_lengths
-from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.notes import UNLIKE_LENGTHS
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, load_at
+from sparktop.sweep.compare.compare import UNLIKE_LENGTHS, compare
+from sparktop.sweep.compare.series import (
+    Figure,
+    Load,
+    Series,
+    SeriesLevel,
+    aligned,
+    has_like_lengths,
+    load_at,
+)
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.curves import measured

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from sparktop.model.sweep_comparison import Measured
 from sparktop.model.sweep_view import LevelKey, Rank, ResultRow
-from sparktop.sweep.compare.best_level import main_rate
-from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
-from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, ratio_of
 from sparktop.sweep.compare.series import Figure
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import LevelResult, SweepResult

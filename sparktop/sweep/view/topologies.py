@@ -14,9 +14,8 @@ from sparktop.model.sweep_comparison import (
     SplitRow,
     Topologies,
 )
-from sparktop.sweep.compare.alignment import aligned
 from sparktop.sweep.compare.independent import engines_sentences
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned, load_at
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.run_split import split_words

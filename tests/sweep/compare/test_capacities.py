@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sparktop.model.load import LoadKind
-from sparktop.sweep.compare.capacities import compared_series, compared_targets
-from sparktop.sweep.compare.compare import compare
+from sparktop.sweep.compare.compare import compare, compared_series, compared_targets
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.formats.comparison import to_json, to_markdown
 from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult

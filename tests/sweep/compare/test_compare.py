@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT, compare
-from sparktop.sweep.compare.notes import NO_TEST
-from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.compare import NO_TEST, compare
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow

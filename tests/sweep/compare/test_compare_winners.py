@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.sweep.compare.alignment import aligned
-from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT, compare, comparison_of
-from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.compare import compare, comparison_of
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
 from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, aligned
 from sparktop.sweep.formats.tables import layouts
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from sparktop.sweep.view.difference import difference

@@ -9,7 +9,7 @@ import pytest
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSettings
-from sparktop.sweep.compare.best_level import main_rate
+from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.plan.plan import Order, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.result.figures import Rate

@@ -14,7 +14,7 @@ from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.compare.imports.start_time import started_at
+from sparktop.sweep.compare.imports.reading import started_at
 from sparktop.sweep.compare.references import load_reference, reference_names
 from sparktop.sweep.view.foreign import ForeignView
 from tests.sweep.made_results import made_series

@@ -10,15 +10,7 @@ from pydantic import JsonValue
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.compare.imports import (
-    aiperf,
-    guidellm,
-    inference_perf,
-    llama_benchy,
-    sglang,
-    tables,
-    vllm_bench,
-)
+from sparktop.sweep.compare.imports import tables, tools, vllm_bench
 from sparktop.sweep.compare.imports.reading import ImportFormatError, part
 from sparktop.sweep.compare.references import PREFIX, load_reference
 from sparktop.sweep.compare.series import Series, TableRule, merged, series_of
@@ -27,12 +19,12 @@ from sparktop.sweep.result.store import parse
 from sparktop.values import dataclass
 
 _TOOLS: tuple[tuple[str, Callable[[object], bool], Callable[[object, str, str], list[Series]]], ...] = (
-    ("llama-benchy", llama_benchy.is_it, llama_benchy.read),
-    ("aiperf", aiperf.is_it, aiperf.read),
-    ("aiperf", aiperf.is_sweep, aiperf.read_sweep),
-    ("guidellm", guidellm.is_it, guidellm.read),
-    ("inference-perf", inference_perf.is_it, inference_perf.read),
-    ("SGLang's benchmark", sglang.is_it, sglang.read),
+    ("llama-benchy", tools.is_llama_benchy, tools.read_llama_benchy),
+    ("aiperf", tools.is_aiperf, tools.read_aiperf),
+    ("aiperf", tools.is_aiperf_sweep, tools.read_aiperf_sweep),
+    ("guidellm", tools.is_guidellm, tools.read_guidellm),
+    ("inference-perf", tools.is_inference_perf, tools.read_inference_perf),
+    ("SGLang's benchmark", tools.is_sglang, tools.read_sglang),
     ("vllm bench serve", vllm_bench.is_it, vllm_bench.read),
 )
 _KNOWN = (

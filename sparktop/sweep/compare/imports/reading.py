@@ -6,11 +6,14 @@ A path is a sequence of object keys and list indices that leads from `data` to a
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
-from sparktop.sweep.compare.series import Figure
+from sparktop.sweep.compare.series import Figure, LoadShape, Series
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE
 from sparktop.sweep.result.parts import LARGEST, MOST_CONCURRENCY
 
@@ -97,3 +100,57 @@ def single(value: float | None, scale: float = 1.0) -> Figure | None:
 def known(figures: Mapping[str, Figure | None]) -> dict[str, Figure]:
     """Return a copy of a mapping of metric values without those that are None."""
     return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+AT_RATES = "at rates"
+
+
+def by_axis(series: Series) -> list[Series]:
+    """Return `series` split so that all levels of a part are on one axis.
+
+    Levels at a rate get the shape of an open loop and, beside others, a name of their own. Definitions are
+    kept for the metrics that a part has.
+    """
+    rates = tuple(one for one in series.levels if one.load.point.kind is LoadKind.RATE)
+    others = tuple(one for one in series.levels if one.load.point.kind is not LoadKind.RATE)
+    name = f"{series.name} {AT_RATES}" if others else series.name
+    parts = [replace(series, levels=others)] if others or not rates else []
+    if rates:
+        parts.append(replace(series, name=name, levels=rates, shape=LoadShape.OPEN_LOOP))
+    return [_with_own_definitions(part) for part in parts]
+
+
+def _with_own_definitions(series: Series) -> Series:
+    used = series.metrics()
+    return replace(series, definitions={key: text for key, text in series.definitions.items() if key in used})
+
+
+_TEXTS = (("start_time",), ("timestamp",), ("date",))
+"""Keys under which aiperf, llama-benchy and `vllm bench serve` write the start time."""
+_COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
+
+
+def started_at(data: object) -> datetime | None:
+    """Return the start time of a benchmark in UTC, from the JSON value of its result file; None if unknown.
+
+    A time without a time zone is local time.
+    """
+    first = part(data, 0) if isinstance(data, list) else data
+    for path in _TEXTS:
+        text = words(first, *path)
+        if text is not None and (found := _parsed(text)) is not None:
+            return found
+    seconds = number(first, "benchmarks", 0, "start_time")  # guidellm
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _parsed(text: str) -> datetime | None:
+    compact = _COMPACT.fullmatch(text)
+    plain = "{}-{}-{}T{}:{}:{}".format(*compact.groups()) if compact else text.replace(" ", "T", 1)
+    try:
+        return datetime.fromisoformat(plain).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

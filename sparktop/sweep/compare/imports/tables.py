@@ -16,8 +16,7 @@ from statistics import fmean, stdev
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.text import clean
-from sparktop.sweep.compare.imports.axes import by_axis
-from sparktop.sweep.compare.imports.reading import ImportFormatError, concurrency_at, finite, rate_at
+from sparktop.sweep.compare.imports.reading import ImportFormatError, by_axis, concurrency_at, finite, rate_at
 from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, load_at
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.values import dataclass

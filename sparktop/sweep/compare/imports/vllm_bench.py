@@ -31,9 +31,9 @@ from sparktop.model.load import (
     TokenSource,
     concurrency_point,
 )
-from sparktop.sweep.compare.imports.axes import by_axis
 from sparktop.sweep.compare.imports.reading import (
     ImportFormatError,
+    by_axis,
     concurrency_at,
     finite,
     known,

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.document.grid import Cell, Grid, Outside
-from sparktop.sweep.compare.alignment import same_row
-from sparktop.sweep.compare.series import Load, Series
+from sparktop.sweep.compare.series import Load, Series, same_row
 from sparktop.sweep.formats.tables.figure_cells import figure, load_of, load_words
 from sparktop.sweep.formats.tables.layouts import by_concurrency, winners
 from sparktop.sweep.result.comparison import ComparisonResult

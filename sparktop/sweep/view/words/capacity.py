@@ -8,7 +8,7 @@ from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.limit import LimitKind
 from sparktop.model.load import LoadKind
 from sparktop.model.text import names_in_words
-from sparktop.sweep.compare.capacities import compared_targets
+from sparktop.sweep.compare.compare import compared_targets
 from sparktop.sweep.result.capacity import (
     CapacityAnswer,
     CapacityResult,

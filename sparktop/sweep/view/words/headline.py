@@ -21,8 +21,7 @@ from sparktop.model.judgement import (
 )
 from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Topologies
 from sparktop.model.text import names_in_words
-from sparktop.sweep.compare.best_level import BestLevel, best_level, main_rate, rate_ratio
-from sparktop.sweep.compare.compare import NOISE_FLOOR_PERCENT
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, BestLevel, best_level, main_rate, rate_ratio
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import DUE_LATENCIES, METRICS, in_sentence
 from sparktop.sweep.terms.doubts import DRIFT, FEW_RUNS

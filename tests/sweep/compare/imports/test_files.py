@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
-from sparktop.sweep.compare.imports import aiperf, guidellm, llama_benchy, vllm_bench
+from sparktop.sweep.compare.imports import tools, vllm_bench
 from sparktop.sweep.compare.imports.files import choose, read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.series import Load, LoadShape, Series
@@ -62,7 +62,7 @@ def test_llama_benchys_failed_requests_take_the_runs_means_with_them() -> None:
     """If a value is missing, it is unknown from which run: only the mean of all runs is kept."""
     told = deepcopy(captured(LLAMA))
     told["benchmarks"][0]["e2e_ttft"]["values"].pop()
-    (series,) = llama_benchy.read(told, "n", "f")
+    (series,) = tools.read_llama_benchy(told, "n", "f")
     assert series.levels[0].figures["ttft_ms"].values == ()
     assert len(series.levels[0].figures["ttfr_ms"].values) == 3
 
@@ -223,12 +223,12 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 
 
 READERS: dict[str, Callable[[object, str, str], list[Series]]] = {
-    LLAMA: llama_benchy.read,
-    AIPERF: aiperf.read,
+    LLAMA: tools.read_llama_benchy,
+    AIPERF: tools.read_aiperf,
     VLLM: vllm_bench.read,
-    GUIDELLM: guidellm.read,
+    GUIDELLM: tools.read_guidellm,
     "vllm-bench-serve-0.32-rate-detailed.json": vllm_bench.read,
-    "guidellm-0.8.1-rate.json": guidellm.read,
+    "guidellm-0.8.1-rate.json": tools.read_guidellm,
 }
 ODD = st.sampled_from([None, True, -1, 0, 1e300, "x\x1b[2J", [], {}, [None, "a"], {"a": [1]}, 10**400])
 

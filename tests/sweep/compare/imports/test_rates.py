@@ -12,7 +12,7 @@ import pytest
 
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.imports import aiperf, guidellm, vllm_bench
+from sparktop.sweep.compare.imports import tools, vllm_bench
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.series import LoadShape, Series
@@ -105,7 +105,7 @@ def test_a_sweep_of_guidellm_is_two_series() -> None:
     alone = deepcopy(content["benchmarks"][0])
     alone["config"]["strategy"] = {"type_": "synchronous"}
     content["benchmarks"].insert(0, alone)
-    streams, rates = guidellm.read(content, "g", "f")
+    streams, rates = tools.read_guidellm(content, "g", "f")
     assert (streams.name, [one.load.point.label for one in streams.levels]) == ("g", ["c = 1"])
     assert (rates.name, [one.load.point.label for one in rates.levels]) == ("g at rates", ["2 /s"])
     assert "client_wait_ms" not in streams.definitions
@@ -114,7 +114,7 @@ def test_a_sweep_of_guidellm_is_two_series() -> None:
 
 def test_aiperfs_concurrency_is_a_limit_at_a_rate() -> None:
     """The phase that is measured decides, and its rate is the point."""
-    made = means(*aiperf.read(at_rate(), "n", "f"))
+    made = means(*tools.read_aiperf(at_rate(), "n", "f"))
     assert made["requests_per_s"] == captured(AIPERF)["request_throughput"]["avg"]
     assert "e2e_due_ms" not in made
 
@@ -129,7 +129,7 @@ def test_a_rate_that_is_none_is_refused(rate: object) -> None:
 def test_runs_at_one_rate_are_compared() -> None:
     """Two tools at one rate share a row for each figure that both have."""
     theirs = vllm_bench.read(captured(VLLM), "v", "f")
-    others = aiperf.read(at_rate(), "a", "f")
+    others = tools.read_aiperf(at_rate(), "a", "f")
     found = compare([*theirs, *others])
     rows = [row for row in found.rows if row.metric == "ttft_ms"]
     assert [row.point for row in rows] == [RATE]

@@ -12,7 +12,7 @@ import pytest
 
 from sparktop.errors import UsageError
 from sparktop.model.load import EndReason, Level, LoadMode, RequestEnded
-from sparktop.sweep.compare.imports.llama_benchy import read
+from sparktop.sweep.compare.imports.tools import read_llama_benchy
 from sparktop.sweep.compare.series import Load, series_of
 from sparktop.sweep.formats import csv_table, llama_benchy, markdown
 from sparktop.sweep.formats.command import repeat_command
@@ -89,7 +89,7 @@ def _check_forms(result: SweepResult) -> None:
     assert file["prefix_caching_enabled"] is True
     kinds = [(one["context_size"], one["is_context_prefill_phase"]) for one in file["benchmarks"]]
     assert kinds == [(0, False), (0, False), (512, True), (512, False), (512, True), (512, False)]
-    (back,) = read(file, "back", "file")
+    (back,) = read_llama_benchy(file, "back", "file")
     assert [level.load for level in back.levels] == [
         Load(1, 64, 32),
         Load(2, 64, 32),

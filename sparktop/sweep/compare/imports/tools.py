@@ -1,0 +1,576 @@
+"""Import of the JSON results of llama-benchy, guidellm, aiperf, SGLang's benchmarks and inference-perf.
+
+* llama-benchy 0.3 and 0.4: several levels, measured in bursts. Rates have one value per run, latencies one
+  value per request, in the order of the runs. If the number of latencies is a multiple of the concurrency,
+  the mean of each run is computed; otherwise some requests failed, and only the overall mean is used. Rows
+  of the context alone are left out. At concurrency 1, its rates are means over requests, and it subtracts
+  the latency of a probe request from the prompt processing time.
+* guidellm: one level per benchmark. Its "inter_token_latency_ms" has one value per request, which sparktop
+  calls TPOT. Its "time_per_output_token_ms" includes the wait for the first token; sparktop has no such
+  metric.
+* aiperf: one level per file, or an aggregate of a sweep. Its "inter_token_latency" has one value per
+  request, which sparktop calls TPOT; its gaps between chunks are imported as ITL.
+* SGLang: JSON Lines with an object a run, of bench_serving and bench_one_batch_server.
+* inference-perf: the result of a stage (stage_N_lifecycle_metrics.json), which has one level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean, stdev
+
+from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.model.text import clean
+from sparktop.sweep.compare.imports.reading import (
+    ImportFormatError,
+    Json,
+    by_axis,
+    concurrency_at,
+    known,
+    listed,
+    number,
+    numbers,
+    part,
+    rate_at,
+    single,
+    table,
+    whole,
+    words,
+)
+from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel, load_at, merged
+
+_LLAMA_BENCHY_RATES = {
+    "pp_throughput": "prefill_tps",
+    "tg_throughput": "decode_tps",
+    "peak_throughput": "peak_tps",
+}
+_LLAMA_BENCHY_LATENCIES = {"ttfr": "ttfr_ms", "e2e_ttft": "ttft_ms"}
+_LLAMA_BENCHY_DEFINITIONS = {
+    "prefill_tps": "all prompt tokens / (latest first token - earliest start); at c1 the mean over requests, "
+    "less its probe's latency",
+    "decode_tps": "tokens after each request's first / (latest last - earliest first token)",
+    "peak_tps": "most token events in any second; of a shorter run, all of them / its length",
+    "ttft_ms": "first token - start, stamped at the call; mean over requests",
+    "ttfr_ms": "first event - start, stamped at the call; mean over requests",
+}
+
+
+def is_llama_benchy(data: object) -> bool:
+    """Return whether the JSON value of a file is a result of llama-benchy."""
+    return part(data, "latency_mode") is not None and isinstance(part(data, "benchmarks"), list)
+
+
+def read_llama_benchy(data: object, name: str, source: str) -> list[Series]:
+    """Convert a result of llama-benchy to a list with one series.
+
+    `name` is the name of the series, `source` that of the file.
+
+    Raises:
+        ImportFormatError: the file has no level.
+    """
+    levels = tuple(_llama_benchy_levels(data))
+    if not levels:
+        raise ImportFormatError("it holds no level")
+    used = {metric for level in levels for metric in level.figures}
+    latency_ms = number(data, "latency_ms")
+    notes = (f"at c1 its probe's {latency_ms:.1f} ms are taken off the prompt's time",) if latency_ms else ()
+    version = words(data, "version")
+    ours = bool(version and version.startswith("sparktop"))
+    return [
+        Series(
+            name=name,
+            levels=levels,
+            source=source,
+            tool=version or "" if ours else f"llama-benchy {version or '?'}",
+            model=words(data, "model"),
+            shape=LoadShape.BURST,
+            definitions={}
+            if ours
+            else {key: text for key, text in _LLAMA_BENCHY_DEFINITIONS.items() if key in used},
+            notes=notes,
+        )
+    ]
+
+
+def _llama_benchy_levels(data: object) -> Iterator[SeriesLevel]:
+    cached = part(data, "prefix_caching_enabled") is True  # else context and prompt were one request
+    for run in listed(data, "benchmarks"):
+        concurrency = concurrency_at(run, "concurrency")
+        if concurrency is None or part(run, "is_context_prefill_phase") is True:
+            continue
+        depth, prompt = whole(run, "context_size") or 0, whole(run, "prompt_size")
+        pp = prompt if prompt is None or cached else prompt + depth
+        rates = {ours: _llama_benchy_rate(part(run, theirs)) for theirs, ours in _LLAMA_BENCHY_RATES.items()}
+        latencies = {
+            ours: _llama_benchy_latency(part(run, theirs), concurrency)
+            for theirs, ours in _LLAMA_BENCHY_LATENCIES.items()
+        }
+        yield SeriesLevel(
+            load=Load(concurrency, pp, whole(run, "response_size"), depth=depth if cached else 0),
+            figures=known({**rates, **latencies}),
+            runs=len(numbers(run, "tg_throughput", "values")) or None,
+            label=clean(f"depth {depth}") if depth else None,
+        )
+
+
+def _llama_benchy_rate(metric: object) -> Figure | None:
+    mean, values = number(metric, "mean"), numbers(metric, "values")
+    if mean is None:
+        return None
+    return Figure(mean, values, stdev(values) if len(values) > 1 else None)
+
+
+def _llama_benchy_latency(metric: object, concurrency: int) -> Figure | None:
+    mean, values = number(metric, "mean"), numbers(metric, "values")
+    if mean is None:
+        return None
+    if not values or len(values) % concurrency:
+        return Figure(mean)
+    runs = (values[at : at + concurrency] for at in range(0, len(values), concurrency))
+    return Figure(mean, tuple(fmean(run) for run in runs))
+
+
+_GUIDELLM_FIGURES = {
+    "output_tokens_per_second": ("output_tps", 1.0),
+    "time_to_first_token_ms": ("ttft_ms", 1.0),
+    "inter_token_latency_ms": ("tpot_ms", 1.0),
+    "request_latency": ("e2e_ms", 1000.0),
+}
+_GUIDELLM_TOTAL = "tokens_per_second"
+_GUIDELLM_DEFINITIONS = {
+    "output_tps": "generated tokens / time measured",
+    "total_tps": "prompt and generated tokens / time measured",
+    "ttft_ms": "first token - start of the request as its worker stamps it; mean over requests",
+    "tpot_ms": "(last - first token) / (tokens - 1) of a request; mean, each token with one weight",
+    "e2e_ms": "end - start of the request; mean over requests",
+    "requests_per_s": "completed requests / time measured, which lasts until the last answer",
+    "e2e_due_ms": "end - when its scheduler meant to start the request",
+    "client_wait_ms": "start - when its scheduler meant to start the request",
+    "ttft_due_ms": "its TTFT and the wait in its client, means added",
+}
+_GUIDELLM_STREAMS = {"concurrent", "throughput"}
+_GUIDELLM_RATES = {"constant", "poisson"}
+
+
+def is_guidellm(data: object) -> bool:
+    """Return whether the JSON value of a file is a report of guidellm."""
+    return isinstance(part(data, "benchmarks"), list) and (
+        part(data, "metadata", "guidellm_version") is not None
+        or words(data, "benchmarks", 0, "type_") == "generative_benchmark"
+    )
+
+
+def read_guidellm(data: object, name: str, source: str) -> list[Series]:
+    """Convert a report of guidellm to a list with a series, which has a level per benchmark.
+
+    If it has benchmarks with a fixed concurrency and others with a request rate, as after a sweep, there are
+    two series. `name` is the name of the series, `source` that of the file.
+
+    Raises:
+        ImportFormatError: no benchmark has a fixed concurrency or a rate.
+    """
+    levels = tuple(_guidellm_levels(data))
+    if not levels:
+        raise ImportFormatError(
+            "no benchmark of it has a concurrency or a rate; run it with a concurrent or poisson profile"
+        )
+    version = words(data, "metadata", "guidellm_version")
+    return by_axis(
+        Series(
+            name=name,
+            levels=levels,
+            source=source,
+            tool=f"guidellm {version or '?'}",
+            model=words(data, "benchmarks", 0, "config", "backend", "model"),
+            shape=LoadShape.CLOSED_LOOP,
+            definitions=_GUIDELLM_DEFINITIONS,
+        )
+    )
+
+
+def _guidellm_levels(data: object) -> Iterator[SeriesLevel]:
+    for benchmark in listed(data, "benchmarks"):
+        point = _guidellm_point(part(benchmark, "config", "strategy"))
+        if point is None:
+            continue
+        metrics = part(benchmark, "metrics")
+        figures = {
+            ours: single(number(metrics, theirs, "successful", "mean"), scale)
+            for theirs, (ours, scale) in _GUIDELLM_FIGURES.items()
+        }
+        figures["total_tps"] = single(number(metrics, _GUIDELLM_TOTAL, "successful", "mean"))
+        if point.kind is LoadKind.RATE:
+            figures |= _guidellm_open_loop(benchmark)
+        failed = whole(benchmark, "scheduler_metrics", "requests_made", "errored")
+        yield SeriesLevel(
+            load=load_at(point, _guidellm_tokens(metrics, "prompt"), _guidellm_tokens(metrics, "output")),
+            figures=known(figures),
+            runs=1,
+            validity=("errors",) if failed else (),
+        )
+
+
+def _guidellm_point(strategy: object) -> LoadPoint | None:
+    """Return the point on the axis that a strategy has; None if it has neither concurrency nor rate."""
+    kind = words(strategy, "type_")
+    if kind in _GUIDELLM_RATES:
+        return rate_at(strategy, "rate")
+    if kind == "synchronous":
+        return concurrency_point(1)
+    concurrency = concurrency_at(strategy, "streams") or concurrency_at(strategy, "max_concurrency")
+    return concurrency_point(concurrency) if kind in _GUIDELLM_STREAMS and concurrency else None
+
+
+def _guidellm_open_loop(benchmark: object) -> dict[str, Figure | None]:
+    """Return the rate that was reached, and latencies from the time at which requests were due.
+
+    Its own mean of requests per second is not used: it is not their number divided by the time.
+    """
+    metrics, times = part(benchmark, "metrics"), part(benchmark, "scheduler_metrics")
+    wait_s = number(metrics, "request_dispatch_delay", "successful", "mean")
+    ttft_ms = number(metrics, "time_to_first_token_ms", "successful", "mean")
+    done = number(times, "requests_made", "successful")
+    took_s = (number(times, "measure_end_time") or 0.0) - (number(times, "measure_start_time") or 0.0)
+    return {
+        "requests_per_s": None if done is None or took_s <= 0 else single(done / took_s),
+        "e2e_due_ms": single(number(metrics, "request_scheduled_latency", "successful", "mean"), 1000.0),
+        "client_wait_ms": single(wait_s, 1000.0),
+        "ttft_due_ms": None if wait_s is None or ttft_ms is None else single(ttft_ms + 1000.0 * wait_s),
+    }
+
+
+def _guidellm_tokens(metrics: object, which: str) -> int | None:
+    mean = number(metrics, f"{which}_token_count", "successful", "mean")
+    return None if mean is None else round(mean)
+
+
+_AIPERF_FIGURES = {
+    "output_token_throughput": "output_tps",
+    "time_to_first_token": "ttft_ms",
+    "inter_chunk_latency": "itl_ms",
+    "inter_token_latency": "tpot_ms",
+    "request_latency": "e2e_ms",
+}
+_AIPERF_AT_RATES = {"poisson", "gamma", "constant"}
+"""Types of phases whose requests arrive at a rate; their concurrency is a limit."""
+_AIPERF_SCALES = {"s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}
+"""Factors to milliseconds: some versions of aiperf write latencies in other units."""
+_AIPERF_DEFINITIONS = {
+    "output_tps": "generated tokens / benchmark duration",
+    "total_tps": "prompt and generated tokens / benchmark duration",
+    "ttft_ms": "first token - start, sending included; mean over requests",
+    "itl_ms": "gap between chunks; mean over all gaps",
+    "tpot_ms": "(latency - TTFT) / (tokens - 1) of a request; mean over requests",
+    "e2e_ms": "end - start of the request, sending included; mean over requests",
+    "requests_per_s": "completed requests / benchmark duration, which lasts until the last answer",
+}
+
+
+def is_aiperf(data: object) -> bool:
+    """Return whether the JSON value of a file is a result of aiperf."""
+    return part(data, "aiperf_version") is not None
+
+
+def is_aiperf_sweep(data: object) -> bool:
+    """Return whether the JSON value of a file is the aggregate of a sweep of aiperf."""
+    return part(data, "aggregation_type") == "sweep" and bool(_aiperf_combinations(data))
+
+
+def read_aiperf_sweep(data: object, name: str, source: str) -> list[Series]:
+    """Convert the aggregate of a sweep to series, one for each axis.
+
+    `name` is the name of the series, `source` that of the file.
+
+    Raises:
+        ImportFormatError: no value that was swept is a concurrency or a rate.
+    """
+    levels = []
+    for parameters, metrics in _aiperf_combinations(data):
+        point = next((one for key, value in parameters.items() if (one := _aiperf_swept(key, value))), None)
+        figures = {ours: _aiperf_aggregate(metrics, theirs) for theirs, ours in _AIPERF_FIGURES.items()}
+        figures["requests_per_s"] = _aiperf_aggregate(metrics, "request_throughput")
+        if point is not None:
+            levels.append(SeriesLevel(load_at(point), known(figures)))
+    if not levels:
+        raise ImportFormatError("what it varies is neither the concurrency nor the request rate")
+    return by_axis(
+        Series(
+            name=name,
+            levels=tuple(sorted(levels, key=lambda one: one.load.order)),
+            source=source,
+            tool="aiperf",
+            shape=LoadShape.CLOSED_LOOP,
+            definitions=_AIPERF_DEFINITIONS,
+        )
+    )
+
+
+def _aiperf_combinations(data: object) -> list[tuple[Json, Json]]:
+    """Return (values that were varied, metrics) of each combination; older files have one value each."""
+    found = [
+        (table(one, "parameters"), table(one, "metrics")) for one in listed(data, "per_combination_metrics")
+    ]
+    swept = words(data, "metadata", "parameter_name") or words(data, "parameter_name") or "concurrency"
+    by_value = table(data, "per_value_metrics")
+    return found + [({swept: _plain(value)}, table(by_value, value)) for value in by_value]
+
+
+def _plain(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _aiperf_swept(key: str, value: object) -> LoadPoint | None:
+    leaf = key.rpartition(".")[2]
+    if leaf == "concurrency":
+        concurrency = concurrency_at(value)
+        return None if concurrency is None else concurrency_point(concurrency)
+    return rate_at(value) if leaf in {"request_rate", "rate"} else None
+
+
+def _aiperf_aggregate(metrics: Json, name: str) -> Figure | None:
+    """Return the mean of a metric over runs with its deviation, latencies in milliseconds."""
+    found = next(
+        (one for key in (f"{name}_avg", name, f"{name}:avg") if (one := part(metrics, key)) is not None), None
+    )
+    means = (number(found), number(found, "mean"), number(found, "avg"))
+    mean = next((one for one in means if one is not None), None)
+    scale, std = _AIPERF_SCALES.get(words(found, "unit") or "", 1.0), number(found, "std")
+    return None if mean is None else Figure(scale * mean, std=None if std is None else scale * std)
+
+
+def read_aiperf(data: object, name: str, source: str) -> list[Series]:
+    """Convert a result of aiperf to a list with one series, which has one level.
+
+    `name` is the name of the series, `source` that of the file.
+
+    Raises:
+        ImportFormatError: the file states neither a concurrency nor a rate.
+    """
+    point, phase = _aiperf_point(data)
+    figures = {ours: single(_aiperf_mean(data, theirs)) for theirs, ours in _AIPERF_FIGURES.items()}
+    figures["total_tps"] = single(_aiperf_total_tps(data))
+    if point.kind is LoadKind.RATE:
+        figures["requests_per_s"] = single(number(data, "request_throughput", "avg"))
+    failed = listed(data, "error_summary") or part(data, "was_cancelled") is True
+    level = SeriesLevel(
+        load=load_at(point, _aiperf_tokens(data, "input"), _aiperf_tokens(data, "output")),
+        figures=known(figures),
+        runs=1,
+        validity=("errors",) if failed else (),
+    )
+    models = listed(data, "input_config", "models", "items")
+    return by_axis(
+        Series(
+            name=name,
+            levels=(level,),
+            source=source,
+            tool=f"aiperf {words(data, 'aiperf_version') or '?'}",
+            model=words(models[0], "name") if models else None,
+            shape=LoadShape.BURST if whole(phase, "requests") == point.value else LoadShape.CLOSED_LOOP,
+            definitions=_AIPERF_DEFINITIONS,
+        )
+    )
+
+
+def _aiperf_point(data: object) -> tuple[LoadPoint, object]:
+    """Return the point on the axis that the measured phase has, and this phase."""
+    for phase in listed(data, "input_config", "phases"):
+        if words(phase, "kind") == "warmup":
+            continue
+        if words(phase, "type") in _AIPERF_AT_RATES and (rate := rate_at(phase, "rate")) is not None:
+            return rate, phase
+        concurrency = concurrency_at(phase, "concurrency")
+        if concurrency is not None and words(phase, "type") not in _AIPERF_AT_RATES:
+            return concurrency_point(concurrency), phase
+    raise ImportFormatError(
+        "no phase of it has a concurrency or a rate; run it with --concurrency or --request-rate"
+    )
+
+
+def _aiperf_mean(data: object, metric: str) -> float | None:
+    """Return the mean of a latency in milliseconds, or of a rate per second; None if it is missing."""
+    value = number(data, metric, "avg")
+    return None if value is None else value * _AIPERF_SCALES.get(words(data, metric, "unit") or "", 1.0)
+
+
+def _aiperf_total_tps(data: object) -> float | None:
+    duration = number(data, "benchmark_duration", "avg")
+    prompt, output = number(data, "total_isl", "avg"), number(data, "total_osl", "avg")
+    if not duration or prompt is None or output is None:
+        return None
+    return (prompt + output) / duration
+
+
+def _aiperf_tokens(data: object, which: str) -> int | None:
+    mean = number(table(data, f"{which}_sequence_length"), "avg")
+    return None if mean is None else round(mean)
+
+
+_SGLANG_FIGURES = {
+    "output_throughput": "output_tps",
+    "total_throughput": "total_tps",
+    "mean_ttft_ms": "ttft_ms",
+    "mean_itl_ms": "itl_ms",
+    "mean_tpot_ms": "tpot_ms",
+    "mean_e2e_latency_ms": "e2e_ms",
+}
+_SGLANG_DEFINITIONS = {
+    "output_tps": "generated tokens / duration",
+    "total_tps": "prompt and generated tokens / duration",
+    "ttft_ms": "first token - start, stamped at the call; mean over requests",
+}
+_SGLANG_BATCH_DEFINITIONS = {
+    "output_tps": "generated tokens / latency of the batch",
+    "total_tps": "prompt and generated tokens / latency of the batch",
+    "ttft_ms": "first token of the last request - start of the batch",
+    "prefill_tps": "prompt tokens / time to the last request's first token",
+    "decode_tps": "generated tokens / (latency - time to the last request's first token)",
+    "e2e_ms": "end - start of the batch",
+}
+
+
+def is_sglang(data: object) -> bool:
+    """Return whether the JSON value of a file is a result of SGLang's benchmarks."""
+    return all(map(_is_sglang_run, _sglang_runs(data))) and bool(_sglang_runs(data))
+
+
+def _sglang_runs(data: object) -> Sequence[object]:
+    return data if isinstance(data, list) else [data]
+
+
+def _is_sglang_run(run: object) -> bool:
+    served = number(run, "output_throughput") is not None and part(run, "mean_e2e_latency_ms") is not None
+    batch = number(run, "batch_size") is not None and number(run, "output_throughput") is not None
+    return (served and part(run, "completed") is not None) or (batch and number(run, "input_len") is not None)
+
+
+def read_sglang(data: object, name: str, source: str) -> list[Series]:
+    """Convert a result to series, one for each axis. `name` is that of the series, `source` of the file.
+
+    Raises:
+        ImportFormatError: a run states neither a concurrency nor a rate.
+    """
+    runs = _sglang_runs(data)
+    levels = [_sglang_level(run) for run in runs]
+    first, is_batch = runs[0], whole(runs[0], "batch_size") is not None
+    parts = [
+        Series(
+            name=name,
+            levels=(level,),
+            source=source,
+            tool="SGLang's benchmark",
+            model=words(first, "model_id") or words(first, "model") or words(first, "run_name"),
+            shape=LoadShape.BURST if is_batch else LoadShape.CLOSED_LOOP,
+            definitions=_SGLANG_BATCH_DEFINITIONS if is_batch else _SGLANG_DEFINITIONS,
+        )
+        for level in levels
+    ]
+    return by_axis(merged(parts, name))
+
+
+def _sglang_level(run: object) -> SeriesLevel:
+    batch = whole(run, "batch_size")
+    if batch is not None:
+        first = number(run, "last_ttft") or number(run, "ttft")
+        figures = {
+            # Before versions with a time to the first token, the rate was that of the whole batch.
+            "output_tps" if first is None else "decode_tps": single(number(run, "output_throughput")),
+            "prefill_tps": single(number(run, "input_throughput")),
+            "total_tps": single(number(run, "overall_throughput")),
+            "ttft_ms": single(first, 1000.0),
+            "e2e_ms": single(number(run, "latency"), 1000.0),
+        }
+        load = load_at(concurrency_point(batch), whole(run, "input_len"), whole(run, "output_len"))
+        return SeriesLevel(load, known(figures), runs=1)
+    point = rate_at(run, "request_rate")
+    if point is None:
+        concurrency = concurrency_at(run, "max_concurrency")
+        if concurrency is None:
+            raise ImportFormatError("a run has neither; run it with --max-concurrency or --request-rate")
+        point = concurrency_point(concurrency)
+    figures = {ours: single(number(run, theirs)) for theirs, ours in _SGLANG_FIGURES.items()}
+    if figures["total_tps"] is None:
+        prompt, output = number(run, "input_throughput"), number(run, "output_throughput")
+        figures["total_tps"] = None if prompt is None or output is None else single(prompt + output)
+    figures["requests_per_s"] = single(number(run, "request_throughput"))
+    load = load_at(point, _sglang_mean(run, "total_input_tokens"), _sglang_mean(run, "total_output_tokens"))
+    return SeriesLevel(load, known(figures), runs=1)
+
+
+def _sglang_mean(run: object, name: str) -> int | None:
+    total, completed = number(run, name), number(run, "completed")
+    return round(total / completed) if total and completed else None
+
+
+_INFERENCE_PERF_LATENCIES = {
+    "time_to_first_token": "ttft_ms",
+    "inter_token_latency": "itl_ms",
+    "time_per_output_token": "tpot_ms",
+    "request_latency": "e2e_ms",
+}
+_INFERENCE_PERF_RATES = {
+    "output_tokens_per_sec": "output_tps",
+    "total_tokens_per_sec": "total_tps",
+    "requests_per_sec": "requests_per_s",
+}
+_INFERENCE_PERF_DEFINITIONS = {
+    "output_tps": "generated tokens / time from the first start to the last end",
+    "total_tps": "prompt and generated tokens / the same time",
+    "ttft_ms": "first token - start, stamped at the call; mean over requests",
+}
+
+
+def is_inference_perf(data: object) -> bool:
+    """Return whether the JSON value of a file is a report of inference-perf."""
+    return part(data, "load_summary") is not None and part(data, "successes") is not None
+
+
+def read_inference_perf(data: object, name: str, source: str) -> list[Series]:
+    """Convert the result of a stage to a list with one series. `name` is its name, `source` that of the file.
+
+    Raises:
+        ImportFormatError: it is the summary of all stages, which have no load in common.
+    """
+    concurrency = concurrency_at(data, "load_summary", "concurrency")
+    point = (
+        rate_at(data, "load_summary", "requested_rate")
+        if concurrency is None
+        else concurrency_point(concurrency)
+    )
+    if point is None:
+        raise ImportFormatError(
+            "is the summary of all stages; give the file of each stage, NAME=stage_0_lifecycle_metrics.json"
+        )
+    latency, rates = part(data, "successes", "latency"), part(data, "successes", "throughput")
+    figures = {
+        ours: single(number(latency, theirs, "mean"), 1000.0)
+        for theirs, ours in _INFERENCE_PERF_LATENCIES.items()
+    }
+    figures |= {ours: single(number(rates, theirs)) for theirs, ours in _INFERENCE_PERF_RATES.items()}
+    level = SeriesLevel(
+        load=load_at(
+            point, _inference_perf_tokens(data, "prompt_len"), _inference_perf_tokens(data, "output_len")
+        ),
+        figures=known(figures),
+        runs=1,
+        validity=("errors",) if number(data, "failures", "count") else (),
+    )
+    shape = LoadShape.OPEN_LOOP if point.kind is LoadKind.RATE else LoadShape.CLOSED_LOOP
+    return by_axis(
+        Series(
+            name=name,
+            levels=(level,),
+            source=source,
+            tool="inference-perf",
+            shape=shape,
+            definitions=_INFERENCE_PERF_DEFINITIONS,
+        )
+    )
+
+
+def _inference_perf_tokens(data: object, which: str) -> int | None:
+    mean = number(data, "successes", which, "mean")
+    return None if mean is None else round(mean)
