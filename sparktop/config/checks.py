@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from sparktop.config.keys import KEYS, wrong_keys, wrong_preset_keys
-from sparktop.config.toml_lines import Path, key_lines, key_name, line_of
+from sparktop.config.toml_text import Path, key_lines, key_name, line_of
 from sparktop.errors import ConfigError
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean

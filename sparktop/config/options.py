@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparktop.config.edit import Place, Value
+from sparktop.config.toml_text import Place, Value
 from sparktop.model.event import Severity
 from sparktop.model.targets import Watch
 from sparktop.values import dataclass

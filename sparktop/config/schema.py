@@ -39,8 +39,8 @@ from sparktop.config.fields import (
     known_theme,
 )
 from sparktop.config.prometheus import PrometheusTable
-from sparktop.config.toml_lines import Path as KeyPath
-from sparktop.config.toml_lines import key_lines, key_name, line_of
+from sparktop.config.toml_text import Path as KeyPath
+from sparktop.config.toml_text import key_lines, key_name, line_of
 from sparktop.config.watch import (
     MOST_BYTES,
     default_toml,

@@ -257,7 +257,7 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
     unset = [(place, variable) for place, variable in _variables(settings) if _value(variable, env) is None]
     if not unset:
         return []
-    from sparktop.config.toml_lines import (  # late: most starts have nothing to report
+    from sparktop.config.toml_text import (  # late: most starts have nothing to report
         key_lines,
         key_name,
         line_of,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.config.edit import Place, Value, with_values
 from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
 from sparktop.config.schema import Settings, default_toml
+from sparktop.config.toml_text import Place, Value, with_values
 from sparktop.errors import ConfigError
 
 TEXT = """# mine
@@ -36,14 +36,12 @@ def test_a_value_is_replaced_and_its_comment_stays() -> None:
 def test_a_missing_key_is_added_where_it_belongs() -> None:
     """A missing key is added below the first comment, in its table, or in a new table at the end."""
     assert with_values(TEXT, {("low_bandwidth",): True}) == TEXT.replace(
-        "# mine\n", "# mine\nlow_bandwidth = true\n"
+        "'nord'\n", "'nord'\nlow_bandwidth = true\n"
     )
-    assert with_values(TEXT, {("alerts", "slow_clock_mhz"): 800.0}) == TEXT.replace(
-        "[alerts]\n", "[alerts]\nslow_clock_mhz = 800.0\n"
-    )
+    assert with_values(TEXT, {("alerts", "slow_clock_mhz"): 800.0}) == f"{TEXT}slow_clock_mhz = 800.0\n"
     assert with_values(TEXT, {("events", "bell"): True}) == TEXT + "\n[events]\nbell = true\n"
     assert with_values("", {("events", "notify"): "osc9"}) == '[events]\nnotify = "osc9"\n'
-    assert with_values('theme = "x"', {("interval_s",): 5.0}) == 'interval_s = 5.0\ntheme = "x"\n'
+    assert with_values('theme = "x"', {("interval_s",): 5.0}) == 'theme = "x"\ninterval_s = 5.0\n'
 
 
 def test_windows_line_ends_stay() -> None:
@@ -52,16 +50,24 @@ def test_windows_line_ends_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "changed"),
     [
-        "alerts = { headroom_warn_gib = 12.0, slow_clock_mhz = 900.0 }\n",
-        "alerts = { slow_clock_mhz = 900.0 }\n",
-        '[alerts]\nheadroom_warn_gib = """\n12"""\n',
-        "not toml",
+        ("alerts = { headroom_warn_gib = 12.0, slow_clock_mhz = 900.0 } # a\n", "12.0"),
+        ('[alerts]\nheadroom_warn_gib = """\n12""" # b\n', '"""\n12"""'),
+        ("alerts.headroom_warn_gib = 12.0\nalerts.slow_clock_mhz = 9.0\n", "12.0"),
+        ("[[nodes]]\nx = 1\n[[backends]]\n[[nodes]] # out of order\n[alerts]\nheadroom_warn_gib = 1", "1"),
     ],
 )
+def test_a_value_is_changed_however_its_table_is_written(text: str, changed: str) -> None:
+    """In tables of one line, with dotted keys and between tables in any order, the value alone is changed."""
+    before, _, after = text.rpartition(changed)
+    result = with_values(text, {("alerts", "headroom_warn_gib"): 20.0})
+    assert result.removesuffix("\n") == f"{before}20.0{after}".removesuffix("\n")
+
+
+@pytest.mark.parametrize("text", ["not toml", "alerts = 1\n", "[[alerts]]\n"])
 def test_what_cannot_be_changed_alone_is_refused(text: str) -> None:
-    """A value that cannot be changed without changing others is refused."""
+    """A file that is wrong, or has something else in place of the table, is not changed."""
     with pytest.raises(ConfigError):
         with_values(text, {("alerts", "headroom_warn_gib"): 20.0})
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sparktop.config.edit import Place, Value, with_values
+from sparktop.config.toml_text import Place, Value, with_values
 from sparktop.config.found import found_toml
 from sparktop.config.options import ALL, VIEW, Option, shown_place
 from sparktop.config.trust import Approvals, is_found, refusal

@@ -263,9 +263,9 @@ async def test_without_a_file_one_is_made_in_its_usual_place(
 
 
 async def test_a_file_that_cannot_be_changed_stays_as_it_is(tmp_path: Path) -> None:
-    """A broken file, and one with its table in one line, cost a message and are not written to."""
+    """A broken file, and one that has no table of that name, cost a message and are not written to."""
     path = tmp_path / "mine.toml"
-    for text in ("[alerts", "alerts = { slow_clock_mhz = 1000.0 }\n"):
+    for text in ("[alerts", "[[alerts]]\n"):
         path.write_text(text, encoding="utf-8")
         app = make_app(home=tmp_path, source=str(path))
         async with app.run_test(size=(80, 24), notifications=True) as pilot:

@@ -28,7 +28,7 @@ async def test_how_graphs_are_drawn_is_saved_and_holds_at_the_next_start(tmp_pat
         assert [note.message for note in app._notifications] == [
             "saved in ~/mine.toml: view.graphs, view.window_s"
         ]
-    assert path.read_text(encoding="utf-8").endswith('[view]\nwindow_s = 120\ngraphs = "blocks"\n')
+    assert path.read_text(encoding="utf-8").endswith('[view]\ngraphs = "blocks"\nwindow_s = 120\n')
     watch = load(path).watch({})
     shown = as_configured(replace(View(), columns=ColumnOrder.CACHE, window_s=900), watch.view)
     assert (shown.graphs, shown.window_s, shown.columns) == (GraphStyle.BLOCKS, 120, ColumnOrder.CACHE)

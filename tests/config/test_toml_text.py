@@ -1,4 +1,4 @@
-"""Line numbers of TOML keys."""
+"""Line numbers of TOML keys, and of list items: the line on which each ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.config.toml_lines import Path, key_lines, line_of
+from sparktop.config.toml_text import Path, key_lines, line_of
 
 DOCUMENT = '''\
 # a comment = 1
@@ -42,8 +42,8 @@ EXPECTED: dict[Path, int] = {
     ("dotted", "quoted.key", 'raw "key"'): 3,
     ("list",): 4,
     ("list", 0): 4,
-    ("list", 1): 5,
-    ("list", 2, "inner"): 6,
+    ("list", 1): 7,
+    ("list", 2, "inner"): 7,
     ("list", 2, "inner", 1): 7,
     ("list", 2, "other"): 7,
     ("table",): 10,

@@ -1,0 +1,185 @@
+"""The text of a TOML file: the lines of its keys, which `tomllib` does not report, and changes of values."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sparktop.errors import ConfigError
+from sparktop.model.text import clean
+
+Path = tuple[str | int, ...]
+"""Keys and list indices from the top of the document: ("backends", 1, "url")."""
+Value = float | int | bool | str
+"""A value that can be written: a number, true or false, or text."""
+Place = tuple[str] | tuple[str, str]
+"""Path of a value in the file: ("theme",), or a table and a key such as ("alerts", "slow_clock_mhz")."""
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_MOST_PARSED = 4 << 20
+"""Most characters that are parsed to find where values of several lines end."""
+
+
+def _statements(text: str) -> Iterator[tuple[int, int, dict[str, Any], bool]]:
+    """Yield the lines [first, end), from 0, of each key with its value and of each header of a table.
+
+    Also yield the data of these lines alone, and whether they are a header.
+
+    A statement ends at the first line end up to which it is valid TOML. Stop at the first fault.
+    """
+    lines, first, parsed = text.replace("\r\n", "\n").split("\n"), 0, 0
+    for number in range(len(lines)):
+        statement = "\n".join(lines[first : number + 1])
+        parsed += len(statement)
+        if parsed > _MOST_PARSED:
+            return
+        data = _loaded(statement)
+        if data is None:  # the value goes on in the next line, or is wrong
+            continue
+        if data:
+            yield first, number + 1, data, statement.lstrip().startswith("[")
+        first = number + 1
+
+
+def _loaded(text: str) -> dict[str, Any] | None:
+    """Return the data of a TOML text; None if it is invalid or nested too deeply."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def key_lines(text: str) -> dict[Path, int]:
+    """Return the line number (from 1) of each key, table and list item of a TOML text, by path.
+
+    Of a list item it is the line on which the item ends.
+    If the text is invalid or nested too deeply, return the lines found before the fault.
+    """
+    lines: dict[Path, int] = {}
+    tables: dict[Path, int] = {}
+    prefix: Path = ()
+    written = text.split("\n")
+    for first, end, data, is_header in _statements(text):
+        if is_header:
+            prefix = _header(data, first + 1, lines, tables)
+            continue
+        _add(prefix, dict.fromkeys(data), first + 1, lines)
+        for number in range(first + 1, end):  # a list with one line more each time
+            _add(prefix, _loaded("\n".join([*written[first:number], "]"])), number, lines)
+        _add(prefix, data, end, lines)
+    return lines
+
+
+def _header(data: dict[str, Any], line: int, lines: dict[Path, int], tables: dict[Path, int]) -> Path:
+    """Record the line of the header `[a.b]` or `[[a.b]]`, whose `data` it is; return the path of its keys.
+
+    `tables` is the number of `[[tables]]` so far, by path.
+    """
+    path: Path = ()
+    while data:
+        ((key, value),) = data.items()
+        path = (*path, key)
+        lines.setdefault(path, line)
+        if isinstance(value, list):
+            tables[path] = tables.get(path, 0) + 1
+            value = value[0]
+        if path in tables:
+            path = (*path, tables[path] - 1)
+            lines.setdefault(path, line)
+        data = value
+    return path
+
+
+def _add(path: Path, value: object, line: int, lines: dict[Path, int]) -> None:
+    items: Iterator[tuple[str | int, object]] = iter(())
+    if isinstance(value, dict):
+        items = iter(value.items())
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for key, item in items:
+        lines.setdefault((*path, key), line)
+        _add((*path, key), item, line, lines)
+
+
+def line_of(lines: Mapping[Path, int], path: Path) -> int:
+    """Return the line number of `path`, or of the nearest enclosing element that has a line number.
+
+    Return 1 if there is no such element.
+    """
+    return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), 1)
+
+
+def key_name(path: Path) -> str:
+    """Format a path as `backends[1].url` or `models."a/b".bytes_per_token_gb`."""
+    name = ""
+    for part in path:
+        if isinstance(part, int):
+            name += f"[{part}]"
+            continue
+        word = clean(part, 60)
+        name += ("." if name else "") + (word if _BARE.fullmatch(word) else f'"{word}"')
+    return name
+
+
+def with_values(text: str, values: Mapping[Place, Value]) -> str:
+    """Return the TOML `text` with `values`: the value of an existing key is replaced, a missing key is added.
+
+    All other text stays.
+
+    Raises:
+        ConfigError: the text is not valid, or a value cannot be changed alone.
+    """
+    for place, value in values.items():
+        before = _parsed(text)
+        text = _with_value(text, place, value)
+        table = before.get(place[0], {})
+        wanted = value if len(place) == 1 else isinstance(table, dict) and {**table, place[1]: value}
+        if _parsed(text) != {**before, place[0]: wanted}:
+            raise ConfigError(
+                f"{'.'.join(place)} could not be changed without changing more: edit the file by hand"
+            )
+    return text
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the file is not valid TOML: {error}") from None
+
+
+def _with_value(text: str, place: Place, value: Value) -> str:
+    """Return `text` with one value, changed in the lines of its table only: tomlkit reorders tables."""
+    import tomlkit  # late: only saving needs it
+    from tomlkit.exceptions import TOMLKitError
+
+    lines = [f"{line}\n" for line in text.removesuffix("\n").split("\n")] if text else []
+    first, end = _section(text, lines, place[:-1])
+    if first is None:
+        return "".join([*lines, "\n" if lines else "", tomlkit.dumps({place[0]: {place[-1]: value}})])
+    try:
+        section = tomlkit.parse("".join(lines[first:end]))
+        table: Any = section if len(place) == 1 else section[place[0]]
+        table[place[-1]] = value
+    except (TOMLKitError, TypeError, RecursionError):  # the text is valid, but no table has this name
+        return text
+    return "".join([*lines[:first], section.as_string(), *lines[end:]])
+
+
+def _section(text: str, lines: Sequence[str], table: tuple[str, ...]) -> tuple[int | None, int]:
+    """Return the lines [first, end) of a table, () for the keys above all tables; first is None without it.
+
+    The lines end with the last key: what follows is about the next table, or what the user took out. Of a
+    text without keys above its tables they are the comment at its start.
+    """
+    comment = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    found, end = (None, 0) if table else (0, comment)
+    is_above, is_inside = True, not table
+    for first, last, data, is_header in _statements(text):
+        if is_header:
+            is_above, is_inside = False, list(data.items()) == [(name, {}) for name in table]
+        if is_inside or (is_above and not data.keys().isdisjoint(table)):  # `table = {…}` or `table.key = …`
+            found, end = first if found is None else found, last
+    return found, end
