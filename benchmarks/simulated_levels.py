@@ -23,7 +23,6 @@ from sparktop.sweep.plan.arrivals import Pattern, Rate, due_times
 from sparktop.sweep.plan.capacity import default_seconds, parse_conditions
 from sparktop.sweep.plan.conversations.lane import planned_turns
 from sparktop.sweep.plan.conversations.reading import find_conversations
-from sparktop.sweep.plan.people import with_users
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.run.conversations.level import ramp_s, tail_s
 from sparktop.sweep.run.open_loop.arrivals import warm_up_s
@@ -37,7 +36,6 @@ _MOST, _MOST_CODER = 48.0, 12.0
 _KINDS = (
     ("coder-quick", LoadKind.AGENTS),
     ("chat", LoadKind.AGENTS),
-    ("users", LoadKind.USERS),
     ("concurrency", LoadKind.CONCURRENCY),
     ("rate", LoadKind.RATE),
     ("coder", LoadKind.AGENTS),
@@ -90,8 +88,6 @@ def setup(seed: int) -> Setup:
     if kind is LoadKind.AGENTS:
         plan = replace(plan, conversations=find_conversations(family), mode=LoadMode.AGENTS)
         lengths = ""
-    elif kind is LoadKind.USERS:
-        plan = replace(with_users(plan, dice.choice((5.0, 15.0))), mode=LoadMode.AGENTS)
     else:
         plan = replace(plan, mode=LoadMode.OPEN if kind is LoadKind.RATE else LoadMode.STEADY)
     parts = (base.name, f"{slots} slots", f"{blocks * 16 // 1000}k KV", lengths)

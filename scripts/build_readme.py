@@ -123,10 +123,6 @@ _MEANINGS = {
     ): "Several prompt lengths instead of `pp`, each at every concurrency.",
     ("sweeps", "runs"): "Runs of each level; three or more have an interval.",
     ("sweeps", "duration_s"): "Seconds of a steady level.",
-    (
-        "sweeps",
-        "users",
-    ): "Numbers of users instead of concurrency; each pauses `think_s` after an answer.",
     ("sweeps", "agents"): "Numbers of agents instead of concurrency: each does what `workload` describes.",
     (
         "sweeps",

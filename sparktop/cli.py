@@ -23,7 +23,7 @@ COMMANDS: dict[str, str] = {
     "demo": "simulated servers on this machine, and the viewer on them",
     "snapshot": "watch for a moment, then one report: json, md, html, svg or txt",
     "sweep": "put load on servers and routers, level by level, and measure them",
-    "capacity": "how many agents, users or requests a server can take under your conditions",
+    "capacity": "how many agents or requests a server can take under your conditions",
     "compare": "results of sweeps and published tables beside one another",
     "report": "a recording or a sweep with plots and tables: md, html, svg, csv or json",
     "record": "watch without a screen and keep everything in a file, to replay it later",

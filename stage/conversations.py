@@ -1,4 +1,4 @@
-"""Simulated users and agents in virtual time: conversations whose prompts grow, with pauses between calls.
+"""Simulated agents in virtual time: conversations whose prompts grow, with pauses between calls.
 
 The requests carry hashes of their blocks, so that the simulated engines' prefix caches hit exactly what real
 ones would hit: the start that all conversations share, and each conversation's earlier prompts and answers.
@@ -48,14 +48,14 @@ def turn_hashes(turn: Turn, block_tokens: int, salt: int = 0) -> tuple[int, ...]
 
 @dataclass(slots=True)
 class _Lane:
-    """One user or agent."""
+    """One agent."""
 
     turns: Iterator[Turn]
     next: Turn | None = None
 
 
 class Conversations:
-    """The users or agents of one load run; after `VirtualTime.run`, `events` has what happened."""
+    """The agents of one load run; after `VirtualTime.run`, `events` has what happened."""
 
     def __init__(
         self,

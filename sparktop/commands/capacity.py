@@ -1,4 +1,4 @@
-"""`sparktop capacity`: how many agents, users or requests a target can take under conditions."""
+"""`sparktop capacity`: how many agents or requests a target can take under conditions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_keys, format_name, number, seconds, whole_number
+from sparktop.commands.arguments import add_keys, format_name, number, refuse_removed, seconds, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import ask_first, counts, verdict
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 FORMATS = ("txt", *SWEEP_FORMATS[:4])
 _EXAMPLES = """\
 examples:
-  sparktop capacity                            coding agents on the servers here
-  sparktop capacity spark-1:8000 --users       how many people
-  sparktop capacity a --rate --pp 2k --tg 128  requests per second
-  sparktop capacity a --slo ttft_p90_ms=500    under a limit of your own"""
+  sparktop capacity                                coding agents on the servers here
+  sparktop capacity spark-1:8000 --workload chat   how many people
+  sparktop capacity a --rate --pp 2k --tg 128      requests per second
+  sparktop capacity a --slo ttft_p90_ms=500        under a limit of your own"""
 _BY_SUFFIX = {".txt": "txt", ".md": "md", ".json": "json", ".html": "html", ".htm": "html", ".csv": "csv"}
 
 
@@ -57,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="put load on targets that are neither here nor in the configuration",
     )
+    for option in ("--users", "--think"):
+        refuse_removed(parser, option, "--agents --workload chat are people who read and pause")
     _add_search(parser.add_argument_group("what is counted, and the conditions"))
     _add_load(parser.add_argument_group("the load"))
     group = parser.add_argument_group("what each request holds")
@@ -69,7 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_search(group: argparse._ArgumentGroup) -> None:
     kind = group.add_mutually_exclusive_group()
     kind.add_argument("--agents", action="store_true", help="conversations at the same time (default)")
-    kind.add_argument("--users", action="store_true", help="people who send, think, and send again")
     kind.add_argument("--rate", action="store_true", help="requests per second, however many are in flight")
     kind.add_argument("--concurrency", action="store_true", help="requests at the same time")
     group.add_argument(
@@ -160,7 +161,6 @@ def kind_of(arguments: argparse.Namespace) -> LoadKind:
     from sparktop.model.load import LoadKind  # late: --help needs it not
 
     named = {
-        LoadKind.USERS: arguments.users,
         LoadKind.RATE: arguments.rate,
         LoadKind.CONCURRENCY: arguments.concurrency,
     }
@@ -191,11 +191,10 @@ def capacity_of(arguments: argparse.Namespace) -> Capacity:
         raise UsageError("--slo and --preset both set the conditions: give one of them")
     of_kinds = (
         ("--workload", arguments.workload, (LoadKind.AGENTS,)),
-        ("--think", arguments.think, (LoadKind.USERS,)),
         ("--arrivals", arguments.arrivals, (LoadKind.RATE,)),
-        ("--pp", arguments.pp, (LoadKind.USERS, LoadKind.RATE, LoadKind.CONCURRENCY)),
-        ("--tg", arguments.tg, (LoadKind.USERS, LoadKind.RATE, LoadKind.CONCURRENCY)),
-        ("--prompts", arguments.prompts, (LoadKind.USERS, LoadKind.RATE, LoadKind.CONCURRENCY)),
+        ("--pp", arguments.pp, (LoadKind.RATE, LoadKind.CONCURRENCY)),
+        ("--tg", arguments.tg, (LoadKind.RATE, LoadKind.CONCURRENCY)),
+        ("--prompts", arguments.prompts, (LoadKind.RATE, LoadKind.CONCURRENCY)),
     )
     for option, value, kinds in of_kinds:
         if value is not None and kind not in kinds:
@@ -238,7 +237,6 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
         tg=arguments.tg,
         arrivals=arguments.arrivals,
         conversations=None if arguments.workload is None else find_conversations(arguments.workload),
-        think_s=arguments.think,
         duration_s=arguments.duration,
         api=Api(arguments.api) if arguments.api else None,
         seed=secrets.randbelow(2**31) if arguments.seed is None else arguments.seed,

@@ -42,18 +42,18 @@ _LIMITS = {
 
 
 _NEEDED = {
-    "think_s": "users",
     "workload": "agents",
     "arrivals": "rate",
     "trace_speed": "trace",
     "trace_range": "trace",
 }
 """Keys of a sweep that belong to one axis."""
+_REMOVED = ("users", "think_s")
+"""Keys of sweeps in files of earlier versions."""
 _CLOSED_LOOP = ("climb_to", "more_runs", "mode", "requests", "depths")
 _LENGTHS = ("pp", "prompt_lengths", "tg")
 _UNUSED = {
     "rate": _CLOSED_LOOP,
-    "users": _CLOSED_LOOP,
     "agents": (*_CLOSED_LOOP, *_LENGTHS),
     "trace": (*_CLOSED_LOOP, *_LENGTHS, "duration_s"),
 }
@@ -100,7 +100,9 @@ def from_pydantic(errors: Iterable[ErrorDetails], root: type[BaseModel]) -> Iter
 def _message(error: ErrorDetails, root: type[BaseModel]) -> str:
     kind, path, context = error["type"], error["loc"], error.get("ctx", {})
     given = shown_value(error["input"])
-    if kind == "extra_forbidden":
+    if kind == "extra_forbidden" and path[0] == "sweeps" and path[-1] in _REMOVED:
+        message = 'was removed: agents with workload = "chat" read and pause as people'
+    elif kind == "extra_forbidden":
         known = _keys_at(root, path[:-1])
         message = "is unknown" + (did_you_mean(str(path[-1]), known) or f" (known here: {', '.join(known)})")
     elif kind == "missing":

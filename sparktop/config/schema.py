@@ -146,8 +146,6 @@ class SweepTable(Strict):
     duration_s: float | None = Field(default=None, gt=0, le=86_400)
     requests: Count | None = None
     order: Literal["ascending", "abba"] | None = None
-    users: list[Number] = Field(default_factory=list)
-    think_s: float | None = Field(default=None, ge=0.1, le=3600)
     agents: list[Number] = Field(default_factory=list)
     workload: Name | None = None
     rate: Name | None = None

@@ -200,8 +200,6 @@ def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSettings:
         trace_speed=one["trace_speed"],
         trace_range=one["trace_range"],
         key=one["key"],
-        users=tuple(one["users"]),
-        think_s=one["think_s"],
         agents=tuple(one["agents"]),
         workload=_workload(one["workload"], path, env),
         rate=one["rate"],

@@ -1,4 +1,4 @@
-"""What simulated users or agents do at a time: wait for a server, get an answer, run a tool, or think."""
+"""What simulated agents do at a time: wait for a server, get an answer, run a tool, or think."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparktop.values import dataclass
 
 
 class Doing(StrEnum):
-    """What a user or agent does at a moment."""
+    """What an agent does at a moment."""
 
     DECODE = "decode"
     """Its answer is being generated."""
@@ -30,20 +30,18 @@ LETTERS = {one: one.value[0] for one in (Doing.DECODE, Doing.PREFILL, Doing.WAIT
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activities:
-    """What the users or agents of a running level have done in time slots of equal length, oldest first."""
+    """What the agents of a running level have done in time slots of equal length, oldest first."""
 
     step_s: float
     counts: tuple[tuple[int, ...], ...]
-    """For each slot the numbers of users or agents, in the order of `Doing`; the last slot is now."""
+    """For each slot the numbers of agents, in the order of `Doing`; the last slot is now."""
     each: tuple[str, ...] = ()
-    """For each user or agent a text with one of `LETTERS` for each slot; empty where they are many."""
-    people: bool = False
-    """True for users, who have no tools."""
+    """For each agent a text with one of `LETTERS` for each slot; empty where they are many."""
     queue_known: bool = False
     """True if the servers report how many requests wait; else prefill includes waiting."""
 
     @property
     def now(self) -> dict[Doing, int]:
-        """The numbers of users or agents by what they do now."""
+        """The numbers of agents by what they do now."""
         newest = self.counts[-1] if self.counts else (0,) * len(Doing)
         return dict(zip(Doing, newest, strict=True))

@@ -27,7 +27,7 @@ class LoadMode(StrEnum):
     OPEN = "open"
     """Requests begin at times drawn before the run, however many are in flight: an open loop."""
     AGENTS = "agents"
-    """Users or agents, each of which pauses after an answer before it sends its next request."""
+    """Agents, each of which pauses after an answer before it sends its next request."""
 
 
 class LoadKind(StrEnum):
@@ -37,13 +37,11 @@ class LoadKind(StrEnum):
     """Requests at the same time."""
     RATE = "rate"
     """Requests per second that arrive, however many are in flight."""
-    USERS = "users"
-    """People who each send a request, pause, and send the next."""
     AGENTS = "agents"
     """Conversations at the same time, with pauses of tools and people."""
 
 
-REMOVED_KINDS = frozenset({"pools"})
+REMOVED_KINDS = frozenset({"pools", "users"})
 """Values of `LoadKind` in files of earlier versions; what these hold of them is ignored."""
 
 
@@ -66,7 +64,7 @@ class LoadPoint:
 
     @property
     def label(self) -> str:
-        """The point with its unit: "c = 8", "1.5 /s", "1.5 /s of day.csv", "8 users", "8 agents"."""
+        """The point with its unit: "c = 8", "1.5 /s", "1.5 /s of day.csv", "8 agents"."""
         match self.kind:
             case LoadKind.CONCURRENCY:
                 return f"c = {self.words}"
@@ -77,7 +75,7 @@ class LoadPoint:
 
     @property
     def short(self) -> str:
-        """The point for narrow columns: "c8", "1.5/s", "8 users"."""
+        """The point for narrow columns: "c8", "1.5/s", "8 agents"."""
         match self.kind:
             case LoadKind.CONCURRENCY:
                 return f"c{self.words}"
@@ -203,7 +201,7 @@ class RequestStarted:
     due: float | None = None
     """Open loop: when the request was due, at or before `at`; None in other modes."""
     call: ConversationCall | None = None
-    """Users and agents: the place of the request in its conversation; None in other modes."""
+    """Agents: the place of the request in its conversation; None in other modes."""
     resent: bool = False
     """Whether it was sent before on a connection that the server had closed while it was idle. The earlier
     event of the same request does not count."""

@@ -129,7 +129,7 @@ class ResultRow:
     spec_accept_percent: float | None = None
     """Accepted share of the tokens drafted by speculative decoding, 0 to 100; None if unknown."""
     conversations: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    """Figures of users or agents by name, such as "tool_p90_ms"; empty for other kinds of load."""
+    """Figures of agents by name, such as "tool_p90_ms"; empty for other kinds of load."""
     error: str | None = None
     """The server's error message, where the level has no values."""
     runs: int = 0
@@ -244,7 +244,7 @@ class LiveSeries:
     nodes: tuple[NodeLine, ...] = ()
     spans: tuple[LevelSpan, ...] = ()
     activities: Activities | None = None
-    """What the users or agents of the running level do; None for other kinds of load."""
+    """What the agents of the running level do; None for other kinds of load."""
 
 
 @dataclass(frozen=True, slots=True)

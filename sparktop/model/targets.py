@@ -262,9 +262,6 @@ class SweepSettings:
     """Part of the file, such as "10m..1h"."""
     key: str | None = None
     """The key that starts the sweep on the screen."""
-    users: tuple[int, ...] = ()
-    """Numbers of users, instead of `concurrency`; `think_s` is their median think time in seconds."""
-    think_s: float | None = None
     agents: tuple[int, ...] = ()
     """Numbers of agents, instead of `concurrency`; `workload` is what they do."""
     workload: str | None = None

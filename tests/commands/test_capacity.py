@@ -21,9 +21,9 @@ from sparktop.sweep.run.capacity.forecast import plan_sentences
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--rate", "--think", "3"], "--think goes with --users"),
-        (["--workload", "chat", "--users"], "--workload goes with --agents"),
-        (["--pp", "64"], "--pp goes with --users or --rate or --concurrency"),
+        (["--arrivals", "poisson"], "--arrivals goes with --rate"),
+        (["--workload", "chat", "--rate"], "--workload goes with --agents"),
+        (["--pp", "64"], "--pp goes with --rate or --concurrency"),
         (["--slo", "ttft_p90_ms=1", "--preset", "mlperf-llama3.1-8b"], "give one of them"),
         (["--preset", "mlperf-gpt-oss-120"], "did you mean 'mlperf-gpt-oss-120b'"),
         (["--preset", "mlperf-mixtral"], "mlperf-gpt-oss-120b"),
@@ -59,7 +59,7 @@ def test_what_is_searched_for() -> None:
         0.99,
         "mlperf-gpt-oss-120b",
     )
-    assert kind_of(parser.parse_args(["--users"])) is LoadKind.USERS
+    assert kind_of(parser.parse_args(["--rate"])) is LoadKind.RATE
     assert capacity_of(parser.parse_args(["--concurrency", "--most", "7"])).most == 7
 
 

@@ -42,8 +42,12 @@ def said(folder: Path, lines: str, capsys: pytest.CaptureFixture[str]) -> tuple[
             'rate = "auto"\norder = "abba"',
             f"{UNUSABLE} rate auto looks for each target's limit by itself: leave out order abba",
         ),
+        (
+            "users = [4]",
+            "3: key 'sweeps[0].users' was removed: agents with workload = \"chat\" read and pause as people",
+        ),
         ("agents = [0]", "3: key 'sweeps[0].agents[0]' must be at least 1, not 0"),
-        ("users = [1000000]", "3: key 'sweeps[0].users[0]' must be at most 65536, not 1000000"),
+        ("agents = [1000000]", "3: key 'sweeps[0].agents[0]' must be at most 65536, not 1000000"),
         (
             'agents = [1]\nworkload = "codr"',
             "4: key 'sweeps[0].workload' is not usable: there is no workload 'codr': did you mean 'coder'?",
@@ -86,10 +90,9 @@ def test_a_trace_and_a_workload_are_read_from_the_folder_of_the_file(
 
 
 def test_good_presets_of_every_kind_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Valid presets of rates, users, agents, depths and concurrencies pass."""
+    """Valid presets of rates, agents, depths and concurrencies pass."""
     for lines in (
         'rate = "0.5..4"\narrivals = "gamma:0.5"\npp = 64\nduration_s = 20.0',
-        "users = [1, 4]\nthink_s = 5.0\ntg = 9",
         'agents = [1]\nworkload = "rag"\nduration_s = 60',
         "depths = [0, 4096]\nconcurrency = [1, 2]",
         "concurrency = [1, 4]\nclimb_to = 64\nmore_runs = true\nruns = 2",

@@ -1,4 +1,4 @@
-"""`sparktop sweep --users` and `--agents`: their options, and which contradict each other."""
+"""`sparktop sweep --agents`: its options, and which contradict each other."""
 
 from __future__ import annotations
 
@@ -33,32 +33,17 @@ def test_agents_follow_their_workload() -> None:
     assert _plan("--agents", "1", "--workload", "coder", "--duration", "90").duration_s == 90
 
 
-def test_users_think_between_requests_of_the_given_length() -> None:
-    """Users pause for 30 s by default; lengths are those of the preset or of the options."""
-    plan = _plan("--users", "8", "--pp", "512", "--tg", "32")
-    users = plan.conversations
-    assert users is not None
-    assert (plan.kind, users.human_pause_s.median) == (LoadKind.USERS, 30)
-    assert (users.new_tokens.median, users.output_tokens.median) == (512, 32)
-    quick = _plan("--users", "8", "--think", "5").conversations
-    assert quick is not None
-    assert quick.human_pause_s.median == 5
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("--agents 2 -c 4", "one axis: give -c or --agents"),
-        ("--agents 2 --users 3", "one axis: give --users or --agents"),
-        ("--users 2 --rate 1", "one axis: give --rate or --users"),
+        ("--agents 2 --rate 1", "one axis: give --rate or --agents"),
         ("--workload coder", "--workload goes with --agents"),
-        ("--think 3", "--think goes with --users"),
         ("--agents 2 --workload codder", "did you mean 'coder'"),
         ("--agents 2 --pp 9", "leave out --pp"),
-        ("--users 2 --mode steady", "leave out --mode"),
-        ("--users 2 --requests 9", "leave out --requests"),
+        ("--agents 2 --mode steady", "leave out --mode"),
+        ("--agents 2 --requests 9", "leave out --requests"),
         ("--agents 2 --slo ttft_p90_ms=900", "leave out --agents"),
-        ("--users 2 --pp 9,10", "one prompt length"),
     ],
 )
 def test_options_that_contradict_each_other_are_one_line(words: str, message: str) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_keys, number, seconds, typed, whole_number
+from sparktop.commands.arguments import add_keys, number, refuse_removed, seconds, typed, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
-from sparktop.commands.sweep.conversations import add_people_options, add_shape_options, conversation_wishes
+from sparktop.commands.sweep.conversations import add_agents_option, add_shape_options, conversation_wishes
 from sparktop.commands.sweep.requests import add_own_options, add_timeout_option, request_wishes
 from sparktop.commands.sweep.traces import add_trace_options, traced
 from sparktop.errors import UnreachableError, UsageError
@@ -60,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_targets(parser.add_argument_group("targets"))
     _add_levels(parser.add_argument_group("levels"))
-    group = parser.add_argument_group("agents, users and recorded traffic")
+    for option in ("--users", "--think"):
+        refuse_removed(parser, option, "--agents N --workload chat are people who read and pause")
+    group = parser.add_argument_group("agents and recorded traffic")
     add_shape_options(group)
     add_trace_options(group)
     group = parser.add_argument_group("what each request holds")
@@ -107,7 +109,7 @@ def _add_levels(group: argparse._ActionsContainer) -> None:
         help="with --rate: poisson (default), constant, bursty, trains, or gamma:B (B = 1 is poisson, less "
         "is bursty)",
     )
-    add_people_options(group, counts(MOST_CONCURRENCY))
+    add_agents_option(group, counts(MOST_CONCURRENCY))
     group.add_argument(
         "--slo",
         metavar="CONDITIONS",
@@ -267,8 +269,8 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
 
     concurrency, climb_to = arguments.concurrency or (None, None)
     trace = traced(arguments)
-    people = conversation_wishes(arguments) if trace is None else {}
-    points = people.pop("points", None) or (_rates(arguments) if trace is None else None)
+    agents = conversation_wishes(arguments) if trace is None else {}
+    points = agents.pop("points", None) or (_rates(arguments) if trace is None else None)
     runs, more_runs = arguments.runs or (None, None)
     return Wishes(
         concurrency=concurrency,
@@ -293,7 +295,7 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         slo=parse_slo(arguments.slo) if arguments.slo is not None else None,
         longest=True if arguments.longest else None,
         max_error_share=arguments.max_errors,
-        **people,
+        **agents,
         **request_wishes(arguments),
     )
 

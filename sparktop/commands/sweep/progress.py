@@ -181,7 +181,7 @@ def level_line(target: str, level: LevelResult) -> str:
         return f"{clean(target, 40)}: {level.point.label}, pp {level.pp} · ❌ {clean(level.error, 300)}"
     if level.open_loop is not None:
         return " · ".join((*_open_loop_parts(target, level), *_doubt_parts(level)))
-    if level.agents is not None or level.users is not None:
+    if level.agents is not None:
         tps = f"output {_number(level.output_tps.mean if level.output_tps else None)} tok/s"
         name = f"{clean(target, 40)}: {level.point.label}"
         return " · ".join((name, conversation_words(level), tps, *_doubt_parts(level)))

@@ -72,7 +72,6 @@ def _check_alone(arguments: argparse.Namespace) -> None:
     axes = {
         "-c": arguments.concurrency,
         "--rate": arguments.rate,
-        "--users": arguments.users,
         "--agents": arguments.agents,
     }
     for name, value in axes.items():

@@ -73,17 +73,13 @@ def _per_s(row: ResultRow) -> str:
 
 
 def _number(name: str, digits: int, unit: str = "") -> Callable[[ResultRow], str]:
-    """Return the text of a figure of users or agents."""
+    """Return the text of a figure of agents."""
 
     def text(row: ResultRow) -> str:
         value = row.conversations.get(name)
         return numbers.UNKNOWN if value is None else f"{value:,.{digits}f}{unit}"
 
     return text
-
-
-def _percent(name: str) -> Callable[[ResultRow], str]:
-    return _number(name, 0, " %")
 
 
 def _mean_ms(name: str) -> Callable[[ResultRow], str]:
@@ -138,7 +134,7 @@ AGENT_COLUMNS = (
     Column("tool p50", 8, None, lambda row: _ms(row.conversations.get("tool_p50_ms"))),
     Column("tool p90", 8, None, lambda row: _ms(row.conversations.get("tool_p90_ms"))),
     Column("human p50", 9, None, lambda row: _ms(row.conversations.get("human_p50_ms"))),
-    Column("cached", 6, None, _percent("cached_percent")),
+    Column("cached", 6, None, _number("cached_percent", 0, " %")),
     Column("output", 8, "output_tps", _rate("output_tps")),
     _ACCEPTED,
     Column("fit KV", 6, None, _number("fit", 0)),
@@ -149,18 +145,6 @@ AGENT_COLUMNS = (
     Column("failed", 7, None, _failed),
 )
 """The columns for agents: TTFT after a tool and after a person, model time of a person's whole request."""
-USER_COLUMNS = (
-    Column("TTFT mean", 10, "ttft_ms", _mean_ms("ttft_ms")),
-    Column("done /s", 8, None, _number("per_s", 2)),
-    Column("waits", 6, None, _percent("waits_percent")),
-    Column("p90", 8, None, lambda row: _ms(row.conversations.get("ttft_p90_ms"))),
-    Column("output", 8, "output_tps", _rate("output_tps")),
-    _ACCEPTED,
-    Column("in flight", 9, None, _number("in_flight", 1)),
-    Column("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    Column("failed", 7, None, _failed),
-)
-"""The columns for users: waits is the share of the time in which each waits for an answer or reads it."""
 SHOWN = (
     "tool p50",
     "tool p90",
@@ -194,7 +178,6 @@ SHOWN = (
 _COLUMNS_OF = {
     LoadKind.CONCURRENCY: COLUMNS,
     LoadKind.RATE: RATE_COLUMNS,
-    LoadKind.USERS: USER_COLUMNS,
     LoadKind.AGENTS: AGENT_COLUMNS,
 }
 _RATE_HEADINGS = {"output_tps": "output", "total_tps": "total"}

@@ -1,4 +1,4 @@
-"""Draws what users or agents do over time: a row for each, or how many do what where they are many."""
+"""Draws what agents do over time: a row for each, or how many do what where they are many."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AROUND, _LEAST_BODY = 2, 2
 """Rows above and below the picture, the legend and the time axis, and its least height with both."""
 _NAMED = 9
 _COUNTED = "how many do what"
-"""Label of the columns, whose rows are no users or agents."""
+"""Label of the columns, whose rows are no agents."""
 
 
 def conversations_height(activities: Activities, most: int) -> int:
@@ -40,7 +40,7 @@ def conversations_height(activities: Activities, most: int) -> int:
 
 
 def conversations_rows(activities: Activities, width: int, height: int) -> list[Row]:
-    """Draw users or agents as exactly `height` rows of `width` cells; the right edge is now.
+    """Draw agents as exactly `height` rows of `width` cells; the right edge is now.
 
     The first row says how many do what now. Below it each has a row, or where these do not fit, columns show
     how many do what over time. The last row is their time axis, where there is room for it.
@@ -69,28 +69,22 @@ def _legend(activities: Activities, span_s: float, cells: int) -> Row:
     """Return the row of signs with how many do what, and the time that the picture shows."""
     parts: list[Row] = []
     for doing, count in activities.now.items():
-        if (doing is Doing.TOOL and activities.people) or (
-            doing is Doing.WAITING and not activities.queue_known
-        ):
+        if doing is Doing.WAITING and not activities.queue_known:
             continue
         sign, role = _SIGNS[doing]
         shown = _BEGUN + sign if doing is Doing.TOOL else sign
         parts.append([(shown, role), (f" {count}", "title" if count else "muted"), label(f" {doing.value}")])
     apart = "   " if sum(map(row_width, parts)) + 3 * len(parts) <= cells else " "
-    head: Row = [(_name(activities), "accent"), label(f" last {span_s:.0f} s")]
+    head: Row = [("agents", "accent"), label(f" last {span_s:.0f} s")]
     row: Row = [*fit_row(head, max(GUTTER, row_width(head) + 1))]
     for part in parts:
         row += [*part, (apart, "text")]
     return row
 
 
-def _name(activities: Activities) -> str:
-    return "users" if activities.people else "agents"
-
-
 def _lane(activities: Activities, number: int, cells: int, slots: int, wide: int) -> Row:
     text = activities.each[number]
-    name = f"{_name(activities).removesuffix('s')} {number + 1}"
+    name = f"agent {number + 1}"
     doing = next((one for one, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
     row = [*fit_row([label(name)], _NAMED), *fit_row([(doing.value, _SIGNS[doing][1])], GUTTER - _NAMED)]
     parts = [part for part in _parts(text, cells, slots) for _ in range(wide)]

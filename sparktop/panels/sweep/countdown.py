@@ -41,7 +41,6 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
 _AXES = {
     LoadKind.CONCURRENCY: "requests at once",
     LoadKind.RATE: "requests/s",
-    LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
 }
 

@@ -77,7 +77,6 @@ class _Place:
 AXES = {
     LoadKind.CONCURRENCY: "c",
     LoadKind.RATE: "/s",
-    LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
 }
 """Name of the horizontal axis, at its left end."""

@@ -49,7 +49,7 @@ rows."""
 _PAUSE = "·"
 """Stands for requests of a level that are not in flight, such as those of agents in pauses."""
 _LEAST_WITH_LANES = 6
-"""Least rows of the graphs with a picture of users or agents below them."""
+"""Least rows of the graphs with a picture of agents below them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def live_rows(
     """Draw the graphs of a running sweep on one time axis as exactly `height` rows of `width` cells.
 
     `names` maps target names to letters. With `lengths` the names of levels include their prompt length.
-    Users or agents have the lower part, at most half of the rows.
+    Agents have the lower part, at most half of the rows.
     """
     doing = live.activities
     if doing is not None and height >= _LEAST_WITH_LANES:

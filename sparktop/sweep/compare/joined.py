@@ -79,7 +79,7 @@ def _asked(result: SweepResult) -> tuple[object, ...]:
     return (
         (plan.load, plan.mode, plan.api, plan.pp, plan.tg, plan.depths, plan.bases),
         (None if plan.prompts is None else plan.prompts.digest, plan.request_digest),
-        (plan.workload, plan.think_s, None if plan.trace is None else (plan.trace.name, plan.trace.speed)),
+        (plan.workload, None if plan.trace is None else (plan.trace.name, plan.trace.speed)),
         None if found is None else (found.load, found.conditions, found.share_percent),
         () if result.slo is None else result.slo.conditions,
     )

@@ -32,7 +32,7 @@ class LoadShape(StrEnum):
     BURST = "bursts: each run starts all requests at once"
     CLOSED_LOOP = "closed loop: one that ends is replaced at once"
     OPEN_LOOP = "open loop: requests come at a rate, however many are in flight"
-    PAUSES = "users or agents: each pauses after an answer before its next request"
+    PAUSES = "agents: each pauses after an answer before its next request"
 
 
 _SHAPES = {

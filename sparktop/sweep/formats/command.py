@@ -31,7 +31,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     conditions = slo.conditions if slo is not None else ()
     runs = plan.runs if plan.mode is not LoadMode.BURST or plan.requests is None else None
     limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
-    opens, people = plan.mode is LoadMode.OPEN, plan.load in {LoadKind.USERS, LoadKind.AGENTS}
+    opens, agents = plan.mode is LoadMode.OPEN, plan.load is LoadKind.AGENTS
     options = {
         "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
         "--rate": ("auto" if plan.find_knee else ",".join(plan.points)) if opens else None,
@@ -39,7 +39,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         "--pp": ",".join(map(str, plan.bases or result.prompt_lengths())),
         "--tg": plan.tg,
         "--depth": ",".join(map(str, plan.depths)),
-        "--mode": None if opens or people else plan.mode.value,
+        "--mode": None if opens or agents else plan.mode.value,
         "--runs": f"{runs}+" if plan.more_runs else runs,
         "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
         "--requests": plan.requests,
@@ -52,13 +52,13 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
     }
     if plan.trace is not None:
         options |= _trace_options(plan.trace)
-    if people:
-        options |= _people_options(plan)
+    if agents:
+        options |= _agent_options(plan)
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
     words += _headers(plan)
     words += ["--whole-prompt"] if plan.bases else []
-    return shlex.join([*words, *([] if plan.warmup or people else ["--no-warm-up"])])
+    return shlex.join([*words, *([] if plan.warmup or agents else ["--no-warm-up"])])
 
 
 def _capacity_command(result: SweepResult, found: CapacityResult, *, addresses: bool) -> str:
@@ -70,8 +70,7 @@ def _capacity_command(result: SweepResult, found: CapacityResult, *, addresses: 
     options = {
         "--preset": found.limits,
         "--slo": ",".join("=".join(one.split()[::2]) for one in found.conditions if found.limits is None),
-        "--workload": _people_options(plan).get("--workload") if agents else None,
-        "--think": _people_options(plan).get("--think") if found.load is LoadKind.USERS else None,
+        "--workload": _agent_options(plan)["--workload"] if agents else None,
         "--arrivals": plan.arrivals if rate else None,
         "--pp": None if agents else ",".join(map(str, result.prompt_lengths())),
         "--tg": None if agents else plan.tg,
@@ -101,16 +100,12 @@ def _headers(plan: PlanResult) -> list[str]:
     return [word for name in plan.headers for word in ("--header", f"{name}=…")]
 
 
-def _people_options(plan: PlanResult) -> dict[str, str | None]:
-    """Return the options that choose users or agents; a workload sets the lengths of agents."""
-    points = ",".join(plan.points)
-    if plan.load is LoadKind.USERS:
-        think = None if plan.think_s is None else f"{plan.think_s:g}"
-        return {"--users": points, "--think": think}
+def _agent_options(plan: PlanResult) -> dict[str, str | None]:
+    """Return the options that choose agents, whose workload sets the lengths."""
     name = plan.workload
     if name is not None and name not in BUILT_IN:
         name += ".toml"  # a file of the user's own
-    return {"--agents": points, "--workload": name, **dict.fromkeys(("--pp", "--tg"))}
+    return {"--agents": ",".join(plan.points), "--workload": name, **dict.fromkeys(("--pp", "--tg"))}
 
 
 def _trace_options(trace: TracePlan) -> dict[str, str | None]:

@@ -79,7 +79,6 @@ _AGENTS = (
     "interactivity_tps",
     "in_flight_mean",
 )
-_USERS = ("think_s", "response_s", "requests_per_s", "in_flight_mean", "waits_percent", "unanswered")
 _REPLAY = ("cached_percent", "repeated_percent", "beyond_context", "not_due")
 
 
@@ -141,8 +140,6 @@ def _of_axis(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
         yield name, getattr(level.open_loop, name) if level.open_loop else None
     for name in _AGENTS:
         yield f"agents_{name}", getattr(level.agents, name) if level.agents else None
-    for name in _USERS:
-        yield f"users_{name}", getattr(level.users, name) if level.users else None
     yield "trace", spreadsheet_text(level.trace or "")
     for name in _REPLAY:
         yield name, getattr(level.replay, name) if level.replay else None

@@ -23,7 +23,6 @@ CONCURRENCY, LENGTH = "requests at once", "tokens of the prompt"
 AXES = {
     LoadKind.CONCURRENCY: CONCURRENCY,
     LoadKind.RATE: "requests per second",
-    LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
 }
 """Title of the horizontal axis."""

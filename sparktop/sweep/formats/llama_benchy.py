@@ -59,7 +59,7 @@ def check_axis(kind: LoadKind) -> None:
     Raises:
         UsageError: it has no field for their points.
     """
-    if kind in {LoadKind.RATE, LoadKind.USERS, LoadKind.AGENTS}:
+    if kind in {LoadKind.RATE, LoadKind.AGENTS}:
         levels = "rates" if kind is LoadKind.RATE else kind.value
         raise UsageError(f"llama-benchy's JSON holds requests at once, not {levels}: choose json, csv or md")
 

@@ -36,7 +36,6 @@ _PAIR = 2
 _LOADS = {
     LoadKind.CONCURRENCY: "c16: 16 requests at once",
     LoadKind.RATE: "2/s: two requests per second arrive, however many are in flight",
-    LoadKind.USERS: "8 users: as many people, who send a request, pause, and send the next",
     LoadKind.AGENTS: "8 agents: as many conversations at once, with pauses of tools and people",
 }
 _DEPTH = (
@@ -119,7 +118,6 @@ def _about(result: SweepResult) -> Iterator[str]:
         ", ".join(code(model) for model in models),
         "" if plan.trace is None else plain(plan.trace.words),
         f"workload {code(plan.workload)}" if plan.load is LoadKind.AGENTS and plan.workload else "",
-        "" if plan.think_s is None else f"think time {plan.think_s:g} s",
         f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
         *map(plain, plan.request_words),
         f"{mode_words(plan)}, {effort_words(plan)}{more}",

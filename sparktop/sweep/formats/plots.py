@@ -19,7 +19,6 @@ CURVES = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due_
 _AXES = {
     LoadKind.CONCURRENCY: "concurrency",
     LoadKind.RATE: "requests/s",
-    LoadKind.USERS: "users",
     LoadKind.AGENTS: "agents",
 }
 WIDTH, HEIGHT = 78, 16

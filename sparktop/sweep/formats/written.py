@@ -22,7 +22,7 @@ from sparktop.sweep.formats.privacy import SweepPrivacy
 from sparktop.sweep.formats.request_drawings import request_drawings
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.view.curves import sweep_plots, without_waiting
+from sparktop.sweep.view.curves import sweep_plots
 
 _FOR_PROGRAMS = {"csv": csv_table.render, "json": json_file.render, "llama-benchy": llama_benchy.render}
 _ON_SCREEN = ("html", "md")
@@ -58,8 +58,7 @@ def sweep_report(
         return markdown.render(result, others, _more(result, shown))
     own = {target.name for target in result.targets}
     named = [replace(one, name=f"{one.name} (ref)") if one.name in own else one for one in others]
-    beside = [*named, *without_waiting(result)]
-    drawings = [*curve_drawings(series_of(result), beside, sweep_plots(result)), *request_drawings(result)]
+    drawings = [*curve_drawings(series_of(result), named, sweep_plots(result)), *request_drawings(result)]
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
     if form == "svg":

@@ -60,7 +60,7 @@ class Request:
     due: float | None = None
     """Open loop: when it is due, in monotonic seconds; None in other modes."""
     call: ConversationCall | None = None
-    """Users and agents: its place in a conversation; None in other modes."""
+    """Agents: its place in a conversation; None in other modes."""
 
 
 @dataclass(frozen=True, slots=True)

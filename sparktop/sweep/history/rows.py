@@ -58,7 +58,7 @@ def _traffic_name(result: SweepResult) -> str | None:
         return clean(f"trace {plan.trace.name}", _NAME_LENGTH)
     if plan.load is LoadKind.AGENTS and plan.preset in {None, DEFAULT}:
         return clean(f"agents {plan.workload or ''}", _NAME_LENGTH)
-    return "users" if plan.load is LoadKind.USERS and plan.preset in {None, DEFAULT} else None
+    return None
 
 
 def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:
@@ -85,7 +85,7 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
 
 def _best_decode(levels: Sequence[LevelResult]) -> float | None:
     rates = [level.sustained_tps or level.decode_tps for level in levels]
-    rates += [one.output_tps for one in levels if one.open_loop or one.agents or one.users]
+    rates += [one.output_tps for one in levels if one.open_loop or one.agents]
     return max((rate.mean for rate in rates if rate is not None), default=None)
 
 

@@ -42,8 +42,8 @@ duration of such conversations."""
 _ARRIVALS_SHARE = 1.3
 """Arrivals of a level, in those with which the Wilson bound reaches the share if none misses."""
 _WILSON_Z2 = 3.8415
-_MOST = {LoadKind.CONCURRENCY: 256.0, LoadKind.RATE: 256.0, LoadKind.USERS: 256.0, LoadKind.AGENTS: 64.0}
-_SECONDS = {LoadKind.CONCURRENCY: 60.0, LoadKind.RATE: 60.0, LoadKind.USERS: 120.0, LoadKind.AGENTS: 90.0}
+_MOST = {LoadKind.CONCURRENCY: 256.0, LoadKind.RATE: 256.0, LoadKind.AGENTS: 64.0}
+_SECONDS = {LoadKind.CONCURRENCY: 60.0, LoadKind.RATE: 60.0, LoadKind.AGENTS: 90.0}
 _AGENTS_ONLY = tuple(
     f"{name}_{word}_ms" for name in (AFTER_TOOL, AFTER_HUMAN) for word in ("p50", "p90", "p95", "p99")
 )

@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.sweep.plan.people import THINK_S
 from sparktop.sweep.plan.plan import Api, Order, Plan
 from sparktop.sweep.plan.presets import DEFAULT, STEADY_S
 from sparktop.values import dataclass
@@ -19,7 +18,6 @@ class DraftKind(StrEnum):
 
     CONCURRENCY = "requests at once"
     RATE = "requests per second"
-    USERS = "users"
     AGENTS = "agents"
     TRACE = "recorded traffic"
 
@@ -45,10 +43,6 @@ class Draft:
     """Requests per second: "0.5,1,2", one level that rises as "0.5..4", or "auto"."""
     arrivals: str = ""
     """How the gaps between requests vary; empty: poisson."""
-    users: str = ""
-    """Numbers of users."""
-    think: str = ""
-    """Median seconds between an answer and a user's next request."""
     agents: str = ""
     """Numbers of agents."""
     workload: str = ""
@@ -103,7 +97,6 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
         *_COMMON,
     ),
     DraftKind.RATE: ("rate", "arrivals", "pp", "tg", "runs", "duration", "warmup", *_COMMON),
-    DraftKind.USERS: ("users", "think", "pp", "tg", "runs", "duration", *_COMMON),
     DraftKind.AGENTS: ("agents", "workload", "runs", "duration", *_COMMON),
     DraftKind.TRACE: ("trace", "trace_speed", "trace_range", "trace_format", "runs", *_COMMON),
 }
@@ -111,7 +104,6 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 _EXAMPLES: Mapping[str, Mapping[str, str]] = {
     DraftKind.CONCURRENCY: {"concurrency": "1,4,16"},
     DraftKind.RATE: {"rate": "0.5,1,2", "arrivals": Plan(()).arrivals},
-    DraftKind.USERS: {"users": "1,4,16", "think": f"{THINK_S:g}"},
     DraftKind.AGENTS: {"agents": "1,4,16", "workload": "coder-quick"},
     DraftKind.TRACE: {"trace_speed": "1"},
 }
@@ -168,8 +160,8 @@ def kind_of(preset: SweepSettings) -> DraftKind:
         return DraftKind.TRACE
     if preset.rate is not None:
         return DraftKind.RATE
-    if preset.users or preset.agents:
-        return DraftKind.USERS if preset.users else DraftKind.AGENTS
+    if preset.agents:
+        return DraftKind.AGENTS
     return DraftKind.CONCURRENCY
 
 
@@ -178,8 +170,6 @@ def _with_axis(draft: Draft, preset: SweepSettings) -> Draft:
     match draft.kind:
         case DraftKind.RATE:
             return replace(draft, rate=preset.rate or "", arrivals=preset.arrivals or Plan(()).arrivals)
-        case DraftKind.USERS:
-            return replace(draft, users=_listed(preset.users), think=_shown(preset.think_s or THINK_S))
         case DraftKind.AGENTS:
             return replace(draft, agents=_listed(preset.agents), workload=preset.workload or "")
         case DraftKind.TRACE:

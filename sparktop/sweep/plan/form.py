@@ -35,11 +35,10 @@ _OPTION = re.compile(r"--([a-z][a-z-]*)")
 """A command-line option in an error message, which the editor replaces by the name of its field."""
 _MOST_HEADROOM_GIB = 1_000_000.0
 _MOST_GPU_C = 1000.0
-_MOST_THINK_S = 3600.0
 _LONGEST_MODEL = 200
 _BOUNDS = {"runs": "runs", "duration": "seconds", "requests": "requests"}
 """The fields that can limit a level in burst mode, with their names in error messages."""
-_NAMES = _BOUNDS | {"trace-format": "format", "trace-range": "part", "think": "think seconds"}
+_NAMES = _BOUNDS | {"trace-format": "format", "trace-range": "part"}
 """Names of fields by option, where they differ."""
 _NUMBERS = "write one number or several, as in 1,4,16"
 
@@ -201,9 +200,7 @@ class _Form:
             settings,
             rate=self.read("rate", _rates, "write requests per second, as in 0.5,1,2, or auto"),
             arrivals=self.read("arrivals", _pattern),
-            users=self.read("users", _people, _NUMBERS) or (),
-            think_s=self.read("think", lambda text: seconds(text, LEAST_S, _MOST_THINK_S)),
-            agents=self.read("agents", _people, _NUMBERS) or (),
+            agents=self.read("agents", _agents, _NUMBERS) or (),
             workload=workload,
         )
 
@@ -274,7 +271,7 @@ def _lengths(text: str) -> tuple[int, ...]:
     return whole_numbers(text, 1, MOST_TOKENS)
 
 
-def _people(text: str) -> tuple[int, ...]:
+def _agents(text: str) -> tuple[int, ...]:
     return whole_numbers(text, 1, MOST_CONCURRENCY)
 
 

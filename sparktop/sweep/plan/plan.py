@@ -167,7 +167,7 @@ class Plan:
     find_knee: bool = False
     """Open mode, without `points`: True to look for the highest rate that a target keeps up with."""
     conversations: ConversationPreset | None = None
-    """Agents mode: what the users or agents do."""
+    """Agents mode: what the agents do."""
     duration_s: float | None = None
     """Steady mode: duration of a run. Open and agents mode: of the measured part of a run. Burst mode: time
     after which no further run of a level begins."""

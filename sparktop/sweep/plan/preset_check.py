@@ -17,12 +17,11 @@ _OPTION = re.compile(r"--([a-z-]+)")
 _KEYS = {
     "duration": "duration_s",
     "depth": "depths",
-    "think": "think_s",
     "header": "headers",
     "timeout": "timeout_s",
 }
 """Keys of a preset that are called otherwise than the options of the command line."""
-_AXES = ("trace", "rate", "users", "agents", "concurrency")
+_AXES = ("trace", "rate", "agents", "concurrency")
 _ANY = SweepTarget("any", "http://127.0.0.1")
 
 

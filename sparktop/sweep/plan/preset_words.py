@@ -34,9 +34,8 @@ def _load(preset: SweepSettings) -> Iterator[str]:
     if preset.concurrency:
         more = "" if preset.climb_to is None else f" and on to {preset.climb_to} while tok/s rise"
         yield f"c = {_listed(preset.concurrency)}{more}"
-    for name, values in (("users", preset.users), ("agents", preset.agents)):
-        if values:
-            yield f"{name} {_listed(values)}"
+    if preset.agents:
+        yield f"agents {_listed(preset.agents)}"
     if preset.rate:
         yield f"{preset.rate} requests/s"
     if preset.trace:

@@ -14,16 +14,10 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
+from sparktop.sweep.plan.agents import agents_settings, check_conversations
 from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of, rates_or_auto
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.own_requests import checked_body, checked_headers
-from sparktop.sweep.plan.people import (
-    THINK_S,
-    agents_settings,
-    check_conversations,
-    users_settings,
-    with_users,
-)
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget, Timeouts, patience
 from sparktop.sweep.plan.prompt_file import PromptFile, find_prompts
 from sparktop.sweep.plan.traces.replay import Replay, find_replay
@@ -105,8 +99,6 @@ class Wishes:
     """Recorded traffic, which sets the point, the lengths and the duration of the only level."""
     conversations: ConversationPreset | None = None
     """What agents do; their numbers are `points`."""
-    think_s: float | None = None
-    """Median think time of users; their numbers are `points`."""
     mode: LoadMode | None = None
     duration_s: float | None = None
     requests: int | None = None
@@ -161,7 +153,6 @@ def make_plan(
     plan = Plan(targets=tuple(targets), preset=preset.name)
     plan = replace(plan, **_of_preset(preset))
     asked = _with_requests(preset, _on_axis(preset, wishes or Wishes()))
-    think_s = asked.think_s
     settings = _chosen(asked)
     if asked.trace is not None and preset.trace is None:
         settings["preset"] = None  # nothing of it is left
@@ -175,8 +166,6 @@ def make_plan(
         plan = replace(plan, duration_s=STEADY_S)
     if plan.mode is LoadMode.OPEN and plan.duration_s is None:
         plan = replace(plan, duration_s=OPEN_S)
-    if think_s is not None:
-        plan = with_users(plan, think_s)
     limits = guard or GuardLimits()
     plan = replace(
         plan,
@@ -212,7 +201,7 @@ def _with_requests(preset: SweepSettings, asked: Wishes) -> Wishes:
 
 
 def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
-    """Return `asked` with the trace, rates, users or agents of a preset, unless another axis was chosen.
+    """Return `asked` with the trace, rates or agents of a preset, unless another axis was chosen.
 
     Raises:
         UsageError: the preset's trace, rate or workload cannot be used.
@@ -227,12 +216,9 @@ def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
             asked, duration_s=asked.duration_s or preset.duration_s, runs=asked.runs or preset.runs
         )
         return replace(asked, points=points or None, find_knee=not points or None, arrivals=arrivals)
-    if (not preset.users and not preset.agents) or any(one is not None for one in axes):
+    if not preset.agents or any(one is not None for one in axes):
         return asked
     asked = replace(asked, duration_s=asked.duration_s or preset.duration_s, runs=asked.runs or preset.runs)
-    if preset.users:
-        points = tuple(LoadPoint(LoadKind.USERS, one) for one in preset.users)
-        return replace(asked, points=points, think_s=preset.think_s or THINK_S)
     from sparktop.sweep.plan.conversations.reading import DEFAULT as WORKLOAD  # late: few plans need it
     from sparktop.sweep.plan.conversations.reading import find_conversations
 
@@ -243,9 +229,7 @@ def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
 def _chosen(asked: Wishes) -> dict[str, Any]:
     """Return the plan settings that a user chose, and those that follow from them, by field name."""
     settings = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
-    if settings.pop("think_s", None) is not None:
-        settings = {**users_settings(), **settings}
-    elif (conversations := settings.get("conversations")) is not None:
+    if (conversations := settings.get("conversations")) is not None:
         settings = {**agents_settings(conversations), **settings}
     elif asked.trace is not None:
         settings = {**_OPEN, **settings, **asked.trace.settings()}
@@ -331,9 +315,7 @@ def _check_prompts(plan: Plan) -> None:
 
 def _check_context(plan: Plan) -> None:
     if plan.depths and plan.mode is not LoadMode.BURST:
-        raise UsageError(
-            "--depth sends bursts, each after its context: leave out --mode, --rate, --users, --agents"
-        )
+        raise UsageError("--depth sends bursts, each after its context: leave out --mode, --rate, --agents")
     if plan.depths and plan.longest:
         raise UsageError("--longest looks for the longest prompt without context: leave out --depth")
     if plan.whole and not plan.depths:

@@ -10,7 +10,6 @@ from sparktop.model.targets import GuardLimits
 from sparktop.model.text import clean
 from sparktop.sweep.plan.capacity import NAME, default_seconds
 from sparktop.sweep.plan.conversations.reading import find_conversations
-from sparktop.sweep.plan.people import THINK_S
 from sparktop.sweep.plan.plan import Capacity, Plan, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, Wishes, find_preset, make_plan
 
@@ -37,9 +36,7 @@ def make_capacity_plan(
         wishes = replace(wishes, concurrency=(1,), mode=LoadMode.STEADY)
     else:
         wishes = replace(wishes, points=(LoadPoint(kind, 1),))
-    if kind is LoadKind.USERS:
-        wishes = replace(wishes, think_s=wishes.think_s or THINK_S)
-    elif kind is LoadKind.AGENTS and wishes.conversations is None:
+    if kind is LoadKind.AGENTS and wishes.conversations is None:
         wishes = replace(wishes, conversations=find_conversations(WORKLOADS[0]))
     # One level stands for all: it has the settings that all have, and these are checked.
     plan = make_plan(find_preset(DEFAULT), targets, wishes, guard=guard)

@@ -109,9 +109,7 @@ class PlanResult(Part):
     find_knee: bool = False
     """True if the sweep looked for the highest rate that a target keeps up with."""
     workload: Text | None = None
-    """Name of the preset of users' or agents' conversations; None in other modes."""
-    think_s: Number = None
-    """Users: median seconds between an answer and the next request."""
+    """Name of the preset of agents' conversations; None in other modes."""
     duration_s: Number = None
     requests: Count | None = None
     order: Order = Order.ASCENDING

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from sparktop.model.load import EndReason, Level, LoadKind, LoadMode, TokenSource
-from sparktop.sweep.result.agents.figures import agents_result, measured_calls, users_result
+from sparktop.sweep.result.agents.figures import agents_result, measured_calls
 from sparktop.sweep.result.axis import axis_fields
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.measure import (
@@ -61,7 +61,7 @@ def level_result(
     if level.mode not in {LoadMode.OPEN, LoadMode.AGENTS} or not windows:
         return made
     if level.mode is LoadMode.AGENTS:
-        return _with_conversations(level, made, traces, windows)
+        return _with_conversations(made, traces, windows)
     runs = {run: [one for one in traces if one.run == run] for run in sorted(windows)}
     rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
     found = open_loop_result(level, runs, windows)
@@ -89,19 +89,17 @@ def _counted(level: Level, traces: Sequence[RequestTrace]) -> Sequence[RequestTr
 
 
 def _with_conversations(
-    level: Level, made: LevelResult, traces: Sequence[RequestTrace], windows: Mapping[int, Span]
+    made: LevelResult, traces: Sequence[RequestTrace], windows: Mapping[int, Span]
 ) -> LevelResult:
-    """Return `made` with rates over the measured time, and what users or agents show in all runs."""
+    """Return `made` with rates over the measured time, and what agents show in all runs."""
     runs = {run: [one for one in traces if one.run == run] for run in sorted(windows)}
     rates = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
     everything = [trace for run_traces in runs.values() for trace in run_traces]
-    people = level.point.kind is LoadKind.USERS
     return made.model_copy(
         update={
             **{name: Rate.of_runs([one.get(name) for one in rates]) for name in RATES},
             "duration_s": sum(end - begin for begin, end in windows.values()),
-            "users": users_result(everything, windows) if people else None,
-            "agents": None if people else agents_result(everything, windows),
+            "agents": agents_result(everything, windows),
         }
     )
 

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 
 from sparktop.model.load import TokenSource, concurrency_point
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.agents.parts import AgentsResult, UsersResult
+from sparktop.sweep.result.agents.parts import AgentsResult
 from sparktop.sweep.result.axis import AxisPart, LevelLoad, PlanResult, RanRun
 from sparktop.sweep.result.capacity import CapacityResult
 from sparktop.sweep.result.client import ClientResult
@@ -199,7 +199,6 @@ class LevelResult(AxisPart):
     replay: ReplayResult | None = None
     """What recorded traffic shows beside `open_loop`; None on other levels."""
     agents: AgentsResult | None = None
-    users: UsersResult | None = None
     served_by: dict[Text, Count] = Field(default_factory=dict)
     """Requests by backend, summed over runs. A router that sends each run to another backend looks balanced
     in these sums; `runs_split` shows the difference."""

@@ -115,7 +115,8 @@ def _without_removed(data: object) -> object:
     plan = {name: value for name, value in plan.items() if name not in {"load", "points"}}
     if isinstance(targets, list):
         targets = [{**one, "levels": []} if isinstance(one, dict) else one for one in targets]
-    return {**cast("dict[str, object]", data), "plan": plan, "targets": targets, "comparison": None}
+    of_levels = {"targets": targets, "comparison": None, "capacity": None}
+    return {**cast("dict[str, object]", data), "plan": plan, **of_levels}
 
 
 def stored(folder: Path) -> list[StoredSweep]:

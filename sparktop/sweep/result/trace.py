@@ -40,7 +40,7 @@ class RequestTrace:
     due: float | None = None
     """Open loop: when the request was due; None in other modes."""
     call: ConversationCall | None = None
-    """Users and agents: the place of the request in its conversation; None in other modes."""
+    """Agents: the place of the request in its conversation; None in other modes."""
     resent: bool = False
     """True if it was sent a second time, see `RequestStarted`."""
     counted_prompt_tokens: int | None = None

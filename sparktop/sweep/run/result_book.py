@@ -15,7 +15,6 @@ from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.own_requests import request_digest, without_texts
-from sparktop.sweep.plan.people import think_s_of
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.result.axis import PlanResult, PromptPlan, RanRun, axis_fields
@@ -256,7 +255,6 @@ def plan_result(plan: Plan) -> PlanResult:
         trace=trace_plan(plan.trace),
         find_knee=plan.find_knee,
         workload=None if plan.conversations is None else plan.conversations.name,
-        think_s=think_s_of(plan),
         duration_s=plan.duration_s,
         requests=plan.requests,
         order=plan.order,

@@ -315,7 +315,7 @@ def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Valid
         yield Validity(code=TOO_SHORT, message=message)
     if plan.capacity is not None:
         return  # a search has intervals of its own
-    if level.agents is not None or level.users is not None:
+    if level.agents is not None:
         yield from conversation_doubts(level)
     elif level.runs < LEAST_RUNS:
         few = "a single run has" if level.runs == 1 else f"{level.runs} runs have"

@@ -143,8 +143,6 @@ TERMS = {
     "Ended early": "conversations that an error ended, with the errors",
     "Fit": "conversations of mean length that the KV caches hold at once, the shared start counted once",
     "Interactivity": "1 / 90th percentile of (E2E / output tokens) in tok/s; not 1 / TPOT",
-    "Users wait": "share of the time in which a user waits for an answer or reads it as it comes",
-    "At most (/s)": "users / (response + think time of the lowest level): what they ask for without waiting",
     "Warnings": "why a level may not be what it seems, or why it is slow; a list has a sentence for each",
 }
 """Meaning of other terms and signs in a report's tables."""

@@ -1,4 +1,4 @@
-"""Collects what the users or agents of a running level do, from the events of their requests."""
+"""Collects what the agents of a running level do, from the events of their requests."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ STEP_S = 0.25
 """Length of a time slot in seconds."""
 MOST_SLOTS = 1200
 MOST_EACH = 60
-"""Users or agents up to which each has a text of its own."""
+"""Agents up to which each has a text of its own."""
 _CODES = {one: ord(letter) for one, letter in LETTERS.items()}
 _ORDER = {one: index for index, one in enumerate(Doing)}
 
 
 class ActivityLedger:
-    """What each user or agent of the current level did, slot by slot."""
+    """What each agent of the current level did, slot by slot."""
 
     def __init__(self) -> None:
         """Start without a level."""
         self._begin: float | None = None
-        self._people = False
         self._slots = 0
         self._doing: list[Doing] = []
         self._sent: dict[int, float] = {}
@@ -33,12 +32,11 @@ class ActivityLedger:
         self._waiting: int | None = None
 
     def begin_level(self, at: float, key: LevelKey) -> None:
-        """Begin a level at the time `at` (monotonic s); levels without users or agents show nothing."""
+        """Begin a level at the time `at` (monotonic s); levels without agents show nothing."""
         self.__init__()  # type: ignore[misc] # nothing of the level before counts
-        kind = key.point.kind
-        if kind not in {LoadKind.USERS, LoadKind.AGENTS}:
+        if key.point.kind is not LoadKind.AGENTS:
             return
-        self._begin, self._people = at, kind is LoadKind.USERS
+        self._begin = at
         self._doing = [Doing.THINK] * key.concurrency
         self._texts = [bytearray() for _ in self._doing] if key.concurrency <= MOST_EACH else []
 
@@ -47,7 +45,7 @@ class ActivityLedger:
         self._begin = None
 
     def take(self, event: LoadEvent) -> None:
-        """Update what a user or agent does from an event of its request."""
+        """Update what an agent does from an event of its request."""
         match event:
             case RequestStarted(call=ConversationCall() as call) if call.lane < len(self._doing):
                 self._advance(event.at)
@@ -71,13 +69,13 @@ class ActivityLedger:
         self._waiting = None if waiting is None else round(waiting)
 
     def activities(self, now: float) -> Activities | None:
-        """Return what was done up to `now`; None if no level of users or agents runs."""
+        """Return what was done up to `now`; None if no level of agents runs."""
         if self._begin is None:
             return None
         self._advance(now)
         each = tuple(text[-MOST_SLOTS:].decode("ascii") for text in self._texts)
         counts = tuple(self._counts[-MOST_SLOTS:])
-        return Activities(STEP_S, counts, each, self._people, self._waiting is not None)
+        return Activities(STEP_S, counts, each, self._waiting is not None)
 
     def _advance(self, at: float) -> None:
         """Fill the slots that have ended by `at` with what everybody does."""

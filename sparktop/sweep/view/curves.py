@@ -17,10 +17,9 @@ from sparktop.model.sweep_comparison import (
 )
 from sparktop.model.sweep_view import SweepView
 from sparktop.sweep.compare.references import Reference
-from sparktop.sweep.compare.series import Figure, Series, SeriesLevel, load_at, series_of
+from sparktop.sweep.compare.series import Figure, Series, SeriesLevel, series_of
 from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.result.user_bounds import user_bounds
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.doubts import FEW_RUNS, TOO_SHORT
 from sparktop.sweep.view.capacity import condition_plots
@@ -30,7 +29,6 @@ CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
 """Metrics that have a plot, in this order."""
 RATE_CURVES = ("output_tps", "ttft_due_ms", "e2e_due_ms")
 """The same over rates. A level with which the server does not keep up has no latencies."""
-USER_CURVES = ("requests_per_s", "ttft_ms", "output_tps")
 AGENT_CURVES = ("ttft_tool_ms", "ttft_human_ms", "output_tps")
 _DECODES = frozenset({"decode_tps", "sustained_tps"})
 _ROOFLINE_AT = 1
@@ -80,11 +78,7 @@ def curve_plots(
 
 def _curves_of(kinds: set[LoadKind], known: set[str]) -> tuple[str, ...]:
     """Return the metrics to draw over an axis, of the `known` ones."""
-    for kind, names in (
-        (LoadKind.RATE, RATE_CURVES),
-        (LoadKind.USERS, USER_CURVES),
-        (LoadKind.AGENTS, AGENT_CURVES),
-    ):
+    for kind, names in ((LoadKind.RATE, RATE_CURVES), (LoadKind.AGENTS, AGENT_CURVES)):
         if kind in kinds:
             return names
     return _closed_curves(known)
@@ -147,8 +141,8 @@ def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:
     """Return the limits that are drawn in the plots of a sweep.
 
     They are the decode rate that the memory bandwidth allows (roofline), the limits of SLO conditions, the
-    highest concurrencies at which these conditions hold, the most requests of users that were completed, and
-    the conversations of agents that fit the KV cache.
+    highest concurrencies at which these conditions hold, and the conversations of agents that fit the KV
+    cache.
     """
     return (*_roofline(result), *_conditions(result), *_conversation_limits(result))
 
@@ -194,13 +188,9 @@ def _conditions(result: SweepResult) -> Iterable[LimitLine]:
 
 
 def _conversation_limits(result: SweepResult) -> Iterable[LimitLine]:
-    """Yield the limits of users and agents; a number of conversations only where levels lie on both sides."""
+    """Yield how many conversations fit the KV cache, where levels lie on both sides of that."""
     for target in result.targets:
         levels = target.in_order()
-        if (bounds := user_bounds(levels)) is not None:
-            most = "completes no more than" if bounds.is_full else "completed at most"
-            words = f"{target.name} {most} {bounds.most_per_s:.2f} requests/s"
-            yield LimitLine("requests_per_s", words, bounds.most_per_s)
         known = [level for level in levels if level.agents is not None and level.agents.fit is not None]
         fit = min((level.agents.fit or 0.0 for level in known if level.agents is not None), default=0.0)
         if known and known[0].point.value <= fit <= known[-1].point.value:
@@ -209,25 +199,12 @@ def _conversation_limits(result: SweepResult) -> Iterable[LimitLine]:
                 yield LimitLine(metric, words, fit, upright=True)
 
 
-def without_waiting(result: SweepResult) -> Iterator[Series]:
-    """Yield for each target the requests/s of its users if none of them ever waited for another."""
-    for target in result.targets:
-        levels = [level for level in target.in_order() if level.users is not None]
-        if len(levels) > 1 and (bounds := user_bounds(levels)) is not None:
-            parts = tuple(
-                SeriesLevel(load_at(level.point), {"requests_per_s": Figure(bounds.per_s(level.point.value))})
-                for level in levels
-            )
-            yield Series(f"{target.name}, no waiting", parts, "users / (response + pause)", "sparktop")
-
-
 def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tuple[CurvePlot, ...]:
     """Return the plots of a sweep, with the curves of `references` (published tables) and with limits.
 
     Those of a capacity search begin with its conditions.
     """
-    beside = tuple(without_waiting(result))
-    usual = curve_plots(series_of(result), references, limits_of(result), beside=beside)
+    usual = curve_plots(series_of(result), references, limits_of(result))
     return usual if result.capacity is None else (*condition_plots(result.capacity), *usual)
 
 

@@ -152,9 +152,6 @@ def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
         return f"{plan.workload or '?'}{_each_s(plan)}"
     length = several or _known(plan.pp) if plan.prompts is None else plan.prompts.words
     tokens = ", ".join([f"{length} → {_known(plan.tg)} tokens", *_beside_prompts(plan)])
-    if plan.load is LoadKind.USERS:
-        think = "" if plan.think_s is None else f", {plan.think_s:g} s think time"
-        return f"{tokens}{think}{_each_s(plan)}"
     shape = _SHAPES[plan.mode] + (
         f" ({plan.arrivals})" if plan.arrivals and plan.mode is LoadMode.OPEN else ""
     )

@@ -1,4 +1,4 @@
-"""What users and agents do, as rows or as columns of numbers."""
+"""What agents do, as rows or as columns of numbers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_wide_screen_is_filled_by_the_newest_slots() -> None:
 
 def test_every_size_is_filled_exactly() -> None:
     """No size breaks the picture, and its rows are as wide as asked."""
-    for activities in (few(), many(100), Activities(0.25, (), people=True)):
+    for activities in (few(), many(100), Activities(0.25, ())):
         for width in (10, 24, 60, 80, 200):
             for height in range(1, 8):
                 rows = conversations_rows(activities, width, height)

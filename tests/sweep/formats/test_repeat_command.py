@@ -1,4 +1,4 @@
-"""The command line that repeats a sweep of users or agents."""
+"""The command line that repeats a sweep of agents."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.sweep.made_results import made_level, made_sweep
 
 def with_plan(plan: PlanResult) -> SweepResult:
     """Return a result of this plan."""
-    people = {"mode": LoadMode.AGENTS, "concurrency": (), "runs": 1, "warmup": False, "seed": 5}
+    agents = {"mode": LoadMode.AGENTS, "concurrency": (), "runs": 1, "warmup": False, "seed": 5}
     made = made_sweep(("a", (made_level(1),)))
-    return made.model_copy(update={"plan": plan.model_copy(update=people)})
+    return made.model_copy(update={"plan": plan.model_copy(update=agents)})
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,10 @@ def with_plan(plan: PlanResult) -> SweepResult:
             PlanResult(load=LoadKind.AGENTS, points=("2",), workload="mine"),
             "--runs 1 --order ascending --api chat --seed 5 --agents 2 --workload mine.toml",
         ),
-        (
-            PlanResult(load=LoadKind.USERS, points=("4",), think_s=12.5, tg=64),
-            "--pp 100 --tg 64 --runs 1 --order ascending --api chat --seed 5 --users 4 --think 12.5",
-        ),
     ],
 )
-def test_users_and_agents_are_repeated_with_their_own_options(plan: PlanResult, words: str) -> None:
-    """No concurrency and no mode: the axis is that of users or agents; a workload sets the lengths."""
+def test_agents_are_repeated_with_their_own_options(plan: PlanResult, words: str) -> None:
+    """No concurrency and no mode: the axis is that of agents; a workload sets the lengths."""
     assert repeat_command(with_plan(plan)) == f"sparktop sweep a {words}"
 
 

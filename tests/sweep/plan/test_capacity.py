@@ -66,7 +66,7 @@ def test_plans_of_all_kinds(kind: LoadKind) -> None:
     assert (plan.kind, plan.axis, plan.preset) == (kind, (), "capacity")
     assert plan.mode is modes.get(kind, LoadMode.AGENTS)
     assert plan.duration_s
-    assert (plan.conversations is not None) is (kind in {LoadKind.AGENTS, LoadKind.USERS})
+    assert (plan.conversations is not None) is (kind is LoadKind.AGENTS)
 
 
 def test_levels_last_as_long_as_a_judgement_needs() -> None:

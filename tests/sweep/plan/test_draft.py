@@ -108,7 +108,6 @@ TRACE = '{"timestamp": %d, "input_length": 50, "output_length": 5}\n'
 OTHERS = (
     SweepSettings("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=2, prompt_lengths=(64,)),
     SweepSettings("k", rate="auto", prompt_lengths=(64,)),
-    SweepSettings("u", users=(2, 4), think_s=5.0, tg=9, runs=2),
     SweepSettings("a", agents=(1, 3), workload="rag", duration_s=90.0),
     SweepSettings("d", depths=(0, 4096), concurrency=(1, 2)),
 )
@@ -161,13 +160,13 @@ def test_another_kind_brings_its_fields() -> None:
     assert (back.concurrency, back.runs, back.duration) == (QUICK.concurrency, "3+", "")
     assert not is_changed(back, BUILT_IN[0], GUARD)
     assert with_kind(back, DraftKind.RATE).rate == "3"
-    people = plan_of(with_kind(QUICK, DraftKind.USERS))
-    assert [one.label for one in people.points] == ["1 user", "4 users", "16 users"]
+    agents = plan_of(with_kind(QUICK, DraftKind.AGENTS))
+    assert [one.label for one in agents.points] == ["1 agent", "4 agents", "16 agents"]
 
 
 def test_what_a_kind_does_not_have_is_not_checked() -> None:
     """A wrong text in a field that is hidden stops nothing."""
-    wrong = replace(with_kind(QUICK, DraftKind.RATE), users="x", depth="y", slo="z", trace="/none")
+    wrong = replace(with_kind(QUICK, DraftKind.RATE), agents="x", depth="y", slo="z", trace="/none")
     assert plan_of(wrong).find_knee is False
 
 
@@ -187,8 +186,7 @@ def test_context_is_sent_before_or_with_the_prompt() -> None:
         (DraftKind.RATE, "rate", "1e9", "is not a rate"),
         (DraftKind.RATE, "rate", "", "or auto"),
         (DraftKind.RATE, "arrivals", "often", "poisson"),
-        (DraftKind.USERS, "users", "0", "1 to 65536"),
-        (DraftKind.USERS, "think", "0", "0.1 to 3600 seconds"),
+        (DraftKind.AGENTS, "agents", "0", "1 to 65536"),
         (DraftKind.AGENTS, "agents", "x", "not 'x'"),
         (DraftKind.AGENTS, "workload", "codr", "did you mean 'coder'?"),
         (DraftKind.AGENTS, "workload", "/none/x.toml", "cannot be read"),

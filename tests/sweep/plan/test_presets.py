@@ -10,7 +10,6 @@ from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.plan.order import loads
-from sparktop.sweep.plan.people import think_s_of
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import (
     BUILT_IN,
@@ -160,14 +159,12 @@ def test_a_preset_has_rates() -> None:
         make_plan(SweepSettings("b", rate="0"), (SOLO,))
 
 
-def test_a_preset_has_agents_or_users() -> None:
+def test_a_preset_has_agents() -> None:
     """The axis of a preset is that of the plan, unless a user chooses another."""
     agents = make_plan(SweepSettings("a", agents=(1, 4), workload="chat", duration_s=60.0), (SOLO,))
     assert [point.label for point in agents.axis] == ["1 agent", "4 agents"]
     assert (agents.duration_s, agents.runs) == (60.0, 1)
     assert agents.conversations is not None
     assert agents.conversations.name == "chat"
-    users = make_plan(SweepSettings("u", users=(2,), think_s=5.0, prompt_lengths=(700,)), (SOLO,))
-    assert (users.points[0].label, users.pp, think_s_of(users)) == ("2 users", 700, 5.0)
     other = make_plan(SweepSettings("a", agents=(1, 4)), (SOLO,), Wishes(concurrency=(3,)))
     assert other.axis == (concurrency_point(3),)

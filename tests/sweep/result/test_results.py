@@ -325,12 +325,13 @@ def test_a_target_is_found_by_its_name_and_replaced() -> None:
     assert result.target("c") is None
 
 
-def test_a_result_of_a_kind_of_load_that_is_gone_opens() -> None:
-    """Targets and times are there; the levels of prompts that were sent twice are passed over."""
+@pytest.mark.parametrize("kind", ["pools", "users"])
+def test_a_result_of_a_kind_of_load_that_is_gone_opens(kind: str) -> None:
+    """Targets and times are there; levels of prompts that were sent twice or of users are passed over."""
     found = made_sweep(("a", [made_level(1)])).to_json()
-    found["plan"] |= {"load": "pools", "points": ["0", "0.5"]}
+    found["plan"] |= {"load": kind, "points": ["0", "0.5"]}
     for level in found["targets"][0]["levels"]:
-        level |= {"load": "pools", "value": 0.5}
+        level |= {"load": kind, "value": 0.5}
     result = result_store.parse(json.loads(json.dumps(found)), "old.json")
     assert [(one.name, one.levels) for one in result.targets] == [("a", ())]
     assert result.status == "done"

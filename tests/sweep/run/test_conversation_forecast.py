@@ -1,4 +1,4 @@
-"""Forecasts of sweeps of users and agents."""
+"""Forecasts of sweeps of agents."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_a_short_level_says_before_that_it_has_too_few_requests() -> None:
     assert "too few" not in long
 
 
-def test_requests_grow_with_time_and_users() -> None:
-    """Twice the users send twice as many requests, and no server is faster than the pauses."""
-    plan = plan_of(SweepSettings("u", users=(4, 8), think_s=30.0, duration_s=300.0))
+def test_requests_grow_with_time_and_agents() -> None:
+    """Twice the agents send twice as many requests, and no server is faster than the pauses."""
+    plan = plan_of(SweepSettings("u", agents=(4, 8), workload="chat", duration_s=300.0))
     few, many = expected_requests(plan, 4), expected_requests(plan, 8)
     assert 0 < few.least <= few.most <= 4 * 300 / 30
     assert abs(many.most - 2 * few.most) <= 1

@@ -1,4 +1,4 @@
-"""What users and agents do, from the events of their requests."""
+"""What agents do, from the events of their requests."""
 
 from __future__ import annotations
 
@@ -69,10 +69,8 @@ def test_other_loads_and_levels_that_ended_show_nothing() -> None:
     ledger = ActivityLedger()
     ledger.begin_level(0.0, LevelKey("a", 4, position=concurrency_point(4)))
     assert ledger.activities(5.0) is None
-    ledger.begin_level(5.0, key_of(4, LoadKind.USERS))
-    found = ledger.activities(6.0)
-    assert found is not None
-    assert found.people
+    ledger.begin_level(5.0, key_of(4))
+    assert ledger.activities(6.0) is not None
     ledger.end_level()
     assert ledger.activities(7.0) is None
 

@@ -1,15 +1,14 @@
-"""Words of sweeps of users and agents."""
+"""Words of sweeps of agents."""
 
 from __future__ import annotations
 
 import pytest
 
 from sparktop.model.load import LoadKind, LoadMode
-from sparktop.sweep.result.agents.parts import AgentsResult, UsersResult
+from sparktop.sweep.result.agents.parts import AgentsResult
 from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.figures import Latency
 from sparktop.sweep.result.results import LevelResult, Requests, TargetResult
-from sparktop.sweep.result.user_bounds import user_bounds
 from sparktop.sweep.run.conversations.level import conversation_doubts
 from sparktop.sweep.terms.doubts import FEW_CALLS
 from sparktop.sweep.view.result import plan_words
@@ -24,15 +23,11 @@ from sparktop.sweep.view.words.conversations import (
     ("plan", "words"),
     [
         (PlanResult(load=LoadKind.AGENTS, workload="coder", duration_s=600), "coder, 600 s each"),
-        (
-            PlanResult(load=LoadKind.USERS, pp=128, tg=64, think_s=30, duration_s=120),
-            "128 → 64 tokens, 30 s think time, 120 s each",
-        ),
         (PlanResult(load=LoadKind.AGENTS), "?"),
     ],
 )
-def test_a_plan_says_what_users_and_agents_do(plan: PlanResult, words: str) -> None:
-    """Agents have a workload, users lengths and a think time."""
+def test_a_plan_says_what_agents_do(plan: PlanResult, words: str) -> None:
+    """Agents have a workload, and levels a duration."""
     assert plan_words(plan.model_copy(update={"mode": LoadMode.AGENTS, "runs": 1})) == words
 
 
@@ -48,19 +43,6 @@ def agents_level(number: int, tool: Latency | None, **more: object) -> LevelResu
     ).model_copy(update={"after_tool_ms": tool})
     return LevelResult(
         concurrency=number, load=LoadKind.AGENTS, value=number, requests=Requests(ok=60), agents=found
-    )
-
-
-def users_level(number: int, response_s: float, per_s: float) -> LevelResult:
-    """Return a level of users with a think time of 9 s."""
-    found = UsersResult(think_s=9.0, response_s=response_s, requests_per_s=per_s)
-    return LevelResult(
-        concurrency=number,
-        load=LoadKind.USERS,
-        value=number,
-        requests=Requests(ok=60),
-        users=found,
-        ttft_ms=latency(300, 500),
     )
 
 
@@ -85,21 +67,6 @@ def test_few_calls_have_a_median_alone() -> None:
     found = conversation_sentence(target(agents_level(4, latency(300, None, 12))))
     assert found is not None
     assert found.startswith("4 agents: TTFT p50 0.30 s after a tool")
-
-
-def test_users_have_a_knee() -> None:
-    """Alone a user asks every 10 s; the server completes 2 /s at most: 20 users."""
-    levels = (users_level(1, 1.0, 0.1), users_level(20, 2.0, 1.9), users_level(40, 11.0, 2.0))
-    bounds = user_bounds(levels)
-    assert bounds is not None
-    assert (bounds.cycle_s, bounds.knee, bounds.per_s(5)) == (10.0, 20.0, 0.5)
-    rising = user_bounds(levels[:2])
-    assert rising is not None
-    assert not rising.is_full
-    found = conversation_sentence(target(*levels))
-    assert found is not None
-    assert found.startswith("40 users: TTFT p90 0.50 s, each waits 55 % of the time, 2.00 requests/s")
-    assert found.endswith("waits grow from about 20 users on")
 
 
 def test_no_reading_is_no_figure() -> None:

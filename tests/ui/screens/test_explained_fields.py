@@ -18,7 +18,7 @@ async def test_the_chosen_field_is_explained_and_all_kinds_of_load_are_pages(siz
             await opened.go(pilot, name)
             assert ABOUT[name] in opened.words() or size[0] < 80
         if size[0] >= 80:
-            assert "▸at once per second users agents recorded" in opened.words()
+            assert "▸at once per second agents recorded" in opened.words()
         await pilot.press("right")
         assert opened.editor.draft.kind == "requests per second"
         await pilot.press("left")

@@ -13,7 +13,6 @@ from tests.ui.screens.test_sweep_editor import Opened
 
 LOADS = {
     DraftKind.RATE: ({"rate": "1,2", "arrivals": "bursty"}, "180 requests"),
-    DraftKind.USERS: ({"users": "2,4", "think": "5"}, "at 2 users"),
     DraftKind.AGENTS: ({"agents": "1,2", "workload": "rag"}, "at 1 agent"),
 }
 

@@ -1,11 +1,11 @@
-"""Cells of the tables of users and agents: heading and text of each column."""
+"""Cells of the tables of agents: heading and text of each column."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.sweep.result.agents.parts import AgentsResult, UsersResult
+from sparktop.sweep.result.agents.parts import AgentsResult
 from sparktop.sweep.result.results import LevelResult
 
 Cell = tuple[str, Callable[[LevelResult], str]]
@@ -20,10 +20,6 @@ def _of_agents(head: str, text: Callable[[AgentsResult], str]) -> Cell:
     return head, lambda level: UNKNOWN if level.agents is None else text(level.agents) or UNKNOWN
 
 
-def _of_users(head: str, text: Callable[[UsersResult], str]) -> Cell:
-    return head, lambda level: UNKNOWN if level.users is None else text(level.users)
-
-
 AGENTS: Sequence[Cell] = (
     _of_agents("Calls", lambda one: f"{one.calls:,}"),
     _of_agents("From cache", lambda one: _number(one.cached_percent, 0, " %")),
@@ -35,11 +31,4 @@ AGENTS: Sequence[Cell] = (
     _of_agents("Fit KV cache", lambda one: _number(one.fit, 0)),
     _of_agents("Interactivity", lambda one: _number(one.interactivity_tps, 1)),
     _of_agents("In flight", lambda one: _number(one.in_flight_mean, 1)),
-)
-USERS: Sequence[Cell] = (
-    _of_users("Completed (/s)", lambda one: _number(one.requests_per_s, 2)),
-    _of_users("Response (s)", lambda one: _number(one.response_s, 2)),
-    _of_users("Think (s)", lambda one: _number(one.think_s, 1)),
-    _of_users("In flight", lambda one: _number(one.in_flight_mean, 1)),
-    _of_users("Users wait", lambda one: _number(one.waits_percent, 0, " %")),
 )

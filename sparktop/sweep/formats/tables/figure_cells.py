@@ -55,7 +55,6 @@ def load_of(row: ComparisonRow) -> Load:
 _HEADS = {
     LoadKind.CONCURRENCY: "Concurrency",
     LoadKind.RATE: "Rate",
-    LoadKind.USERS: "Users",
     LoadKind.AGENTS: "Agents",
 }
 """Headings of the column with the points on the axis."""
@@ -67,6 +66,6 @@ def axis_head(series: Series) -> str:
 
 
 def points_head(points: Iterable[LoadPoint]) -> str:
-    """Return the heading of a column with points on an axis: "Rate", "Users"; "Load" for several axes."""
+    """Return the heading of a column with points on an axis: "Rate", "Agents"; "Load" for several axes."""
     kinds = {point.kind for point in points} or {LoadKind.CONCURRENCY}
     return _HEADS[kinds.pop()] if len(kinds) == 1 else "Load"

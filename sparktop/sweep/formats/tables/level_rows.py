@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.document.grid import Cell, Grid
 from sparktop.report.markdown import code
-from sparktop.sweep.formats.tables.conversation_cells import AGENTS, USERS
+from sparktop.sweep.formats.tables.conversation_cells import AGENTS
 from sparktop.sweep.formats.tables.figure_cells import load_of_level, load_words
 from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS
@@ -245,7 +245,6 @@ CALLS = Columns(
         *(Column(*cell) for cell in AGENTS),
     ),
 )
-PEOPLE = Columns("Users", tuple(Column(*cell) for cell in USERS))
 REPLAY = Columns(
     "Recorded traffic",
     (
@@ -281,7 +280,6 @@ LEVELS = Columns(
 TABLES: Sequence[Columns] = (
     THROUGHPUT,
     CALLS,
-    PEOPLE,
     OPEN_LOOP,
     REPLAY,
     LATENCY,

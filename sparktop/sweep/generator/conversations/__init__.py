@@ -1,1 +1,1 @@
-"""Users and agents of the load generator: conversations whose prompts hold the server's own answers."""
+"""Agents of the load generator: conversations whose prompts hold the server's own answers."""

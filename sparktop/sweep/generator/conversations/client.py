@@ -1,4 +1,4 @@
-"""The load generator's users and agents: each sends its next request a pause after the answer to the last."""
+"""The load generator's agents: each sends its next request a pause after the answer to the last."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ _REFUSED_PAUSE_S = 0.5
 """Minimum seconds from a failed request to the next one of its lane."""
 _LANES_A_TURN = 4
 """Lanes whose past is written before other tasks of the event loop run."""
-_MOST_LANES = 10_000
 
 
 class ConversationClient(LoadClient):
-    """Executes a run of `concurrency` users or agents.
+    """Executes a run of `concurrency` agents.
 
     Each request has a connection of its own: servers close connections that are idle for a pause.
     """
@@ -47,7 +46,7 @@ class ConversationClient(LoadClient):
         """Create the run `load` of these conversations, whose texts `texts` makes; see `LoadClient`."""
         self._conversations = conversations
         super().__init__(load, pool, form, prompt, log, first_event_is_token=first_event_is_token)
-        self._terms = replace(self._terms, keep_text=not conversations.people)
+        self._terms = replace(self._terms, keep_text=True)
         self._maker = texts
         self._dialogues: list[Dialogue] = []
         self._past: dict[int, Step] = {}
@@ -68,7 +67,7 @@ class ConversationClient(LoadClient):
         for number in range(load.concurrency):
             dialogue = Dialogue(texts, Lane(plan.preset, plan.seed, number, plan.max_model_len))
             self._dialogues.append(dialogue)
-            if not plan.people and (step := dialogue.past()) is not None:
+            if (step := dialogue.past()) is not None:
                 self._past[number] = step
             if number % _LANES_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -115,8 +114,7 @@ class ConversationClient(LoadClient):
         await self._pause(delay_s)
         while not self._stopping.is_set():
             step = dialogue.lane.step()
-            if not self._conversations.people:
-                dialogue.add_call(step)
+            dialogue.add_call(step)
             ok = await self._call(dialogue, step)
             await self._pause(dialogue.lane.pause_s if ok else max(_REFUSED_PAUSE_S, dialogue.lane.pause_s))
 
@@ -171,11 +169,6 @@ class ConversationClient(LoadClient):
         load, form, endpoint = self._load, self._form, self._pool.endpoint
         salt = load.cache_salt if CACHE_SALT not in form.dropped else None
         tokens = step.call.output_tokens
-        if self._conversations.people:
-            place = step.place
-            number = place.conversation * _MOST_LANES + place.lane
-            prompt, _ = self._prompt(number, load.prompt_salt or f"{load.seed}/{load.id}")
-            return form.request(endpoint, prompt, tokens, None if salt is None else f"{salt}-{number}")
         body = form.conversation(dialogue.parts(), tokens, salt)
         return endpoint.head("POST", form.path, len(body)) + body
 

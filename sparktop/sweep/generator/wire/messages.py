@@ -105,9 +105,9 @@ class ContextLoad:
 
 @dataclass(frozen=True, slots=True)
 class ConversationLoad:
-    """The users or agents of a run; see `sparktop.sweep.plan.conversations`.
+    """The agents of a run; see `sparktop.sweep.plan.conversations`.
 
-    Calls of conversations under way are sent first. Then all users start within `ramp_s` seconds, and calls
+    Calls of conversations under way are sent first. Then all agents start within `ramp_s` seconds, and calls
     that start in the `duration_s` seconds after that are measured. The load goes on until these have ended,
     or for `tail_s` seconds.
     """
@@ -119,8 +119,6 @@ class ConversationLoad:
     tail_s: float = 60.0
     max_model_len: int | None = None
     """The server's context length in tokens; None if unknown."""
-    people: bool = False
-    """True for users whose requests are independent: each has a new prompt of the run's exact length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,7 @@ class RunLoad:
     trace: TraceChoice | None = None
     """Open mode: the recorded traffic to replay. It replaces the pattern and the times of `open_loop`."""
     conversations: ConversationLoad | None = None
-    """Agents mode: what the `concurrency` users or agents do."""
+    """Agents mode: what the `concurrency` agents do."""
     warm_up: bool = False
     """True for a run that is not measured; it is executed like any other."""
 

@@ -75,5 +75,5 @@ def _calls(preset: ConversationPreset, random: Random) -> Iterator[Call]:
 
 
 def number_of(lane: int, conversation: int) -> int:
-    """Return the number, over all users or agents, of the conversation `conversation` of the lane `lane`."""
+    """Return the number, over all agents, of the conversation `conversation` of the lane `lane`."""
     return conversation * MOST_LANES + lane

@@ -1,1 +1,1 @@
-"""The result of a level of users or agents: what people wait for, what the prefix cache saves, what ended."""
+"""The result of a level of agents: what people wait for, what the prefix cache saves, what ended."""

@@ -1,4 +1,4 @@
-"""Figures of levels of users and agents, from the traces of their requests."""
+"""Figures of levels of agents, from the traces of their requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason
-from sparktop.sweep.result.agents.parts import AgentsResult, CallGroup, TimeShares, UsersResult
+from sparktop.sweep.result.agents.parts import AgentsResult, CallGroup, TimeShares
 from sparktop.sweep.result.figures import Latency
 from sparktop.sweep.result.measure import Span
 from sparktop.sweep.result.trace import RequestTrace
@@ -78,30 +78,6 @@ def agents_result(
         interactivity_tps=_interactivity(answered),
         in_flight_mean=in_flight_mean(traces, windows),
         shares=_shares(everything, windows),
-    )
-
-
-def users_result(traces: Sequence[RequestTrace], windows: Mapping[int, Span]) -> UsersResult:
-    """Return what the requests of all runs of users show; `windows` has the measured time of each run."""
-    calls = placed(traces)
-    measured_s = _seconds(windows)
-    lanes: dict[tuple[int, int], list[RequestTrace]] = {}
-    for trace, call in calls:
-        lanes.setdefault((trace.run, call.lane), []).append(trace)
-    pauses = [
-        after.start - before.end
-        for (run, _), lane in lanes.items()
-        for before, after in pairwise(sorted(lane, key=lambda one: one.start))
-        if before.ok and windows[run][0] <= after.start < windows[run][1]
-    ]
-    responses = [one.e2e_s for one, call in calls if call.measured and one.ok and one.e2e_s is not None]
-    done = sum(one.ok and windows[one.run][0] < one.end <= windows[one.run][1] for one, _ in calls)
-    return UsersResult(
-        think_s=fmean(pauses) if pauses else None,
-        response_s=fmean(responses) if responses else None,
-        requests_per_s=done / measured_s if measured_s > 0 else None,
-        in_flight_mean=in_flight_mean(traces, windows),
-        unanswered=sum(_is_unanswered(one) for one, call in calls if call.measured),
     )
 
 

@@ -1,4 +1,4 @@
-"""Parts of a result file for levels of users and agents."""
+"""Parts of a result file for levels of agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CallGroup(Part):
 
 
 class TimeShares(Part):
-    """What the users or agents did in the measured time, in percent of it; the sum is 100."""
+    """What the agents did in the measured time, in percent of it; the sum is 100."""
 
     first_token: Number = None
     """Waiting for the first token of an answer: queue and prefill."""
@@ -127,26 +127,6 @@ class AgentsResult(Part):
         own = self.context_tokens - shared
         room = self.kv_capacity_tokens - shared
         return room / own if own > 0 and room > 0 else None
-
-
-class UsersResult(Part):
-    """What a level of users shows, who each send a request, think, and send the next."""
-
-    think_s: Number = None
-    """Mean seconds from an answer to the next request of its user."""
-    response_s: Number = None
-    """Mean seconds from a request to the end of its answer (E2E)."""
-    requests_per_s: Number = None
-    in_flight_mean: Number = None
-    unanswered: Count = 0
-    """Requests without an answer at the end of the run."""
-
-    @property
-    def waits_percent(self) -> float | None:
-        """Share of the time that a user waits for an answer, or reads it as it comes."""
-        if self.response_s is None or self.think_s is None or self.response_s + self.think_s <= 0:
-            return None
-        return _PERCENT * self.response_s / (self.response_s + self.think_s)
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:

@@ -77,8 +77,6 @@ def _what(plan: Plan) -> str:
         case LoadKind.AGENTS:
             name = "" if plan.conversations is None else f" ({plan.conversations.name})"
             return f"agents{name}"
-        case LoadKind.USERS:
-            return f"users ({plan.pp} + {plan.tg} tokens)"
         case LoadKind.RATE:
             return f"requests per second ({plan.pp} + {plan.tg} tokens, {plan.arrivals})"
         case _:

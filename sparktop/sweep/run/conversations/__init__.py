@@ -1,1 +1,1 @@
-"""Levels of users and agents: what their runs do, their forecast, and reasons to doubt them."""
+"""Levels of agents: what their runs do, their forecast, and reasons to doubt them."""

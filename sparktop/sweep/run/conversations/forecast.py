@@ -1,4 +1,4 @@
-"""What a sweep of users or agents will send, and how long it takes: the duration is known from its plan."""
+"""What a sweep of agents will send, and how long it takes: the duration is known from its plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Expected:
 
 
 def expected_requests(plan: Plan, number: float) -> Expected:
-    """Return how many requests `number` users or agents send in the measured time of a level."""
+    """Return how many requests `number` agents send in the measured time of a level."""
     preset = plan.conversations
     if preset is None:
         return Expected(0, 0)
@@ -54,7 +54,7 @@ def _cycle_s(preset: ConversationPreset, output_tps: float, prompt_tps: float) -
 
 
 def conversation_forecast(plan: Plan) -> dict[str, Any]:
-    """Return the fields of the forecast of a sweep of users or agents, by name."""
+    """Return the fields of the forecast of a sweep of agents, by name."""
     made = len(plan.points) * len(plan.targets) * plan.runs
     duration_s = plan.duration_s or 0.0
     past = sum(int(point.value) for point in plan.points) if _has_past(plan) else 0

@@ -1,10 +1,9 @@
-"""The users or agents of a level's run, and what the servers add to its result."""
+"""The agents of a level's run, and what the servers add to its result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparktop.model.load import LoadKind
 from sparktop.sweep.generator.wire.messages import ConversationLoad
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan
@@ -19,14 +18,14 @@ _LONGEST_RAMP_S = 30.0
 
 
 def ramp_s(plan: Plan) -> float:
-    """Return the seconds over which users or agents start; their requests are not measured before its end.
+    """Return the seconds over which agents start; their requests are not measured before its end.
 
     They start within the mean pause between two calls, so that calls come as often from the start as later
-    on, and do not wait for one another more than they will. Agents start within a tenth of the level's
-    duration at least; half of it is the longest.
+    on, and do not wait for one another more than they will. That is a tenth of the level's duration at
+    least, and half of it at most.
     """
     duration_s, preset = plan.duration_s or 0.0, plan.conversations
-    tenth_s = 0.0 if plan.kind is LoadKind.USERS else min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
+    tenth_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
     return tenth_s if preset is None else min(max(tenth_s, preset.pause_s), _LONGEST_SHARE * duration_s)
 
 
@@ -38,7 +37,7 @@ def tail_s(plan: Plan) -> float:
 def conversations_of(
     plan: Plan, load: Load, max_model_len: int | None, run: int = 0
 ) -> ConversationLoad | None:
-    """Return what the users or agents of a run do; None for other kinds of load.
+    """Return what the agents of a run do; None for other kinds of load.
 
     They depend on the plan's seed and the number of the run, so that all targets and levels get the same
     conversations. The levels of a capacity search get others: together they say more about the servers.
@@ -57,25 +56,26 @@ def conversations_of(
         ramp_s=ramp_s(plan),
         tail_s=tail_s(plan),
         max_model_len=max_model_len,
-        people=load.point.kind is LoadKind.USERS,
     )
 
 
 def conversation_doubts(level: LevelResult) -> Iterator[Validity]:
-    """Yield the reasons to doubt a level of users or agents: few calls, or calls without an answer."""
-    agents, users = level.agents, level.users
-    name, judged = "requests", level.ttft_ms
-    if agents is not None:
-        after_tool = agents.after_tool_ms is not None
-        name = f"calls after a {'tool' if after_tool else 'person'}"
-        judged = agents.after_tool_ms if after_tool else agents.after_human_ms
+    """Yield the reasons to doubt a level of agents: few calls, or calls without an answer."""
+    agents = level.agents
+    if agents is None:
+        return
+    name, judged = "tool", agents.after_tool_ms
+    if judged is None:
+        name, judged = "person", agents.after_human_ms
     count = 0 if judged is None else judged.count or 0
     if count < P90_FROM:
-        message = f"TTFT rests on {count} {name}; a 90th percentile needs {P90_FROM}: make levels last longer"
+        message = (
+            f"TTFT rests on {count} calls after a {name}; a 90th percentile needs {P90_FROM}: "
+            "make levels last longer"
+        )
         yield Validity(code=FEW_CALLS, message=message)
-    part = agents or users
-    if part is not None and part.unanswered:
-        message = f"{part.unanswered} requests had no answer when the run ended: their TTFT is not known"
+    if agents.unanswered:
+        message = f"{agents.unanswered} requests had no answer when the run ended: their TTFT is not known"
         yield Validity(code=UNANSWERED, message=message)
 
 

@@ -1,15 +1,13 @@
-"""What levels of users and agents show, in words: the answer of their sweep, and the details of one level."""
+"""What levels of agents show, in words: the answer of their sweep, and the details of one level."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.load import LoadKind
-from sparktop.sweep.result.agents.parts import AgentsResult, UsersResult
+from sparktop.sweep.result.agents.parts import AgentsResult
 from sparktop.sweep.result.figures import Latency
 from sparktop.sweep.result.results import LevelResult, TargetResult
-from sparktop.sweep.result.user_bounds import user_bounds
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.marks import marks_of
 
@@ -19,21 +17,17 @@ _WHOLE_FROM_MS = 10_000.0
 
 
 def has_conversations(target: TargetResult) -> bool:
-    """Return whether the levels of a target are users or agents."""
-    return any(level.load in {LoadKind.USERS, LoadKind.AGENTS} for level in target.levels)
+    """Return whether the levels of a target are agents."""
+    return any(level.load is LoadKind.AGENTS for level in target.levels)
 
 
 def conversation_sentence(target: TargetResult) -> str | None:
-    """Return how many users or agents get their first token soon; None if nothing was measured.
+    """Return how many agents get their first token soon; None if nothing was measured.
 
     For example "4 agents: TTFT p90 0.52 s after a tool, 1.1 s after a person, 92 % of the prompts from the
     cache; 8 agents: TTFT p90 after a tool over 2 s (3.4 s)".
     """
-    levels = [
-        one
-        for one in target.in_order()
-        if one.error is None and (one.users or one.agents) and one.requests.ok
-    ]
+    levels = [one for one in target.in_order() if one.error is None and one.agents and one.requests.ok]
     if not levels:
         return None
     waits = [_wait(level) for level in levels]
@@ -41,14 +35,10 @@ def conversation_sentence(target: TargetResult) -> str | None:
     kept = levels[:slow]
     parts = [f"{kept[-1].point.label}: {conversation_words(kept[-1])}{_doubt(kept[-1])}"] if kept else []
     if slow is not None and (wait := waits[slow]) is not None:
-        name = "TTFT" if levels[slow].agents is None else "TTFT after a tool"
-        over = f"{name} {wait[0]} over {LIMIT_MS / 1000:g} s ({_seconds(wait[1])})"
+        over = f"TTFT after a tool {wait[0]} over {LIMIT_MS / 1000:g} s ({_seconds(wait[1])})"
         parts.append(f"{levels[slow].point.label}: {over}{_doubt(levels[slow])}")
     elif len(levels) > 1:
         parts[0] += ", the most measured"
-    bounds = user_bounds(levels)
-    if bounds is not None and bounds.is_full:
-        parts.append(f"waits grow from about {bounds.knee:.0f} users on")
     return "; ".join(parts)
 
 
@@ -68,8 +58,8 @@ def _quantile(latency: Latency) -> tuple[str, float] | None:
 
 
 def conversation_words(level: LevelResult) -> str:
-    """Return what a level of users or agents shows, in a few words: "TTFT p90 0.52 s after a tool, …"."""
-    agents, users = level.agents, level.users
+    """Return what a level of agents shows, in a few words: "TTFT p90 0.52 s after a tool, …"."""
+    agents = level.agents
     if agents is not None:
         waits = (
             (agents.after_tool_ms, "after a tool"),
@@ -84,10 +74,6 @@ def conversation_words(level: LevelResult) -> str:
             parts.append(f"{agents.early_words} ended early")
         return ", ".join(parts) or "no answered call"
     parts = [] if level.ttft_ms is None or not _quantile(level.ttft_ms) else [f"TTFT {_words(level.ttft_ms)}"]
-    if users is not None and users.waits_percent is not None:
-        parts.append(f"each waits {users.waits_percent:.0f} % of the time")
-    if users is not None and users.requests_per_s is not None:
-        parts.append(f"{users.requests_per_s:.2f} requests/s")
     return ", ".join(parts) or "no answered request"
 
 
@@ -106,11 +92,8 @@ def _doubt(level: LevelResult) -> str:
 
 
 def conversation_figures(level: LevelResult) -> dict[str, float]:
-    """Return the figures of a level that only tables of its kind show, by name.
-
-    Those are levels of users and agents.
-    """
-    agents, users = level.agents, level.users
+    """Return the figures of a level that only tables of agents show, by name."""
+    agents = level.agents
     found: dict[str, float | None] = {}
     if agents is not None:
         groups = (
@@ -124,19 +107,13 @@ def conversation_figures(level: LevelResult) -> dict[str, float]:
         share = agents.cached_percent
         found["cached_percent"] = agents.server_cached_percent if share is None else share
         found |= {"fit": agents.fit, "calls": agents.calls, "interactivity_tps": agents.interactivity_tps}
-    if users is not None:
-        p90 = None if level.ttft_ms is None else level.ttft_ms.p90
-        found |= {"ttft_p90_ms": p90, "per_s": users.requests_per_s}
-        found |= {"waits_percent": users.waits_percent, "in_flight": users.in_flight_mean}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def conversation_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) for what a level of users or agents shows, the most important first."""
+    """Yield (name, text) for what a level of agents shows, the most important first."""
     if level.agents is not None:
         yield from _agent_facts(level.agents)
-    if level.users is not None:
-        yield "Users", _user_words(level.users)
 
 
 def _agent_facts(found: AgentsResult) -> Iterator[tuple[str, str]]:
@@ -176,17 +153,3 @@ def _agent_facts(found: AgentsResult) -> Iterator[tuple[str, str]]:
             (time.human, "person"),
         )
         yield "Time", ", ".join(f"{share:.0f} % {name}" for share, name in parts if share is not None)
-
-
-def _user_words(found: UsersResult) -> str:
-    parts = []
-    if found.requests_per_s is not None:
-        parts.append(f"{found.requests_per_s:.2f} requests/s")
-    if found.in_flight_mean is not None:
-        parts.append(f"{found.in_flight_mean:.1f} in flight")
-    if found.response_s is not None and found.think_s is not None:
-        parts.append(f"response {found.response_s:.2f} s, pause {found.think_s:.1f} s")
-    if found.waits_percent is not None:
-        parts.append(f"waits {found.waits_percent:.0f} % of the time")
-    parts += [f"{found.unanswered} unanswered"] if found.unanswered else []
-    return ", ".join(parts) or UNKNOWN

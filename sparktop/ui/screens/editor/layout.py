@@ -16,8 +16,6 @@ LABELS = {
     "concurrency": "concurrency",
     "rate": "requests/s",
     "arrivals": "arrivals",
-    "users": "users",
-    "think": "think seconds",
     "agents": "agents",
     "trace_speed": "speed",
     "trace_range": "part",
@@ -45,8 +43,6 @@ _EMPTY = {
     "concurrency": "1,4,16",
     "rate": "0.5,1,2; 0.5..4 rises; auto",
     "arrivals": "poisson, constant, bursty, trains, gamma:B",
-    "users": "1,4,16",
-    "think": "30",
     "agents": "1,4,16",
     "workload": "coder-quick; chat, coder, rag, or a TOML file of your own",
     "trace": "Mooncake, aiperf or Azure",
@@ -65,7 +61,6 @@ _EMPTY = {
 }
 _EMPTY_OF: Mapping[tuple[str, str], str] = {
     (DraftKind.RATE, "duration"): "60",
-    (DraftKind.USERS, "duration"): "120",
     (DraftKind.AGENTS, "duration"): "by the workload",
     **{(kind, "runs"): "1" for kind in DraftKind if kind is not DraftKind.CONCURRENCY},
 }
@@ -73,8 +68,6 @@ LEFT = (
     "concurrency",
     "rate",
     "arrivals",
-    "users",
-    "think",
     "agents",
     "trace_speed",
     "trace_range",
@@ -92,20 +85,17 @@ LAST = ("depth", "context", "model", "slo")
 KIND_TITLES: Mapping[str, str] = {
     DraftKind.CONCURRENCY.value: "at once",
     DraftKind.RATE.value: "per second",
-    DraftKind.USERS.value: "users",
     DraftKind.AGENTS.value: "agents",
     DraftKind.TRACE.value: "recorded",
 }
 """Titles of the pages of the editor, one for each kind of load."""
 ABOUT: Mapping[str, str] = {
     "preset": "values that belong together; each can be changed below",
-    "kind": "how requests are sent: so many at once, at a rate, by users or agents",
+    "kind": "how requests are sent: so many at once, at a rate, by agents",
     "targets": "what gets the load: a router or single servers; space marks one",
     "concurrency": "requests in flight at once; 1,4,16..256 goes on while tok/s rise",
     "rate": "requests per second, whatever the servers do; auto looks for the border",
     "arrivals": "the times between requests: by chance, constant, or in bursts",
-    "users": "people who read an answer before they write again",
-    "think": "mean seconds between an answer and the next request of a user",
     "agents": "programs whose calls use tools and repeat a long prefix",
     "trace_speed": "factor by which the recorded times are shortened",
     "trace_range": "the part of the recording that is sent, such as 10m..1h",
@@ -122,7 +112,7 @@ ABOUT: Mapping[str, str] = {
     "headroom": "stops below this much free memory on a machine with unified memory",
     "gpu": "stops above this GPU temperature",
     "trace": "file with recorded traffic: times and lengths of requests",
-    "workload": "what users or agents send: lengths, turns, tools",
+    "workload": "what agents send: lengths, turns, tools",
     "depth": "tokens of context before each prompt",
     "context": "the context is sent by a request before, or with the prompt",
     "model": "name of the model that is requested",

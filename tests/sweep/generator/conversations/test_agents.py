@@ -1,11 +1,10 @@
-"""Users and agents of the load generator, against a server that remembers its answers."""
+"""Agents of the load generator, against a server that remembers its answers."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from itertools import pairwise
-from statistics import fmean
 
 import pytest
 
@@ -182,21 +181,6 @@ async def test_a_refused_long_context_ends_its_conversation(in_process: InProces
     words = "maximum context length" if limit is None else "does not fit"
     assert all(end.error is not None and words in end.error.message for end in failed)
     assert max(call.conversation for call in calls.values()) >= 1
-
-
-async def test_users_ask_new_questions_of_exact_length(in_process: InProcess) -> None:
-    """Each request of a user has a prompt of its own, of the run's length, after a pause to think."""
-    think = ConversationPreset("users", Draw(40), Draw(8), Draw(1), 1_000_000, human_pause_s=Draw(0.05))
-    plan = ConversationLoad(think, "1", 1.0, people=True)
-    loaded = await _run(in_process, plan, concurrency=4)
-    prompts = [body["messages"][0]["content"] for body in in_process.server.bodies]
-    assert len(prompts) == len(set(prompts)) > 20
-    assert {end.prompt_tokens for end in loaded.ends} == {40}
-    by_lane: dict[int, list[float]] = {}
-    for start, call in _calls(loaded):
-        by_lane.setdefault(call.lane, []).append(start.at)
-    gaps = [after - before for times in by_lane.values() for before, after in pairwise(times)]
-    assert fmean(gaps) > 0.05
 
 
 async def test_the_completions_api_gets_one_growing_text(in_process: InProcess) -> None:

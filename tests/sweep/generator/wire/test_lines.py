@@ -71,7 +71,7 @@ COMMANDS: list[Command] = [
         128,
         64,
         LoadMode.AGENTS,
-        conversations=ConversationLoad(find_conversations("coder"), "s", 60.0, 5.0, 9.0, 4096, people=True),
+        conversations=ConversationLoad(find_conversations("coder"), "s", 60.0, 5.0, 9.0, 4096),
     ),
     Cancel(),
     Quit(),

@@ -1,4 +1,4 @@
-"""Figures of agents and users, from requests whose times and places are known."""
+"""Figures of agents, from requests whose times and places are known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason, RequestEnded
-from sparktop.sweep.result.agents.figures import agents_result, measured_calls, users_result
+from sparktop.sweep.result.agents.figures import agents_result, measured_calls
 from sparktop.sweep.result.agents.parts import AgentsResult
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.request_errors import request_failure
@@ -131,28 +131,12 @@ def test_a_failed_call_ends_its_conversation_with_its_reason() -> None:
     assert (found.calls, found.unanswered, found.conversations) == (6, 1, 2)
 
 
-def test_users_wait_a_share_of_their_time() -> None:
-    """Response and think time add up, and requests count in the window in which they end."""
-    calls = [
-        _call(0, at, then=None, start=HUMAN, lane=lane, ttft_s=1.0, decode_s=1.0)
-        for lane in (0, 1)
-        for at in (0.0 + lane, 10.0 + lane, 20.0 + lane)
-    ]
-    found = users_result(calls, {0: (0.0, 30.0)})
-    assert found.response_s == 2
-    assert found.think_s == 8
-    assert found.waits_percent == 20
-    assert found.requests_per_s == 6 / 30
-    assert found.in_flight_mean == pytest.approx(12 / 30)
-
-
 def test_nothing_measured_has_no_figures() -> None:
     """No division by zero and no invented 0."""
     found = agents_result([], {0: (0.0, 0.0)})
     assert found == AgentsResult(shared_tokens=0, prompt_tokens=0, new_tokens=0, prompt_tokens_all=0)
     assert found.cached_percent is None
     assert found.amplification is None
-    assert users_result([], {0: (0.0, 0.0)}).waits_percent is None
 
 
 def test_figures_are_those_of_all_runs() -> None:
@@ -167,4 +151,3 @@ def test_figures_are_those_of_all_runs() -> None:
     assert single.request_ms is not None
     assert both.request_ms.mean == single.request_ms.mean
     assert (both.shares, both.in_flight_mean) == (single.shares, single.in_flight_mean)
-    assert users_result(REQUEST, {0: (0.0, 30.0), 1: (50.0, 80.0)}).requests_per_s == pytest.approx(4 / 60)

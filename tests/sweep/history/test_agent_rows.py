@@ -1,4 +1,4 @@
-"""Rows of the history for sweeps of users and agents."""
+"""Rows of the history for sweeps of agents."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def test_a_sweep_of_agents_is_named_by_its_workload_and_has_a_rate() -> None:
         concurrency=4, load=LoadKind.AGENTS, value=4, output_tps=Rate(mean=75.0), agents=AgentsResult()
     )
     made = made_sweep(("a", (level,)))
-    people = {"load": LoadKind.AGENTS, "mode": LoadMode.AGENTS, "workload": "coder", "preset": "quick"}
-    result = made.model_copy(update={"plan": made.plan.model_copy(update=people)})
+    agents = {"load": LoadKind.AGENTS, "mode": LoadMode.AGENTS, "workload": "coder", "preset": "quick"}
+    result = made.model_copy(update={"plan": made.plan.model_copy(update=agents)})
     row = stored_row(StoredSweep(Path("one.json"), result))
     assert (row.name, row.decode_tps) == ("agents coder", 75.0)
     assert row.most is not None
