@@ -36,7 +36,6 @@ from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 from sparktop.ui.sweep_desk import SweepDesk
 from sparktop.ui.terminal.driver import TerminalDriver
-from sparktop.ui.terminal.jobs import has_shell
 from sparktop.ui.terminal.meter import TerminalMeter
 from sparktop.ui.terminal.notifier import notify_of_events
 from sparktop.ui.themes import ThemedApp, chosen_palette
@@ -395,6 +394,8 @@ class SparktopApp(ThemedApp):
 
         Not while a sweep loads servers: its load generator would go on, unwatched. A countdown is called off.
         """
+        from sparktop.ui.terminal.jobs import has_shell  # late: it loads psutil
+
         if self.is_headless or not has_shell():
             self.notify("no shell is behind this terminal that could resume sparktop", timeout=3)
         elif self.desk.loads:

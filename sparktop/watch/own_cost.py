@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import resource
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
 
-from sparktop.hardware.kernel_file import read_small
 from sparktop.model.targets import PrometheusTarget
 from sparktop.store import Store
 
@@ -37,18 +34,16 @@ collections come before one that also visits what survived them. Between two dra
 
 async def measure_self(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
     """Record the CPU and memory use of this process in the store every `SELF_EVERY_S` seconds, for ever."""
-    at_s, used_s = time.monotonic(), time.process_time()
+    import psutil  # late: the first picture does not wait for it
+
+    process = psutil.Process()
+    process.cpu_percent()  # counts from here
     while True:
         await sleep(SELF_EVERY_S)
-        before, at_s, used_before, used_s = at_s, time.monotonic(), used_s, time.process_time()
-        percent = round(100 * (used_s - used_before) / (at_s - before), 1) if at_s > before else None
-        store.measure_self(percent, _resident_bytes())
-
-
-def _resident_bytes() -> int | None:
-    """Return the resident memory of this process in bytes; None if /proc is hidden from it."""
-    pages = (read_small("/proc/self/statm") or b"").split()[1:2]
-    return int(pages[0]) * resource.getpagesize() if pages else None
+        resident_bytes = None
+        with suppress(psutil.Error):  # /proc may be hidden from this process
+            resident_bytes = process.memory_info().rss
+        store.measure_self(process.cpu_percent(), resident_bytes)
 
 
 def return_memory() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sparktop.config.toml_text import Place, Value, with_values
 from sparktop.config.found import found_toml
 from sparktop.config.options import ALL, VIEW, Option, shown_place
+from sparktop.config.toml_text import Place, Value, with_values
 from sparktop.config.trust import Approvals, is_found, refusal
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+import psutil
 
 
 def has_shell() -> bool:
@@ -13,12 +14,12 @@ def has_shell() -> bool:
     stopped.
     """
     job, session = os.getpgrp(), os.getsid(0)
-    pid = os.getppid()
     try:
-        while pid > 1 and os.getsid(pid) == session:
-            if os.getpgid(pid) != job:
+        for parent in psutil.Process().parents():
+            if os.getsid(parent.pid) != session:
+                return False
+            if os.getpgid(parent.pid) != job:
                 return True
-            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    except OSError:
+    except (OSError, psutil.Error):
         return False
     return False
