@@ -21,10 +21,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparktop.model.sweep_comparison import Value
+from sparktop.sweep.terms.statistics import value_of
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.result.comparison import ComparisonResult
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
@@ -104,8 +107,8 @@ def series_of_runs(runs: Runs) -> list[Series]:
     ]
 
 
-def _figure(values: Sequence[float]) -> Figure:
-    return Figure(sum(values) / len(values), tuple(values))
+def _figure(values: Sequence[float]) -> Value:
+    return value_of(sum(values) / len(values), tuple(values))
 
 
 def sweep_json(runs: Runs) -> dict[str, object]:

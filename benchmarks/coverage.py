@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from statistics import median
+from statistics import fmean, median
+
+from sparktop.sweep.terms.statistics import value_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -25,10 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from searched_servers import SEARCHES, searched_range
 
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Figure
 from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.run.slo.judgement import quantile_interval
-from sparktop.sweep.view.interval import over_runs
 
 HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- coverage.py: begin -->", "<!-- coverage.py: end -->")
@@ -114,12 +114,9 @@ def rates(dice: Random, trials: int) -> Iterator[Coverage]:
                 return None if figure is None else figure.ci95
 
             def on_screen(spread: float = spread, runs: int = runs) -> Bounds:
-                found = over_runs(_figures(dice, 600.0, spread, runs))
-                return (
-                    None
-                    if found is None or found.low is None or found.high is None
-                    else (found.low, found.high)
-                )
+                figures = _figures(dice, 600.0, spread, runs)
+                found = value_of(fmean(figures), figures)
+                return None if found.low is None or found.high is None else (found.low, found.high)
 
             yield _study("rate in a file", f"{runs} runs", spread, trials, 600.0, in_file)
             yield _study("rate on the screen", f"{runs} runs", spread, trials, 600.0, on_screen)
@@ -133,12 +130,9 @@ def latencies(dice: Random, trials: int) -> Iterator[Coverage]:
 
             def draw(spread: float = spread, runs: int = runs, requests: int = requests) -> Bounds:
                 each = (_latencies(dice, 800.0, spread, requests) for _ in range(runs))
-                found = over_runs([sum(run) / len(run) for run in each])
-                return (
-                    None
-                    if found is None or found.low is None or found.high is None
-                    else (found.low, found.high)
-                )
+                means = [fmean(run) for run in each]
+                found = value_of(fmean(means), means)
+                return None if found.low is None or found.high is None else (found.low, found.high)
 
             yield _study("mean latency", f"{runs} runs of {requests}", spread, trials, truth, draw)
 
@@ -170,7 +164,7 @@ def ratios(dice: Random, trials: int) -> Iterator[Coverage]:
 
             def draw(spread: float = spread, runs: int = runs) -> Bounds:
                 one, other = (tuple(_figures(dice, mean, spread, runs)) for mean in (720.0, 600.0))
-                found = ratio_of(Figure(sum(one) / runs, one), Figure(sum(other) / runs, other))
+                found = ratio_of(value_of(sum(one) / runs, one), value_of(sum(other) / runs, other))
                 return None if found is None else found.ci95
 
             yield _study("ratio", f"{runs} runs each", spread, trials, 1.2, draw)

@@ -43,8 +43,8 @@ def short_tokens(count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A measured value: its mean over runs, with confidence interval and standard deviation where known."""
+class Value:
+    """The value of a metric: its mean, with confidence interval, standard deviation and runs where known."""
 
     mean: float
     low: float | None = None
@@ -52,7 +52,20 @@ class Measured:
     table)."""
     high: float | None = None
     std: float | None = None
-    runs: int | None = None
+    """Standard deviation over runs, or as the source states it."""
+    runs: tuple[float, ...] = ()
+    """The value of each run; empty if unknown, as in published tables."""
+    is_range: bool = False
+    """True if the source gives only a range, from `low` to `high`, with `mean` as the middle."""
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """Both ends of a range; None for another value."""
+        return (
+            (self.low, self.high)
+            if self.is_range and self.low is not None and self.high is not None
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,7 @@ class CurvePoint(OnAxis):
     """A point of a curve: the value of a metric at one concurrency."""
 
     concurrency: int
-    value: Measured
+    value: Value
     doubtful: bool = False
     """Whether a mark of the level says that the value is unreliable."""
     position: LoadPoint | None = None
@@ -118,7 +131,7 @@ class ComparedLevel(OnAxis):
     """
 
     concurrency: int
-    values: tuple[Measured | None, ...]
+    values: tuple[Value | None, ...]
     """The values in the order of `Topologies.columns`; None where a target has no value."""
     winner: str | None = None
     """The column that is significantly better than every other, or the best by published tables; None if
@@ -234,8 +247,8 @@ class DifferenceRow(OnAxis):
     unit: str
     more_is_better: bool
     concurrency: int
-    before: Measured | None
-    after: Measured | None
+    before: Value | None
+    after: Value | None
     percent: float | None = None
     low_percent: float | None = None
     """Lower end of the 95 % confidence interval of the change, in percent."""

@@ -16,7 +16,7 @@ from sparktop.model.activity import Activities
 from sparktop.model.balance import Balance
 from sparktop.model.capacity_view import SearchView
 from sparktop.model.load import LoadPoint, OnAxis
-from sparktop.model.sweep_comparison import CurvePlot, Measured, Topologies, several_lengths
+from sparktop.model.sweep_comparison import CurvePlot, Topologies, Value, several_lengths
 from sparktop.model.time_range import TimeRange
 from sparktop.values import dataclass
 
@@ -117,7 +117,7 @@ class ResultRow:
     """A row of the result table: the measured values of one load level."""
 
     key: LevelKey
-    figures: Mapping[str, Measured]
+    figures: Mapping[str, Value]
     """Values by metric name: "decode_tps", "ttft_ms" and the like."""
     ttft_p50_ms: float | None = None
     """For requests at a rate: from the time at which they were due, as the next one."""

@@ -21,11 +21,12 @@ from sparktop.simulation.calibration import GX10_PATCHED
 from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.result.trace import collect
+from sparktop.sweep.terms.statistics import value_of
 
 BEGAN = datetime(2026, 3, 22, 18, 4, 5, 678_000, tzinfo=UTC)
 
@@ -96,7 +97,7 @@ def made_series(
 ) -> Series:
     """Return a series with one metric: the values of its runs by concurrency."""
     levels = tuple(
-        SeriesLevel(Load(concurrency, 100, 4), {metric: Figure(sum(values) / len(values), values)})
+        SeriesLevel(Load(concurrency, 100, 4), {metric: value_of(sum(values) / len(values), values)})
         for concurrency, values in by_concurrency.items()
     )
     return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")

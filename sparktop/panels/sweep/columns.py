@@ -8,7 +8,7 @@ from dataclasses import replace
 from sparktop.graphics import numbers
 from sparktop.model.capacity_view import ConditionBar
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep_comparison import Measured
+from sparktop.model.sweep_comparison import Value
 from sparktop.model.sweep_view import ResultRow, SweepView
 from sparktop.values import dataclass
 
@@ -45,7 +45,7 @@ def _spread(row: ResultRow) -> str:
     return interval_text(row.figures.get(row.rate or ""))
 
 
-def interval_text(figure: Measured | None) -> str:
+def interval_text(figure: Value | None) -> str:
     """Format a 95 % confidence interval as its half-width in percent of the mean, such as "±2.1 %".
 
     "–" without an interval.

@@ -12,7 +12,7 @@ from sparktop.model.sweep_comparison import (
     NOT_CERTAIN,
     Difference,
     DifferenceRow,
-    Measured,
+    Value,
     level_name,
     several_lengths,
 )
@@ -160,7 +160,7 @@ def _difference_row(row: DifferenceRow, width: int, most: float, level: str) -> 
     return complete if row_width(complete) <= width else [*result, *_word(row, _SHORT.get(words, words))]
 
 
-def _value(row: DifferenceRow, value: Measured | None) -> Row:
+def _value(row: DifferenceRow, value: Value | None) -> Row:
     if value is None:
         return [label(fit(UNKNOWN, _VALUE, "right"))]
     decimals = row.decimals if abs(value.mean) < 1000 else 0

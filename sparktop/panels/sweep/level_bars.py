@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import tick
 from sparktop.graphics.scale import nice_ceiling
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, Measured
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, Value
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, fit_row
@@ -76,7 +76,7 @@ def _name(plot: CurvePlot, index: int, line: CurveLine, room: int, width: int) -
     return fit_row([(letter, part_role(index)), label(fit(line.name, room))], width)
 
 
-def _value_words(value: Measured) -> str:
+def _value_words(value: Value) -> str:
     """Return a value as text, followed by its 95 % confidence interval if it has one."""
     if value.low is None or value.high is None:
         return _text(value.mean)

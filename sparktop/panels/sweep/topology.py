@@ -14,9 +14,9 @@ from sparktop.model.sweep_comparison import (
     ComparedMetric,
     CurvePlot,
     DeviationRow,
-    Measured,
     SplitRow,
     Topologies,
+    Value,
     level_name,
 )
 from sparktop.panels.parts.figures import label
@@ -234,7 +234,7 @@ def _level_row(
     ]
 
 
-def _figure(metric: ComparedMetric, value: Measured | None) -> str:
+def _figure(metric: ComparedMetric, value: Value | None) -> str:
     if value is None:
         return UNKNOWN
     decimals = metric.decimals if abs(value.mean) < 1000 else 0

@@ -17,6 +17,7 @@ from itertools import combinations
 from typing import Literal
 
 from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.sweep_comparison import Value
 from sparktop.sweep.compare.independent import independent_engines
 from sparktop.sweep.compare.ratio import (
     ERROR_RATE,
@@ -27,7 +28,7 @@ from sparktop.sweep.compare.ratio import (
     proofs,
     ratio_of,
 )
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, TableRule, aligned, length_notes
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, TableRule, aligned, length_notes
 from sparktop.sweep.result.axis import axis_fields
 from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult
 from sparktop.sweep.result.comparison import (
@@ -45,7 +46,7 @@ _STATED_PERCENT = 1.0
 """Minimum lead in percent of a winner in a published table, because its values are rounded."""
 _LEAST_FIGURES = 2
 """Minimum number of targets with a value for a comparison."""
-_Levels = Mapping[str, Mapping[Load, Mapping[str, Figure]]]
+_Levels = Mapping[str, Mapping[Load, Mapping[str, Value]]]
 _Vs = Literal["runner-up", "baseline", "table"]
 
 
@@ -126,7 +127,7 @@ class _Table:
                 if ratio is not None and ratio.p is not None:
                     yield load, ratio
 
-    def figures(self, metric: str, load: Load) -> dict[str, Figure]:
+    def figures(self, metric: str, load: Load) -> dict[str, Value]:
         """Return the value of a metric under one load, by target; targets without a value are left out."""
         return {name: one[load][metric] for name, one in self.levels.items() if metric in one.get(load, {})}
 
@@ -157,7 +158,7 @@ def _rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
         yield _row(table, metric, load, ranked, crossed=crossed)
 
 
-def _certain(figure: Figure, metric: Metric) -> float:
+def _certain(figure: Value, metric: Metric) -> float:
     """Return the value by which targets are ranked: the mean, or the worse end of a range."""
     if figure.span is None:
         return figure.mean
@@ -204,7 +205,7 @@ def _shown(changes: Mapping[str, Change]) -> bool | None:
     return False if False in tested else None if None in tested else True
 
 
-def _leads(figures: Mapping[str, Figure], ranked: Sequence[str]) -> bool:
+def _leads(figures: Mapping[str, Value], ranked: Sequence[str]) -> bool:
     """Return whether the first of the `ranked` targets has a better value than all others.
 
     Return False if the second target has an equal value, or if ranges of values overlap.
@@ -250,7 +251,7 @@ def _against(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_V
 
 
 def _against_baseline(
-    table: _Table, metric: Metric, load: Load, figures: Mapping[str, Figure]
+    table: _Table, metric: Metric, load: Load, figures: Mapping[str, Value]
 ) -> dict[str, Change]:
     baseline = table.baseline
     if baseline is None or baseline not in figures:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import ERROR_RATE, Ratio, ratio_of
-from sparktop.sweep.compare.series import Figure, Series, SeriesLevel
+from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.result.comparison import EnginesLevel, IndependentEngines
 from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS
+from sparktop.sweep.terms.statistics import value_of
 
 _FLOOR_PERCENT = 3.0
 """Noise floor in percent: a target must exceed the bound by more than this."""
@@ -161,17 +163,16 @@ def _figure(series: Series, concurrency: int, like: SeriesLevel) -> SeriesLevel 
     )
 
 
-def _sum(figures: Sequence[Figure]) -> Figure:
+def _sum(figures: Sequence[Value]) -> Value:
     """Return the sum of several values of a metric.
 
     Its mean is the sum of their means; its first run is the sum of their first runs, and so on.
     """
-    runs = min(len(figure.values) for figure in figures)
-    values = tuple(sum(figure.values[run] for figure in figures) for run in range(runs))
-    return Figure(sum(figure.mean for figure in figures), values)
+    runs = [sum(values) for values in zip(*(figure.runs for figure in figures), strict=False)]
+    return value_of(sum(figure.mean for figure in figures), runs)
 
 
-def _exceeds(figure: Figure, bound: Figure, *, tests: int, stated: bool) -> bool:
+def _exceeds(figure: Value, bound: Value, *, tests: int, stated: bool) -> bool:
     """Return whether a target's value exceeds the upper bound significantly and beyond the noise floor.
 
     `tests` is the number of such tests, for a Bonferroni correction. Where single runs allow no test, return

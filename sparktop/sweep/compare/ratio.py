@@ -25,7 +25,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
 
-from sparktop.sweep.compare.series import Figure, Load
+from sparktop.model.sweep_comparison import Value
+from sparktop.sweep.compare.series import Load
 from sparktop.sweep.result.parts import LARGEST
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of
@@ -117,7 +118,7 @@ class Proven:
     shown: bool
 
 
-def ratio_of(first: Figure, second: Figure) -> Ratio | None:
+def ratio_of(first: Value, second: Value) -> Ratio | None:
     """Return the ratio `first` / `second`, tested if both have at least two runs.
 
     Return None if a mean is not positive, or if one of the values is a range and the two overlap.
@@ -127,7 +128,7 @@ def ratio_of(first: Figure, second: Figure) -> Ratio | None:
     if first.span is not None or second.span is not None:
         return _ratio_of_ranges(first, second)
     ratio = first.mean / second.mean
-    one, other = first.values, second.values
+    one, other = first.runs, second.runs
     if min(len(one), len(other)) < LEAST_RUNS or min(*one, *other) <= 0:
         return Ratio(ratio)
     logs = [[math.log(value) for value in values] for values in (one, other)]
@@ -196,7 +197,7 @@ def _freedom(parts: Sequence[Spread]) -> float:
     return total**2 / sum(part.variance**2 / part.freedom for part in parts)
 
 
-def _ratio_of_ranges(first: Figure, second: Figure) -> Ratio | None:
+def _ratio_of_ranges(first: Value, second: Value) -> Ratio | None:
     """Return the ratio of the nearest ends of two ranges, without a test; None if the ranges overlap.
 
     A value that is not a range counts as a range of zero length.
@@ -209,7 +210,7 @@ def _ratio_of_ranges(first: Figure, second: Figure) -> Ratio | None:
     return None
 
 
-def _ends(figure: Figure) -> tuple[float, float]:
+def _ends(figure: Value) -> tuple[float, float]:
     return figure.span or (figure.mean, figure.mean)
 
 
@@ -243,12 +244,8 @@ def rate_ratio(one: LevelResult, other: LevelResult, metric: str) -> Ratio | Non
 
     None if a rate is unknown or 0.
     """
-    first, second = one.rate(metric), other.rate(metric)
-    if first is None or second is None:
-        return None
-    return ratio_of(
-        Figure(first.mean, first.values, first.std), Figure(second.mean, second.values, second.std)
-    )
+    first, second = one.figure(metric), other.figure(metric)
+    return None if first is None or second is None else ratio_of(first, second)
 
 
 def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:

@@ -12,10 +12,12 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sparktop.errors import UsageError
+from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel, TableRule
+from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, TableRule
 from sparktop.sweep.result.file import read_json
+from sparktop.sweep.terms.statistics import ranged, value_of
 from sparktop.values import dataclass
 
 PREFIX = "ref:"
@@ -195,7 +197,7 @@ def _level(file: _File, level: _Level) -> SeriesLevel:
     )
 
 
-def _figure(value: float | tuple[float, float], std: float | None) -> Figure:
+def _figure(value: float | tuple[float, float], std: float | None) -> Value:
     if isinstance(value, tuple):
-        return Figure(sum(value) / 2, span=value)
-    return Figure(value, std=std)
+        return ranged(sum(value) / 2, value)
+    return value_of(value, std=std)

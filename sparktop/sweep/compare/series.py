@@ -14,15 +14,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from itertools import groupby
-from statistics import fmean, stdev
+from statistics import fmean
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, OnAxis
+from sparktop.model.sweep_comparison import Value
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
-from sparktop.sweep.terms.definitions import ALL_LATENCIES, GROWTH, RATES
+from sparktop.sweep.terms.definitions import GROWTH
 from sparktop.sweep.terms.doubts import SHORT_PROMPT
+from sparktop.sweep.terms.statistics import value_of
 from sparktop.values import dataclass
 
 
@@ -71,24 +73,11 @@ def load_at(point: LoadPoint, pp: int | None = None, tg: int | None = None, dept
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """The value of a metric at a level."""
-
-    mean: float
-    values: tuple[float, ...] = ()
-    """The value of each run; empty if unknown, as in published tables."""
-    std: float | None = None
-    """Standard deviation as the source states it; None if it does not."""
-    span: tuple[float, float] | None = None
-    """Both ends if the source gives only a range, with `mean` as the middle; else None."""
-
-
-@dataclass(frozen=True, slots=True)
 class SeriesLevel:
     """One level of a series: the values of all metrics under one load."""
 
     load: Load
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Value]
     """Values by name of the metric."""
     runs: int | None = None
     """Number of runs; None if unknown."""
@@ -241,15 +230,9 @@ def _engines(target: TargetResult) -> tuple[str, ...]:
 
 
 def _of_level(level: LevelResult, pp: int | None, tg: int | None) -> SeriesLevel:
-    figures: dict[str, Figure] = {}
-    for name in RATES:
-        if (rate := level.rate(name)) is not None:
-            figures[name] = Figure(rate.mean, rate.values, rate.std)
-    for name in ALL_LATENCIES:
-        if (latency := level.latency(name)) is not None:
-            figures[name] = Figure(latency.mean, latency.run_means)
+    figures = dict(level.figures)
     if level.open_loop is not None and level.open_loop.ttft_growth is not None:
-        figures[GROWTH] = Figure(level.open_loop.ttft_growth)
+        figures[GROWTH] = value_of(level.open_loop.ttft_growth)
     nodes = level.hardware.items()
     return SeriesLevel(
         load=_load(level, pp, tg),
@@ -285,9 +268,9 @@ def _merged_level(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
     )
 
 
-def _merged_figure(first: Figure, second: Figure) -> Figure:
-    values = (*(first.values or (first.mean,)), *(second.values or (second.mean,)))
-    return Figure(fmean(values), values, stdev(values))
+def _merged_figure(first: Value, second: Value) -> Value:
+    runs = (*(first.runs or (first.mean,)), *(second.runs or (second.mean,)))
+    return value_of(fmean(runs), runs)
 
 
 ALIKE_WITHIN_PERCENT = 10.0

@@ -9,13 +9,14 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from sparktop.model.sweep_comparison import Value
 from sparktop.report.document.section import Section
 from sparktop.report.document.section import to_markdown as in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import NO_TEST, compare, unlike_notes, without_winners
 from sparktop.sweep.compare.independent import beyond_sentences, by_engines, engines_sentence
 from sparktop.sweep.compare.references import fact_lines
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, aligned
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned
 from sparktop.sweep.formats.tables.figure_cells import load_of
 from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
 from sparktop.sweep.formats.tables.refused_rows import rates_and_refused, winners_and_refused
@@ -251,11 +252,11 @@ def _load(load: Load) -> dict[str, Any]:
     }
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure(figure: Value) -> dict[str, Any]:
     return {
         "mean": figure.mean,
         "std": figure.std,
-        "values": list(figure.values),
+        "values": list(figure.runs),
         "range": None if figure.span is None else list(figure.span),
     }
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import Field
 
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.sweep.result.parts import Count, Number, Part, Text, Value
+from sparktop.sweep.result.parts import Count, Finite, Number, Part, Text
 
 
 class ConditionResult(Part):
@@ -31,7 +31,7 @@ class ConditionResult(Part):
 class ProbeResult(Part):
     """A level of the search, judged by all its runs."""
 
-    value: Value
+    value: Finite
     runs: Count = 1
     holds: bool
     certain: bool
@@ -55,7 +55,7 @@ class RanOut(Part):
     server: Text | None = None
     value: Number = None
     """The load at which this was seen."""
-    elsewhere: dict[Text, tuple[Value, ...]] = Field(default_factory=dict)
+    elsewhere: dict[Text, tuple[Finite, ...]] = Field(default_factory=dict)
     """Other limits at the largest load that holds and at those that fail: the loads by limit. The border is
     then where one takes over from another."""
 
@@ -63,7 +63,7 @@ class RanOut(Part):
 class Drift(Part):
     """How a server changed while a search measured it: one level at two times."""
 
-    value: Value
+    value: Finite
     """The load of the level."""
     condition: ConditionResult
     """How its first run met a condition."""

@@ -8,14 +8,14 @@ from pydantic import ConfigDict, Field
 
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.sweep.result.axis import AxisPart
-from sparktop.sweep.result.parts import Count, Number, Part, Text, Value
+from sparktop.sweep.result.parts import Count, Finite, Number, Part, Text
 
 
 class Change(Part):
     """The difference of one target from the baseline target, for one metric under one load."""
 
     percent: Number = None
-    ratio_ci95: tuple[Value, Value] | None = None
+    ratio_ci95: tuple[Finite, Finite] | None = None
     significant: bool | None = None
     """Whether the difference is significant at the table's common error rate and beyond the noise floor.
     None for single runs, which allow no test."""
@@ -33,7 +33,7 @@ class ComparisonRow(AxisPart):
     """Tokens of context before the prompt."""
     values: dict[Text, Number]
     """Mean of the metric by target."""
-    ranges: dict[Text, tuple[Value, Value]] = Field(default_factory=dict)
+    ranges: dict[Text, tuple[Finite, Finite]] = Field(default_factory=dict)
     """(low, high) by target, for values that their source gives as a range; `values` has the middle."""
     winner: Text | None = None
     """The target that is significantly better than every other one; for published tables the best target if
@@ -49,7 +49,7 @@ class ComparisonRow(AxisPart):
     `ahead` is not significantly better than."""
     percent: Number = None
     """Difference of the best target from `against`, in percent; negative if lower values are better."""
-    ratio_ci95: tuple[Value, Value] | None = None
+    ratio_ci95: tuple[Finite, Finite] | None = None
     """95 % confidence interval of the ratio of the best target to `against`."""
     significant: bool | None = None
     """True if the best target is significantly better than every other one; None for single runs."""
@@ -84,7 +84,7 @@ class EnginesLevel(Part):
     concurrency: int
     each: int
     """Concurrent requests per engine: `concurrency` / number of engines."""
-    bound: Value
+    bound: Finite
     """Upper bound of the metric for the router: the sum of the engines' values, each measured alone at a
     concurrency of `each`."""
     routed: Number = None

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Self
 
-from sparktop.sweep.result.parts import Count, Number, Part, Value
-from sparktop.sweep.terms.statistics import CONFIDENCE, P90_FROM, P95_FROM, P99_FROM, quantile, student_t
+from sparktop.sweep.result.parts import Count, Finite, Number, Part
+from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM, quantile, value_of
 
 
 class Rate(Part):
     """A rate of a level (tokens/s or requests/s): the value of each run, and their mean."""
 
-    mean: Value
+    mean: Finite
     std: Number = None
     """Sample standard deviation (n - 1); None for a single run."""
-    values: tuple[Value, ...] = ()
-    ci95: tuple[Value, Value] | None = None
+    values: tuple[Finite, ...] = ()
+    ci95: tuple[Finite, Finite] | None = None
     """(low, high) of the mean's 95 % confidence interval (Student's t over runs); None for a single run."""
 
     @classmethod
@@ -30,12 +29,9 @@ class Rate(Part):
         known = tuple(value for value in values if value is not None)
         if not known:
             return None
-        mean = fmean(known)
-        if len(known) == 1:
-            return cls(mean=mean, values=known)
-        std = stdev(known)
-        half = student_t((1 + CONFIDENCE) / 2, len(known) - 1) * std / math.sqrt(len(known))
-        return cls(mean=mean, std=std, values=known, ci95=(mean - half, mean + half))
+        found = value_of(fmean(known), known)
+        ends = None if found.low is None or found.high is None else (found.low, found.high)
+        return cls(mean=found.mean, std=found.std, values=known, ci95=ends)
 
 
 class Latency(Part):
@@ -44,7 +40,7 @@ class Latency(Part):
     There is no confidence interval, because requests of a run are not independent of each other.
     """
 
-    mean: Value
+    mean: Finite
     std: Number = None
     p50: Number = None
     p90: Number = None
@@ -56,7 +52,7 @@ class Latency(Part):
     max: Number = None
     count: Count | None = None
     """Number of values."""
-    run_means: tuple[Value, ...] = ()
+    run_means: tuple[Finite, ...] = ()
     """Mean of each run in milliseconds; comparisons test these, because runs are independent."""
 
     @classmethod

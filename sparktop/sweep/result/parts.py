@@ -44,7 +44,7 @@ def _utc(time: datetime) -> str:
 Text = Annotated[str, BeforeValidator(_clean)]
 Number = Annotated[float | None, BeforeValidator(_finite)]
 """A number that may be missing: None where the value is unknown, not finite, or beyond ±`LARGEST`."""
-Value = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
 Time = Annotated[datetime, PlainSerializer(_utc, return_type=str, when_used="json")]
 Tree = Annotated[dict[str, JsonValue], BeforeValidator(_clean_tree)]

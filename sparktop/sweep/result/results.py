@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Field
 
 from sparktop.model.load import TokenSource, concurrency_point
+from sparktop.model.sweep_comparison import Value
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.agents.parts import AgentsResult
 from sparktop.sweep.result.axis import AxisPart, LevelLoad, PlanResult, RanRun
@@ -22,10 +23,11 @@ from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.figures import Latency, Rate, StreamRates
 from sparktop.sweep.result.open_loop import OpenLoopResult
-from sparktop.sweep.result.parts import Count, Number, Part, Text, Time, Tree, Value
+from sparktop.sweep.result.parts import Count, Finite, Number, Part, Text, Time, Tree
 from sparktop.sweep.result.replay.parts import ReplayResult
-from sparktop.sweep.terms.definitions import CALL_LATENCIES, LATENCIES, RATES
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, CALL_LATENCIES, LATENCIES, RATES
 from sparktop.sweep.terms.doubts import SHORT_PROMPT
+from sparktop.sweep.terms.statistics import value_of
 
 SCHEMA: Final = "sparktop.sweep/1"
 
@@ -204,7 +206,7 @@ class LevelResult(AxisPart):
     in these sums; `runs_split` shows the difference."""
     runs_split: tuple[dict[Text, Count], ...] = ()
     """Requests by backend for each run; empty if no backend was named, and in files of older versions."""
-    busy_batch: dict[Text, Value] = Field(default_factory=dict)
+    busy_batch: dict[Text, Finite] = Field(default_factory=dict)
     """Mean batch size of each backend while it computed; backends of unknown batch size are left out."""
     router_overhead_ms: Number = None
     """Milliseconds that a router adds to a request; `router_overhead_from` says how they were measured."""
@@ -278,6 +280,23 @@ class LevelResult(AxisPart):
         """Return the rate `metric`; None if it was not measured or its name is not in `RATES`."""
         found = getattr(self, metric) if metric in RATES else None
         return found if isinstance(found, Rate) else None
+
+    @property
+    def figures(self) -> dict[str, Value]:
+        """All rates and latencies that were measured, by name, with the interval over runs."""
+        found = ((name, self.figure(name)) for name in (*RATES, *ALL_LATENCIES))
+        return {name: value for name, value in found if value is not None}
+
+    def figure(self, metric: str) -> Value | None:
+        """Return a rate, or a latency in milliseconds, with the interval over runs; None if not measured.
+
+        The mean of a latency is over requests, its interval over the means of the runs.
+        """
+        if (rate := self.rate(metric)) is not None:
+            low, high = rate.ci95 or (None, None)
+            return Value(rate.mean, low, high, rate.std, rate.values)
+        latency = self.latency(metric)
+        return None if latency is None else value_of(latency.mean, latency.run_means)
 
     def latency(self, metric: str) -> Latency | None:
         """Return the latency `metric` of `ALL_LATENCIES`; None if it was not measured or is another name."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import cache
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, stdev
+
+from sparktop.model.sweep_comparison import Value
 
 CONFIDENCE = 0.95
 P90_FROM, P95_FROM, P99_FROM = 36, 72, 368
@@ -91,6 +93,24 @@ def falling_shares(cases: Iterable[tuple[float, float]]) -> list[float]:
                 break
             blocks[-2:] = [(low_met + high_met, low + high, size + more)]
     return [met / count if count else 1.0 for met, count, size in blocks for _ in range(size)]
+
+
+def value_of(mean: float, runs: Sequence[float] = (), std: float | None = None) -> Value:
+    """Return a value with its runs, and the 95 % confidence interval over these (Student's t).
+
+    Less than two runs have no interval. `std` is the standard deviation as the source states it; if it is
+    None, that of the runs is computed.
+    """
+    if len(runs) < 2:  # noqa: PLR2004 - an interval needs two
+        return Value(mean, std=std, runs=tuple(runs))
+    middle, own = fmean(runs), stdev(runs)
+    half = student_t((1 + CONFIDENCE) / 2, len(runs) - 1) * own / math.sqrt(len(runs))
+    return Value(mean, middle - half, middle + half, own if std is None else std, tuple(runs))
+
+
+def ranged(mean: float, span: tuple[float, float] | None) -> Value:
+    """Return a value of which only a range is known, with its middle; one without range if `span` is None."""
+    return Value(mean) if span is None else Value(mean, *span, is_range=True)
 
 
 @cache

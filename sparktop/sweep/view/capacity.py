@@ -7,7 +7,7 @@ from dataclasses import field
 
 from sparktop.model.capacity_view import ConditionBar, SearchView, TriedLoad
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult, ConditionResult, ProbeResult
 from sparktop.sweep.result.results import SweepResult
@@ -188,12 +188,12 @@ def _line(found: CapacityResult, name: str, seen: _Seen) -> CurveLine:
     return CurveLine(name, tuple(points))
 
 
-def _measured(one: ConditionResult) -> Measured | None:
+def _measured(one: ConditionResult) -> Value | None:
     """Return the value of a condition; of all together the share of the requests that met them."""
     if one.figure is not None:
-        return None if one.value is None else Measured(one.value)
+        return None if one.value is None else Value(one.value)
     low, high = one.interval_percent or (None, None)
-    return None if one.met_percent is None else Measured(one.met_percent, low, high)
+    return None if one.met_percent is None else Value(one.met_percent, low, high)
 
 
 def _plot(one: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:

@@ -12,18 +12,17 @@ from sparktop.model.sweep_comparison import (
     CurvePlot,
     CurvePoint,
     LimitLine,
-    Measured,
+    Value,
     short_tokens,
 )
 from sparktop.model.sweep_view import SweepView
 from sparktop.sweep.compare.references import Reference
-from sparktop.sweep.compare.series import Figure, Series, SeriesLevel, series_of
+from sparktop.sweep.compare.series import Series, SeriesLevel, series_of
 from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.doubts import FEW_RUNS, TOO_SHORT
 from sparktop.sweep.view.capacity import condition_plots
-from sparktop.sweep.view.interval import over_runs
 
 CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")
 """Metrics that have a plot, in this order."""
@@ -94,19 +93,6 @@ def _of_kinds(series: Series, kinds: set[LoadKind]) -> Series:
     return replace(series, levels=tuple(one for one in series.levels if one.load.point.kind in kinds))
 
 
-def measured(figure: Figure) -> Measured:
-    """Return a value with its 95 % confidence interval over runs.
-
-    For a range (published as "low to high") the ends of the range take the place of the interval.
-    """
-    if figure.span is not None:
-        return Measured(figure.mean, *figure.span)
-    over = over_runs(figure.values)
-    if over is None:
-        return Measured(figure.mean, std=figure.std)
-    return replace(over, mean=figure.mean, std=over.std if figure.std is None else figure.std)
-
-
 def by_depth(series: Iterable[Series]) -> Iterator[Series]:
     """Yield a series for each depth of each of `series`; those of different depths never share a curve."""
     for one in series:
@@ -132,9 +118,9 @@ def _line(series: Series, metric: str, *, reference: bool) -> CurveLine | None:
     return CurveLine(series.name, ordered, series.source if reference else None, definition)
 
 
-def _point(level: SeriesLevel, figure: Figure) -> CurvePoint:
+def _point(level: SeriesLevel, figure: Value) -> CurvePoint:
     doubtful = bool(set(level.validity) - _MILD)
-    return CurvePoint(level.load.concurrency, measured(figure), doubtful, level.load.position)
+    return CurvePoint(level.load.concurrency, figure, doubtful, level.load.position)
 
 
 def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:

@@ -12,12 +12,12 @@ from sparktop.model.sweep_comparison import (
     WITHIN_NOISE,
     Difference,
     DifferenceRow,
+    Value,
     level_name,
     several_lengths,
 )
 from sparktop.sweep.compare.compare import UNLIKE_LENGTHS, compare
 from sparktop.sweep.compare.series import (
-    Figure,
     Load,
     Series,
     SeriesLevel,
@@ -27,7 +27,6 @@ from sparktop.sweep.compare.series import (
 )
 from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
-from sparktop.sweep.view.curves import measured
 from sparktop.sweep.view.words.capacity import compared_words
 from sparktop.values import dataclass
 
@@ -136,7 +135,7 @@ def _load(row: ComparisonRow) -> Load:
     return load_at(row.point, row.pp, row.tg, row.depth)
 
 
-def _figure(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Figure | None:
+def _figure(levels: Mapping[Load, SeriesLevel], load: Load, metric: str) -> Value | None:
     level = levels.get(load)
     return None if level is None else level.figures.get(metric)
 
@@ -145,7 +144,7 @@ def _apart(before: str, after: str) -> tuple[str, str]:
     return (before, after) if before != after else (f"{before} before", f"{after} after")
 
 
-def _row(name: str, load: Load, before: Figure | None, after: Figure | None, change: Change) -> DifferenceRow:
+def _row(name: str, load: Load, before: Value | None, after: Value | None, change: Change) -> DifferenceRow:
     metric = METRICS[name]
     low, high = change.ratio_ci95 or (None, None)
     return DifferenceRow(
@@ -154,8 +153,8 @@ def _row(name: str, load: Load, before: Figure | None, after: Figure | None, cha
         more_is_better=metric.more_is_better,
         concurrency=load.concurrency,
         position=load.position,
-        before=None if before is None else measured(before),
-        after=None if after is None else measured(after),
+        before=before,
+        after=after,
         percent=change.percent,
         low_percent=None if low is None else 100 * (low - 1),
         high_percent=None if high is None else 100 * (high - 1),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 
-from sparktop.model.sweep_comparison import Topologies
+from sparktop.model.sweep_comparison import Topologies, Value
 from sparktop.model.sweep_view import (
     LevelEvidence,
     LevelKey,
@@ -20,11 +20,11 @@ from sparktop.model.sweep_view import (
 )
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import Reference
-from sparktop.sweep.compare.series import Figure, Series, SeriesLevel
+from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS, main_rate_of
-from sparktop.sweep.view.curves import curve_plots, measured
+from sparktop.sweep.view.curves import curve_plots
 from sparktop.sweep.view.rows import ranks_of
 from sparktop.sweep.view.topologies import topologies
 from sparktop.values import dataclass
@@ -115,7 +115,7 @@ class ForeignView:
         rows = [
             ResultRow(
                 key=key,
-                figures={name: measured(figure) for name, figure in level.figures.items()},
+                figures=level.figures,
                 runs=level.runs or 0,
                 marks=(_FAILED,) if "errors" in level.validity else (),
                 ranks=ranks[key],
@@ -174,8 +174,8 @@ def _count(value: int | None) -> str:
     return "?" if value is None else str(value)
 
 
-def _words(name: str, figure: Figure) -> str:
-    metric, value = METRICS[name], measured(figure)
+def _words(name: str, value: Value) -> str:
+    metric = METRICS[name]
     words = f"{metric.title} {metric.text(value.mean)} {metric.unit}"
     if value.low is None or value.high is None:
         return words

@@ -5,44 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from sparktop.model.sweep_comparison import Measured
+from sparktop.model.sweep_comparison import Value
 from sparktop.model.sweep_view import LevelKey, Rank, ResultRow
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, ratio_of
-from sparktop.sweep.compare.series import Figure
 from sparktop.sweep.result.comparison import ComparisonResult
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.terms.definitions import ALL_LATENCIES, MAIN_RATES, METRICS, RATES
-from sparktop.sweep.view.interval import over_runs
+from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS
 from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.words.conversations import conversation_figures
 
 RANKED = (*MAIN_RATES, "prefill_tps", "peak_tps", "ttft_ms")
 """Metrics whose best value is marked in the table."""
-
-
-def measured_rate(level: LevelResult, metric: str) -> Measured | None:
-    """Return the mean of the rate `metric` of a level with its 95 % confidence interval.
-
-    Return None if the rate was not measured.
-    """
-    rate = level.rate(metric)
-    if rate is None:
-        return None
-    low, high = rate.ci95 or (None, None)
-    return Measured(rate.mean, low, high, rate.std, len(rate.values) or None)
-
-
-def measured_latency(level: LevelResult, metric: str) -> Measured | None:
-    """Return the mean of the latency `metric` of a level in milliseconds; None if it was not measured.
-
-    The mean is over requests. The 95 % confidence interval is computed from the means of the runs.
-    """
-    latency = level.latency(metric)
-    if latency is None:
-        return None
-    over = over_runs(latency.run_means)
-    return Measured(latency.mean) if over is None else replace(over, mean=latency.mean)
 
 
 def result_rows(
@@ -58,11 +32,7 @@ def result_rows(
         for target in result.targets
         for level in target.in_order()
     }
-    figures = {
-        key: {name: found for name in RANKED if (found := figure_of(level, name)) is not None}
-        for key, level in levels.items()
-    }
-    ranks = ranks_of(figures, comparison)
+    ranks = ranks_of({key: level.figures for key, level in levels.items()}, comparison)
     rate = main_rate([level for level in levels.values() if level.error is None])
     return tuple(
         replace(_row(key, level, more), ranks=ranks[key], rate=rate) for key, level in levels.items()
@@ -70,13 +40,11 @@ def result_rows(
 
 
 def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
-    figures = {name: found for name in RATES if (found := measured_rate(level, name)) is not None}
-    figures |= {name: found for name in ALL_LATENCIES if (found := measured_latency(level, name)) is not None}
     loop, requests = level.open_loop, level.requests
     ttft = level.ttft_ms if loop is None else level.ttft_due_ms
     return ResultRow(
         key=key,
-        figures=figures,
+        figures=level.figures,
         conversations=conversation_figures(level),
         error=level.error,
         ttft_p50_ms=None if ttft is None else ttft.p50,
@@ -94,7 +62,7 @@ def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> Result
 
 
 def ranks_of(
-    figures: Mapping[LevelKey, Mapping[str, Figure]], comparison: ComparisonResult | None = None
+    figures: Mapping[LevelKey, Mapping[str, Value]], comparison: ComparisonResult | None = None
 ) -> dict[LevelKey, dict[str, Rank]]:
     """Return the ranks of levels by key, then by metric: the best value, and those not clearly worse.
 
@@ -124,7 +92,7 @@ def _is_clear(
     key: LevelKey,
     best: LevelKey,
     metric: str,
-    figures: Mapping[LevelKey, Mapping[str, Figure]],
+    figures: Mapping[LevelKey, Mapping[str, Value]],
     comparison: ComparisonResult | None,
 ) -> bool | None:
     """Return whether the level `key` is clearly worse than the level `best`; None if not testable."""
@@ -134,14 +102,3 @@ def _is_clear(
             return key.target in row.beats
     ratio = ratio_of(figures[key][metric], figures[best][metric])
     return None if ratio is None else ratio.significant(NOISE_FLOOR_PERCENT)
-
-
-def figure_of(level: LevelResult, metric: str) -> Figure | None:
-    """Return the value of a metric of a level with the values of its runs; None if it was not measured.
-
-    Significance tests use the values of the runs.
-    """
-    rate, latency = level.rate(metric), level.latency(metric)
-    if rate is not None:
-        return Figure(rate.mean, rate.values, rate.std)
-    return None if latency is None else Figure(latency.mean, latency.run_means)

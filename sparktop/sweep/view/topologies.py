@@ -10,9 +10,9 @@ from sparktop.model.sweep_comparison import (
     ComparedLevel,
     ComparedMetric,
     DeviationRow,
-    Measured,
     SplitRow,
     Topologies,
+    Value,
 )
 from sparktop.sweep.compare.independent import engines_sentences
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned, load_at
@@ -20,7 +20,6 @@ from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.run_split import split_words
 from sparktop.sweep.terms.definitions import METRICS, Metric
-from sparktop.sweep.view.curves import measured
 from sparktop.sweep.view.evidence import overhead_words
 from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import balance_word
@@ -128,9 +127,8 @@ def _names(rows: Sequence[ComparisonRow]) -> list[str]:
     return [f"{name} {length}" for name, length in zip(names, inputs, strict=True)]
 
 
-def _value(level: SeriesLevel | None, metric: str) -> Measured | None:
-    figure = None if level is None else level.figures.get(metric)
-    return None if figure is None else measured(figure)
+def _value(level: SeriesLevel | None, metric: str) -> Value | None:
+    return None if level is None else level.figures.get(metric)
 
 
 def _splits(result: SweepResult | None) -> Iterator[SplitRow]:
@@ -167,7 +165,7 @@ def _deviations(metrics: Sequence[ComparedMetric], series: Sequence[Series]) -> 
             known = [
                 (value.std, name)
                 for name, value in zip(names, level.values, strict=True)
-                if value is not None and value.std is not None and (value.runs or LEAST_RUNS) >= LEAST_RUNS
+                if value is not None and value.std is not None and not 0 < len(value.runs) < LEAST_RUNS
             ]
             if len(known) >= _PAIR:
                 (low, steady), (high, restless) = min(known), max(known)

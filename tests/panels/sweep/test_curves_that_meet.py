@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparktop.graphics.dots import DotGrid
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Measured
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.curves import curve_rows
@@ -15,7 +15,7 @@ DOTS = {chr(code) for code in range(0x2801, 0x2900)}
 
 def line(name: str, **values: float) -> CurveLine:
     points = ((int(at.removeprefix("c")), value) for at, value in values.items())
-    return CurveLine(name, tuple(CurvePoint(at, Measured(value)) for at, value in points))
+    return CurveLine(name, tuple(CurvePoint(at, Value(value)) for at, value in points))
 
 
 def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: bool = True) -> CurvePlot:

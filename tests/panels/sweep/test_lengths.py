@@ -16,8 +16,9 @@ from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.panels.sweep.table import table_rows
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, series_of
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, series_of
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.topologies import topologies
 from tests.panels.sweep_views import evidence, running
@@ -37,7 +38,7 @@ def of_length(prompt_tokens: int) -> Series:
 
 def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0) -> Series:
     """Return a series with levels of 64 requests at once, a level per prompt length."""
-    figure = Figure(speed, (speed, speed * 1.01, speed * 0.99))
+    figure = value_of(speed, (speed, speed * 1.01, speed * 0.99))
     levels = tuple(SeriesLevel(Load(64, length, 4), {"decode_tps": figure}) for length in lengths)
     return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
 

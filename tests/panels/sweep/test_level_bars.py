@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, Measured
+from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, Value
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.panels.sweep.curves import plots_rows
@@ -10,7 +10,7 @@ from sparktop.panels.sweep.level_bars import has_one_level
 
 
 def plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool = True) -> CurvePlot:
-    values = [Measured(mean, 0.9 * mean, 1.1 * mean) for mean in means]
+    values = [Value(mean, 0.9 * mean, 1.1 * mean) for mean in means]
     lines = tuple(
         CurveLine(f"spark-{index}", tuple(CurvePoint(one, value) for one in at))
         for index, value in enumerate(values)

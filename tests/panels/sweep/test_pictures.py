@@ -15,7 +15,7 @@ from sparktop.model.sweep_comparison import (
     DifferenceRow,
     HistoryRow,
     LimitLine,
-    Measured,
+    Value,
 )
 from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
 from sparktop.panels.parts.roles import part_role
@@ -41,7 +41,7 @@ def line(
     name: str, values: dict[int, float], *, reference: str | None = None, half: float = 0.0
 ) -> CurveLine:
     points = tuple(
-        CurvePoint(c, Measured(value, value - half or None, value + half) if half else Measured(value))
+        CurvePoint(c, Value(value, value - half or None, value + half) if half else Value(value))
         for c, value in values.items()
     )
     return CurveLine(name, points, reference)
@@ -232,7 +232,7 @@ def test_without_a_timeline_the_reason_is_said() -> None:
 
 def test_a_change_has_a_word_and_its_interval() -> None:
     """Better and worse are words; the interval is drawn around no change."""
-    hundred, more = Measured(100), Measured(150)
+    hundred, more = Value(100), Value(150)
     change = DifferenceRow(
         "Decode",
         "tok/s",

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from sparktop.sweep.compare.compare import NO_TEST, compare
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
 from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel
+from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
 from sparktop.sweep.result.parts import LARGEST
+from sparktop.sweep.terms.statistics import value_of
 from tests.sweep.made_results import made_series
 
 FAST, SLOW = (110.0, 111.0, 112.0), (100.0, 101.0, 102.0)
@@ -81,7 +82,7 @@ def test_welchs_interval_by_hand() -> None:
     """Variances of 0.01, three runs each: 4 degrees of freedom, t = 2.776, half = 2.776 x 0.08165."""
     first = tuple(math.exp(value) for value in (0.5, 0.6, 0.7))
     second = tuple(math.exp(value) for value in (0.0, 0.1, 0.2))
-    found = ratio_of(Figure(fmean(first), first), Figure(fmean(second), second))
+    found = ratio_of(value_of(fmean(first), first), value_of(fmean(second), second))
     assert found is not None
     assert found.ci95 is not None
     assert math.log(found.ci95[0]) == pytest.approx(0.5 - 2.7764 * 0.081650, abs=1e-4)
@@ -97,7 +98,7 @@ def test_a_ratio_the_other_way_round_is_its_inverse(
     first: tuple[float, ...], second: tuple[float, ...]
 ) -> None:
     """The order of the two changes neither the interval nor the verdict."""
-    one, other = Figure(fmean(first), first), Figure(fmean(second), second)
+    one, other = value_of(fmean(first), first), value_of(fmean(second), second)
     there, back = ratio_of(one, other), ratio_of(other, one)
     assert there is not None
     assert back is not None
@@ -136,7 +137,7 @@ def test_a_large_difference_of_scattered_runs_is_not_called() -> None:
 @pytest.mark.parametrize("values", [(111.0,), ()], ids=["one run", "a table's mean"])
 def test_single_runs_are_not_tested(values: tuple[float, ...]) -> None:
     """`significant` is null, no winner is named, and a note names the figures whose rows have no runs."""
-    level = SeriesLevel(Load(1), {"decode_tps": Figure(111.0, values)})
+    level = SeriesLevel(Load(1), {"decode_tps": value_of(111.0, values)})
     single = Series("one", (level,), "f", "t")
     row = row_of(compare([single, made_series("b", {1: SLOW})]), 1)
     assert (row.winner, row.ahead, row.significant, row.ratio_ci95) == (None, "one", None, None)
@@ -214,7 +215,8 @@ def test_levels_of_several_prompt_lengths_meet_their_like() -> None:
 
     def lengths(name: str, factor: float) -> Series:
         levels = tuple(
-            SeriesLevel(Load(1, pp, 256), {"decode_tps": Figure(factor * 1e5 / pp)}) for pp in (5000, 20_000)
+            SeriesLevel(Load(1, pp, 256), {"decode_tps": value_of(factor * 1e5 / pp)})
+            for pp in (5000, 20_000)
         )
         return Series(name, levels, name, "t")
 
@@ -233,7 +235,7 @@ def test_other_windows_loads_models_and_lengths_are_told() -> None:
     """A comparison of two series that are not alike has notes about it."""
     first = replace(made_series("a", {1: FAST}), shape=LoadShape.BURST)
     level = SeriesLevel(
-        Load(1, 9, 9), {"decode_tps": Figure(1.0)}, validity=("errors",), sm_clock_mhz={"n": 2000}
+        Load(1, 9, 9), {"decode_tps": value_of(1.0)}, validity=("errors",), sm_clock_mhz={"n": 2000}
     )
     second = Series(
         "b",
@@ -287,7 +289,7 @@ def test_a_row_needs_two_targets_not_two_runs() -> None:
 
 def test_an_interval_too_wide_for_a_number_is_bounded() -> None:
     """Two runs that differ a hundredfold: the comparison holds values that a result file can store."""
-    ratio = ratio_of(Figure(45.0, (0.5, 90.0)), Figure(0.5, (0.5, 0.5)))
+    ratio = ratio_of(value_of(45.0, (0.5, 90.0)), value_of(0.5, (0.5, 0.5)))
     assert ratio is not None
     assert ratio.ci95 is not None
     assert ratio.ci95[1] <= LARGEST

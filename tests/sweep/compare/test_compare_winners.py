@@ -11,9 +11,10 @@ import pytest
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
 from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, aligned
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned
 from sparktop.sweep.formats.tables import layouts
 from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
+from sparktop.sweep.terms.statistics import ranged, value_of
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.topologies import topologies
 from tests.sweep.made_results import made_series
@@ -32,7 +33,7 @@ def drawn(name: str, luck: random.Random, runs: int, factor: float = 1.0) -> Ser
         SeriesLevel(
             Load(level, 100, 4),
             {
-                metric: Figure(sum(values) / runs, values)
+                metric: value_of(sum(values) / runs, values)
                 for metric in METRICS
                 if (values := tuple(100 * factor * math.exp(luck.gauss(0, 0.065)) for _ in range(runs)))
             },
@@ -178,7 +179,7 @@ def test_published_levels_beside_our_own_make_no_crossover() -> None:
 @pytest.mark.parametrize("percent", [2.9, 3.1])
 def test_the_floor_is_the_same_in_both_directions(percent: float) -> None:
     """Half more and a third less are one difference: the larger over the smaller decides."""
-    one, other = Figure(100.0, (100.0,) * 3), Figure(100.0 + percent, (100.0 + percent,) * 3)
+    one, other = value_of(100.0, (100.0,) * 3), value_of(100.0 + percent, (100.0 + percent,) * 3)
     there, back = ratio_of(one, other), ratio_of(other, one)
     assert there is not None
     assert back is not None
@@ -206,9 +207,9 @@ def test_an_older_stored_comparison_is_made_anew() -> None:
 
 
 def range_and(value: float, span: tuple[float, float]) -> ComparisonRow:
-    ranged = Series("r", (SeriesLevel(Load(1), {"output_tps": Figure(sum(span) / 2, span=span)}),), "f", "t")
-    plain = Series("p", (SeriesLevel(Load(1), {"output_tps": Figure(value)}),), "g", "t")
-    (row,) = compare([replace(ranged, published=True), replace(plain, published=True)]).rows
+    spanned = Series("r", (SeriesLevel(Load(1), {"output_tps": ranged(sum(span) / 2, span)}),), "f", "t")
+    plain = Series("p", (SeriesLevel(Load(1), {"output_tps": value_of(value)}),), "g", "t")
+    (row,) = compare([replace(spanned, published=True), replace(plain, published=True)]).rows
     return row
 
 
@@ -235,7 +236,7 @@ def test_lengths_that_are_alike_share_a_row() -> None:
     """A preset's 20,000 tokens beside a published 19,570; c16 without a length beside c16 with one."""
     own = [(1, 105, 256), (16, 105, 256), (1, 5000, 256), (1, 20_000, 256), (1, 39_000, 256)]
     levels = tuple(
-        SeriesLevel(Load(*load), {"output_tps": Figure(1.0), "e2e_ms": Figure(1.0)}) for load in own
+        SeriesLevel(Load(*load), {"output_tps": value_of(1.0), "e2e_ms": value_of(1.0)}) for load in own
     )
     published = load_reference("spark-dgx-benchmark").series
     found = compare([Series("own", levels, "f", "t", "openai/gpt-oss-120b"), *published])
@@ -258,11 +259,11 @@ def test_a_series_keeps_its_own_alike_lengths_apart() -> None:
     series = [
         Series(
             "a",
-            tuple(SeriesLevel(Load(1, pp, 8), {"decode_tps": Figure(1.0)}) for pp in (5000, 5200)),
+            tuple(SeriesLevel(Load(1, pp, 8), {"decode_tps": value_of(1.0)}) for pp in (5000, 5200)),
             "f",
             "t",
         ),
-        Series("b", (SeriesLevel(Load(1, 5100, 8), {"decode_tps": Figure(1.0)}),), "g", "t"),
+        Series("b", (SeriesLevel(Load(1, 5100, 8), {"decode_tps": value_of(1.0)}),), "g", "t"),
     ]
     assert [sorted(load.pp or 0 for load in one) for one in aligned(series)] == [[5000, 5200], [5100]]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Figure, Series
+from sparktop.sweep.compare.series import Series
 from sparktop.sweep.formats.plots import plot, plots
+from sparktop.sweep.terms.statistics import value_of
 from tests.sweep.made_results import made_series
 
 TOPOLOGIES = load_reference("spark-topologies-2026-03").series
@@ -57,7 +58,7 @@ def test_a_series_that_lacks_a_metric_is_in_the_other_plots() -> None:
     assert ("● fast" in decode, "late" in decode) == (True, False)
     assert ("● late" in ttft, "fast" in ttft) == (True, False)
     first, second = late.levels
-    once = replace(first, figures={**first.figures, "decode_tps": Figure(9.0, (9.0,))})
+    once = replace(first, figures={**first.figures, "decode_tps": value_of(9.0, (9.0,))})
     partly = replace(late, levels=(once, second))
     assert plot([partly], "decode_tps") == ""
     assert plots([partly]) == ttft

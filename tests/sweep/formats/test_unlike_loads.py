@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Figure, Load, Series
+from sparktop.sweep.compare.series import Load, Series
 from sparktop.sweep.formats.comparison import to_json, to_markdown
 from sparktop.sweep.formats.written import comparison_report
+from sparktop.sweep.terms.statistics import value_of
 from tests.sweep.made_results import made_series
 
 SLOW: Mapping[int, tuple[float, ...]] = {1: (10.0, 10.1, 10.2), 4: (40.0, 40.1, 40.2)}
@@ -72,8 +73,8 @@ def with_metrics(series: Series, *names: str, plus: float = 0.0) -> Series:
     for level in series.levels:
         (figure,) = level.figures.values()
         figures = dict.fromkeys(names, figure)
-        values = tuple(value + plus for value in figure.values)
-        figures[names[-1]] = Figure(figure.mean + plus, values)
+        values = tuple(value + plus for value in figure.runs)
+        figures[names[-1]] = value_of(figure.mean + plus, values)
         levels.append(replace(level, figures=figures))
     return replace(series, levels=tuple(levels))
 

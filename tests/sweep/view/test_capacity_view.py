@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.model.sweep_comparison import Measured
+from sparktop.model.sweep_comparison import Value
 from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.curves import curve_rows
 from sparktop.panels.sweep.legend import legend_rows
@@ -92,7 +92,7 @@ def test_a_rate_is_decided_by_the_requests_that_met_all_limits() -> None:
     )
     (plot,) = condition_plots(found)
     assert (plot.unit, [one.value for one in plot.limits]) == ("%", [95.0])
-    assert plot.lines[0].points[0].value == Measured(93.0, 86.0, 97.0)
+    assert plot.lines[0].points[0].value == Value(93.0, 86.0, 97.0)
 
 
 def test_points_that_miss_the_condition_have_the_colour_of_failing() -> None:

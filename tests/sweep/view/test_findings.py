@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
@@ -16,10 +17,10 @@ from sparktop.sweep.history.rows import found_rows, stored_row
 from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.results import Holds, LevelResult, ServerSide, SloResult, Validity
 from sparktop.sweep.result.store import StoredSweep
+from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.evidence import stored_evidence
-from sparktop.sweep.view.interval import over_runs
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.rows import result_rows
@@ -258,10 +259,10 @@ def test_all_words_of_a_search_must_occur() -> None:
 @settings(max_examples=40)
 def test_the_interval_on_the_screen_is_that_of_the_file(values: list[float]) -> None:
     """Both come from the same t: a screen never shows another interval than its result has."""
-    shown, kept = over_runs(values), Rate.of_runs(values)
-    if shown is None or kept is None:
-        assert shown is None
-        assert kept is None
+    kept = Rate.of_runs(values)
+    if kept is None:
+        assert values == []
         return
-    assert (shown.mean, shown.std, shown.runs or 1) == (kept.mean, kept.std, len(values))
+    shown = value_of(fmean(values), values)
+    assert (shown.mean, shown.std, shown.runs) == (kept.mean, kept.std, kept.values)
     assert ((shown.low, shown.high) if shown.low is not None else None) == kept.ci95

@@ -12,7 +12,7 @@ from sparktop.model.sweep_comparison import (
     WITHIN_NOISE,
     Difference,
     DifferenceRow,
-    Measured,
+    Value,
 )
 from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.difference import difference_screen
@@ -31,8 +31,8 @@ def row(
         "tok/s",
         more_is_better=True,
         concurrency=4,
-        before=Measured(100.0),
-        after=Measured(100.0 + percent),
+        before=Value(100.0),
+        after=Value(100.0 + percent),
         percent=percent,
         low_percent=low,
         high_percent=high,

@@ -12,10 +12,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import clean
-from sparktop.sweep.compare.series import Figure, LoadShape, Series
+from sparktop.sweep.compare.series import LoadShape, Series
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE
 from sparktop.sweep.result.parts import LARGEST, MOST_CONCURRENCY
+from sparktop.sweep.terms.statistics import value_of
 
 
 class ImportFormatError(Exception):
@@ -92,12 +94,12 @@ def numbers(data: object, *path: str | int) -> tuple[float, ...]:
     return tuple(value for one in listed(data, *path) if (value := finite(one)) is not None)
 
 
-def single(value: float | None, scale: float = 1.0) -> Figure | None:
+def single(value: float | None, scale: float = 1.0) -> Value | None:
     """Return the value of a metric from a single run, multiplied by `scale`; None for None."""
-    return None if value is None else Figure(value * scale, (value * scale,))
+    return None if value is None else value_of(value * scale, (value * scale,))
 
 
-def known(figures: Mapping[str, Figure | None]) -> dict[str, Figure]:
+def known(figures: Mapping[str, Value | None]) -> dict[str, Value]:
     """Return a copy of a mapping of metric values without those that are None."""
     return {name: figure for name, figure in figures.items() if figure is not None}
 

@@ -15,10 +15,12 @@ from dataclasses import field
 from statistics import fmean, stdev
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import ImportFormatError, by_axis, concurrency_at, finite, rate_at
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, load_at
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at
 from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.terms.statistics import ranged, value_of
 from sparktop.values import dataclass
 
 _MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
@@ -92,11 +94,11 @@ class Table:
 class _Targets:
     """Values by target, level, metric and run, in order of appearance."""
 
-    levels: dict[str, dict[Load, dict[str, dict[str, Figure]]]] = field(default_factory=dict)
+    levels: dict[str, dict[Load, dict[str, dict[str, Value]]]] = field(default_factory=dict)
     contradictory: set[str] = field(default_factory=set)
     """Targets of which the text has two values for one metric at one level."""
 
-    def add(self, target: str, load: Load, metric: str, figure: Figure, run: str = "") -> None:
+    def add(self, target: str, load: Load, metric: str, figure: Value, run: str = "") -> None:
         name = clean(target, 60)
         values = self.levels.setdefault(name, {}).setdefault(load, {}).setdefault(metric, {})
         first = values.setdefault(run, figure)
@@ -147,14 +149,14 @@ def _series(target: str, found: _Targets, source: str) -> Series:
         source=source,
         tool="pasted table",
         definitions=dict.fromkeys(METRICS, "as its table has it, which does not say how it was measured"),
-        published=not any(figure.values for level in levels for figure in level.figures.values()),
+        published=not any(figure.runs for level in levels for figure in level.figures.values()),
         notes=(twice,) if target in found.contradictory else (),
     )
 
 
-def _over_runs(runs: Sequence[Figure]) -> Figure:
+def _over_runs(runs: Sequence[Value]) -> Value:
     values = tuple(one.mean for one in runs)
-    return runs[0] if len(runs) == 1 else Figure(fmean(values), values, stdev(values))
+    return runs[0] if len(runs) == 1 else value_of(fmean(values), values, stdev(values))
 
 
 def _only_length(kind: str, text: str) -> int | None:
@@ -383,7 +385,7 @@ def _length(cell: str) -> int | None:
     return None if match is None else int(match["value"].replace(",", "")) * (_K if match["k"] else 1)
 
 
-def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Figure | None:
+def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Value | None:
     """Return the value of a cell: with its deviation or as a range if it states one; None without a number.
 
     A latency in seconds, by the unit of the cell or of its heading, becomes milliseconds.
@@ -399,8 +401,8 @@ def figure_of(cell: str, head: str = "", *, is_latency: bool = False) -> Figure 
     if finite(scale * max(low, high or 0.0)) is None:
         return None
     if high is not None and high > low:
-        return Figure(scale * (low + high) / 2, span=(scale * low, scale * high))
-    return Figure(scale * low, std=None if std is None else scale * std)
+        return ranged(scale * (low + high) / 2, (scale * low, scale * high))
+    return value_of(scale * low, std=None if std is None else scale * std)
 
 
 def _unit(head: str) -> str:
@@ -457,7 +459,7 @@ def _read_tests(table: Table, test: int, name: str, found: _Targets) -> None:
         for column, metric in wanted:
             figure = figure_of(_cell(row, columns[column]))
             if figure is not None and deviations[column] is not None:
-                figure = Figure(figure.mean, std=_number(_cell(row, deviations[column])))
+                figure = value_of(figure.mean, std=_number(_cell(row, deviations[column])))
             if figure is not None:
                 found.add(who, load, metric, figure)
 

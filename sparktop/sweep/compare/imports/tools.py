@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import (
     ImportFormatError,
@@ -37,7 +38,8 @@ from sparktop.sweep.compare.imports.reading import (
     whole,
     words,
 )
-from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel, load_at, merged
+from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, load_at, merged
+from sparktop.sweep.terms.statistics import value_of
 
 _LLAMA_BENCHY_RATES = {
     "pp_throughput": "prefill_tps",
@@ -113,21 +115,21 @@ def _llama_benchy_levels(data: object) -> Iterator[SeriesLevel]:
         )
 
 
-def _llama_benchy_rate(metric: object) -> Figure | None:
+def _llama_benchy_rate(metric: object) -> Value | None:
     mean, values = number(metric, "mean"), numbers(metric, "values")
     if mean is None:
         return None
-    return Figure(mean, values, stdev(values) if len(values) > 1 else None)
+    return value_of(mean, values, stdev(values) if len(values) > 1 else None)
 
 
-def _llama_benchy_latency(metric: object, concurrency: int) -> Figure | None:
+def _llama_benchy_latency(metric: object, concurrency: int) -> Value | None:
     mean, values = number(metric, "mean"), numbers(metric, "values")
     if mean is None:
         return None
     if not values or len(values) % concurrency:
-        return Figure(mean)
+        return value_of(mean)
     runs = (values[at : at + concurrency] for at in range(0, len(values), concurrency))
-    return Figure(mean, tuple(fmean(run) for run in runs))
+    return value_of(mean, tuple(fmean(run) for run in runs))
 
 
 _GUIDELLM_FIGURES = {
@@ -221,7 +223,7 @@ def _guidellm_point(strategy: object) -> LoadPoint | None:
     return concurrency_point(concurrency) if kind in _GUIDELLM_STREAMS and concurrency else None
 
 
-def _guidellm_open_loop(benchmark: object) -> dict[str, Figure | None]:
+def _guidellm_open_loop(benchmark: object) -> dict[str, Value | None]:
     """Return the rate that was reached, and latencies from the time at which requests were due.
 
     Its own mean of requests per second is not used: it is not their number divided by the time.
@@ -330,7 +332,7 @@ def _aiperf_swept(key: str, value: object) -> LoadPoint | None:
     return rate_at(value) if leaf in {"request_rate", "rate"} else None
 
 
-def _aiperf_aggregate(metrics: Json, name: str) -> Figure | None:
+def _aiperf_aggregate(metrics: Json, name: str) -> Value | None:
     """Return the mean of a metric over runs with its deviation, latencies in milliseconds."""
     found = next(
         (one for key in (f"{name}_avg", name, f"{name}:avg") if (one := part(metrics, key)) is not None), None
@@ -338,7 +340,7 @@ def _aiperf_aggregate(metrics: Json, name: str) -> Figure | None:
     means = (number(found), number(found, "mean"), number(found, "avg"))
     mean = next((one for one in means if one is not None), None)
     scale, std = _AIPERF_SCALES.get(words(found, "unit") or "", 1.0), number(found, "std")
-    return None if mean is None else Figure(scale * mean, std=None if std is None else scale * std)
+    return None if mean is None else value_of(scale * mean, std=None if std is None else scale * std)
 
 
 def read_aiperf(data: object, name: str, source: str) -> list[Series]:

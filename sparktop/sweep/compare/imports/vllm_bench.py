@@ -46,13 +46,14 @@ from sparktop.sweep.compare.imports.reading import (
     whole,
     words,
 )
-from sparktop.sweep.compare.series import Figure, Load, LoadShape, Series, SeriesLevel, load_at
+from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, load_at
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect
 from sparktop.sweep.terms.definitions import GROWTH, LATENCIES, RATES
 from sparktop.sweep.terms.doubts import LATE_SENDS, OVERLOADED, UNSTABLE
+from sparktop.sweep.terms.statistics import value_of
 
 _FIGURES = {
     "output_throughput": "output_tps",
@@ -164,8 +165,8 @@ def _detailed(result: object) -> SeriesLevel | None:
         return None
     load = _load(result)
     made = level_result(_level(load, result), traces := collect(events), windows(events, traces))
-    rates = {name: Figure(rate.mean, rate.values) for name in RATES if (rate := made.rate(name))}
-    latencies = {name: Figure(one.mean, one.run_means) for name in LATENCIES if (one := made.latency(name))}
+    rates = {name: value_of(rate.mean, rate.values) for name in RATES if (rate := made.rate(name))}
+    latencies = {name: value_of(one.mean, one.run_means) for name in LATENCIES if (one := made.latency(name))}
     growth = single(made.open_loop.ttft_growth) if made.open_loop is not None else None
     validity = (*_validity(result), *_open_loop_codes(made))
     return SeriesLevel(load, known({**rates, **latencies, GROWTH: growth}), runs=1, validity=validity)

@@ -6,20 +6,21 @@ from collections.abc import Iterable
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.sweep.compare.series import Figure, Load, Series, load_at
+from sparktop.model.sweep_comparison import Value
+from sparktop.sweep.compare.series import Load, Series, load_at
 from sparktop.sweep.result.comparison import ComparisonRow
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.terms.definitions import Metric
 
 
-def figure(known: Figure | None, metric: Metric) -> str:
+def figure(known: Value | None, metric: Metric) -> str:
     """Return a value without its unit, a range as "low to high"; "–" for None."""
     if known is not None and known.span is not None:
         return " to ".join(metric.text(end) for end in known.span)
     return metric.text(known.mean if known else None)
 
 
-def with_unit(known: Figure | None, metric: Metric) -> str:
+def with_unit(known: Value | None, metric: Metric) -> str:
     """Return a value with its unit, a range as "low to high"; "–" for None."""
     return UNKNOWN if known is None else f"{figure(known, metric)} {metric.unit}"
 

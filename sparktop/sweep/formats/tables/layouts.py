@@ -10,11 +10,12 @@ from collections.abc import Collection, Sequence
 
 from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
+from sparktop.model.sweep_comparison import Value
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.independent import made_of
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Figure, Load, Series, SeriesLevel, loads
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, loads
 from sparktop.sweep.formats.tables.figure_cells import (
     axis_head,
     figure,
@@ -31,6 +32,7 @@ from sparktop.sweep.result.comparison import (
     IndependentEngines,
 )
 from sparktop.sweep.terms.definitions import METRICS, Metric
+from sparktop.sweep.terms.statistics import ranged
 
 THROUGHPUT = ("prefill_tps", "decode_tps", "peak_tps")
 """Columns of a throughput table: prefill rate, decode rate, tokens in the best second."""
@@ -273,7 +275,7 @@ def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
     mine, other = row.values.get(ours), row.values.get(theirs)
     if mine is None or other is None:
         return UNKNOWN
-    ratio = ratio_of(Figure(mine, span=row.ranges.get(ours)), Figure(other, span=row.ranges.get(theirs)))
+    ratio = ratio_of(ranged(mine, row.ranges.get(ours)), ranged(other, row.ranges.get(theirs)))
     known = "within" if row.ranges.get(theirs) else UNKNOWN
     return known if ratio is None else _signed(ratio.percent, 1)
 
@@ -286,6 +288,6 @@ def _alone(series: Series) -> list[SeriesLevel]:
     return [level for level in series.levels if level.load.concurrency == 1]
 
 
-def _find(series: Sequence[Series], load: Load, metric: str) -> Figure | None:
+def _find(series: Sequence[Series], load: Load, metric: str) -> Value | None:
     found = (level.figures.get(metric) for one in series if (level := one.at(load)) is not None)
     return next((figure for figure in found if figure is not None), None)

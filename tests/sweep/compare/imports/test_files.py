@@ -51,7 +51,7 @@ def test_llama_benchy_keeps_its_runs_as_replicates() -> None:
         rel=1e-3,
     )
     (level,) = series.levels
-    assert {name: len(figure.values) for name, figure in level.figures.items()} == dict.fromkeys(
+    assert {name: len(figure.runs) for name, figure in level.figures.items()} == dict.fromkeys(
         level.figures, 3
     )
     assert (series.tool, series.model, series.shape) == ("llama-benchy 0.4.0", "m", LoadShape.BURST)
@@ -63,8 +63,8 @@ def test_llama_benchys_failed_requests_take_the_runs_means_with_them() -> None:
     told = deepcopy(captured(LLAMA))
     told["benchmarks"][0]["e2e_ttft"]["values"].pop()
     (series,) = tools.read_llama_benchy(told, "n", "f")
-    assert series.levels[0].figures["ttft_ms"].values == ()
-    assert len(series.levels[0].figures["ttfr_ms"].values) == 3
+    assert series.levels[0].figures["ttft_ms"].runs == ()
+    assert len(series.levels[0].figures["ttfr_ms"].runs) == 3
 
 
 def test_vllms_detailed_stamps_give_what_its_summary_says() -> None:
@@ -129,7 +129,7 @@ def test_three_tools_agree_on_the_whole_run(name: str) -> None:
     """438.5 to 439.6 tokens a second over the whole run, single runs all."""
     (series,) = read_file(RESULTS / name)
     assert means(series)["output_tps"] == pytest.approx(439, abs=1)
-    assert all(len(figure.values) == 1 for figure in series.levels[0].figures.values())
+    assert all(len(figure.runs) == 1 for figure in series.levels[0].figures.values())
     assert series.shape is LoadShape.CLOSED_LOOP
 
 
@@ -143,7 +143,7 @@ def test_files_of_one_name_are_one_series(tmp_path: Path) -> None:
     assert series.name == "spark"
     assert [(level.load.concurrency, level.runs) for level in series.levels] == [(4, 1), (16, 2)]
     figure = series.levels[1].figures["output_tps"]
-    assert figure.values == (figure.mean, figure.mean)
+    assert figure.runs == (figure.mean, figure.mean)
     assert figure.std == 0
 
 

@@ -157,7 +157,7 @@ def test_vllms_summary_as_pandas_writes_it() -> None:
         "ttft_ms": 201,
         "e2e_ms": 2900,
     }
-    assert list(one.levels[0].figures["output_tps"].values) == [100, 101, 102]
+    assert list(one.levels[0].figures["output_tps"].runs) == [100, 101, 102]
     assert [level.runs for level in one.levels] == [3, 3]
 
 
