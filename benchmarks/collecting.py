@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 
 from sparktop.hardware.machine import Machine
-from sparktop.hardware.processes.table import ProcessTableReader
+from sparktop.hardware.processes import ProcessTableReader
 
 GOAL_SAMPLE_MS = 2.0
 TABLE_EVERY_S = 5.0

@@ -18,7 +18,7 @@ from sparktop.agent.sampler import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
-from sparktop.hardware.ras.reader import RasReader
+from sparktop.hardware.ras import RasReader
 
 _MANY = Limits(requests_per_s=10_000.0, request_burst=10_000.0)
 """Rate limits high enough for all requests, which come from one address."""

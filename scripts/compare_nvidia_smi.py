@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from sparktop.hardware.gpu.gpu import GpuReader
+from sparktop.hardware.gpu import GpuReader
 from sparktop.hardware.memory import read_meminfo
 from sparktop.model.node import GpuReading
 

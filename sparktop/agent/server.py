@@ -18,7 +18,7 @@ from sparktop.agent.ask import Ask, AskError, from_query
 from sparktop.agent.connection import Limits
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.web_server import WebServer, json_bytes, page, text
-from sparktop.hardware.ras.reader import RasReader
+from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure
 from sparktop.sources.wire.decode import encode_fast
 from sparktop.sources.wire.ranks import ASKS_RANKS, encode_ranks

@@ -16,7 +16,7 @@ from sparktop.agent.ask import AskError, from_line
 from sparktop.agent.pipes import LONGEST_LINE, Lines, Output
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.stopping import stopped_by_signals
-from sparktop.hardware.ras.reader import RasReader
+from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.python310.timeouts import timeout

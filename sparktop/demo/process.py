@@ -35,7 +35,7 @@ from sparktop.demo.ras.job import SimulatedJob
 from sparktop.demo.ras.server import RasServer
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.demo.visitors import GivingWay, Visitors
-from sparktop.hardware.ras.reader import RasReader
+from sparktop.hardware.ras import RasReader
 from sparktop.simulation.routers import make_router
 
 _PR_SET_PDEATHSIG = 1

@@ -1,13 +1,250 @@
-"""CPU use and load average, from /proc/stat and /proc/loadavg."""
+"""CPU use and load average, and which cores a machine has."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sparktop.hardware.cores import Cores, Design, read_cores
-from sparktop.hardware.kernel_file import read_bytes
+from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_text
 from sparktop.model.node import CoreGroup, CpuReading
+from sparktop.model.text import clean
+from sparktop.values import dataclass
+
+# The CPU cores of a machine: core designs (a GB10 has two), and a one-line description of the processors.
+#
+# All of this is static and read once: /proc/cpuinfo of a large x86 machine takes milliseconds.
+
+_CPUS = "sys/devices/system/cpu"
+_KHZ_PER_MHZ = 1000
+_DIFFERENT = 1.2
+"""Cores count as different designs when one has at least this multiple of the other's clock or capacity: the
+best cores of a single design are only a few percent faster than its other cores."""
+_MOST = 8
+"""Upper limit of designs distinguished."""
+_LONGEST = 64
+_HYBRID = {"cpu_core": "P-cores", "cpu_atom": "E-cores", "cpu_lowpower": "LP E-cores"}
+"""Folders in /sys/devices of the performance counters of hybrid x86 processors, and the vendor's name for the
+cores."""
+_ARM, _NVIDIA = 0x41, 0x4E
+_DESIGNS = {
+    (_ARM, 0xD03): "Cortex-A53",
+    (_ARM, 0xD05): "Cortex-A55",
+    (_ARM, 0xD07): "Cortex-A57",
+    (_ARM, 0xD08): "Cortex-A72",
+    (_ARM, 0xD0B): "Cortex-A76",
+    (_ARM, 0xD0C): "Neoverse-N1",
+    (_ARM, 0xD40): "Neoverse-V1",
+    (_ARM, 0xD41): "Cortex-A78",
+    (_ARM, 0xD42): "Cortex-A78AE",
+    (_ARM, 0xD44): "Cortex-X1",
+    (_ARM, 0xD46): "Cortex-A510",
+    (_ARM, 0xD47): "Cortex-A710",
+    (_ARM, 0xD48): "Cortex-X2",
+    (_ARM, 0xD49): "Neoverse-N2",
+    (_ARM, 0xD4D): "Cortex-A715",
+    (_ARM, 0xD4E): "Cortex-X3",
+    (_ARM, 0xD4F): "Neoverse-V2",
+    (_ARM, 0xD80): "Cortex-A520",
+    (_ARM, 0xD81): "Cortex-A720",
+    (_ARM, 0xD82): "Cortex-X4",
+    (_ARM, 0xD84): "Neoverse-V3",
+    (_ARM, 0xD85): "Cortex-X925",
+    (_ARM, 0xD87): "Cortex-A725",
+    (_ARM, 0xD8E): "Neoverse-N3",
+    (_NVIDIA, 0x004): "Carmel",
+}
+"""Names by implementer and part number of MIDR_EL1, from arch/arm64/include/asm/cputype.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """The CPU cores of one design, such as Cortex-X925."""
+
+    name: str
+    cores: frozenset[int]
+    """The kernel's core numbers."""
+    max_mhz: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The core designs of a machine, and a description of its processors."""
+
+    designs: tuple[Design, ...] = ()
+    """Core designs, the fastest first; empty if all cores have the same design or the designs are unknown."""
+    line: str | None = None
+    """The processors in one line, such as "10 x Cortex-X925 + 10 x Cortex-A725"."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Core:
+    """The fields of one core in /proc/cpuinfo."""
+
+    midr: tuple[int, int] | None = None
+    """Implementer and part number; None on x86, which has neither."""
+    model: str | None = None
+
+
+def read_cores(root: Path = Path("/")) -> Cores:
+    """Read the core designs and the processors' description from /proc and /sys below `root`."""
+    cores = _parse_cpuinfo(read_bytes(str(root / "proc/cpuinfo")) or b"")
+    numbers = frozenset(cores) or _present(root)
+    capacities, clocks = _sizes(root, numbers, "cpu_capacity"), _max_mhz(root, numbers)
+    by_midr = _by_midr(cores)
+    named = by_midr or _by_hybrid(root, numbers) or _by_size(capacities, "capacity {}")
+    named = named or _by_size(clocks, "{} MHz")
+    designs = [
+        Design(clean(name, _LONGEST), members, max(clocks.get(core, 0) for core in members) or None)
+        for name, members in named.items()
+    ]
+    designs.sort(key=lambda design: _rank(design, capacities), reverse=True)
+    return Cores(tuple(designs[:_MOST]), _line(cores, designs if by_midr else []))
+
+
+def _rank(design: Design, capacities: dict[int, int]) -> tuple[int, int, bool, str]:
+    """Return a sort key that is higher for a faster design.
+
+    The key is (highest capacity of a core, clock in MHz, whether the design is one of Arm's large Cortex-X
+    cores, name). `capacities` has the kernel's capacity (relative speed) of each core by core number.
+    """
+    capacity = max((capacities.get(core, 0) for core in design.cores), default=0)
+    return capacity, design.max_mhz or 0, design.name.startswith("Cortex-X"), design.name
+
+
+def _parse_cpuinfo(content: bytes) -> dict[int, _Core]:
+    """Parse /proc/cpuinfo, one block of `name : value` lines per core; return the cores by core number."""
+    cores: dict[int, _Core] = {}
+    for block in content.split(b"\n\n"):
+        fields: dict[bytes, bytes] = {}
+        for line in block.splitlines():
+            name, separator, value = line.partition(b":")
+            if separator:
+                fields[name.strip()] = value.strip()
+        number, model = _number(fields.get(b"processor")), fields.get(b"model name")
+        if number is None:
+            continue
+        implementer, part = _number(fields.get(b"CPU implementer")), _number(fields.get(b"CPU part"))
+        midr = None if implementer is None or part is None else (implementer, part)
+        cores[number] = _Core(midr, model.decode("utf-8", "replace") if model else None)
+    return cores
+
+
+def _number(digits: bytes | None) -> int | None:
+    """Parse a number as the kernel writes it, such as 12 or 0xd85; None for other text and for None."""
+    try:
+        return None if digits is None else int(digits, 0)
+    except ValueError:
+        return None
+
+
+def _by_midr(cores: dict[int, _Core]) -> dict[str, frozenset[int]]:
+    """Return core numbers by design name, from the implementer and part numbers of the cores.
+
+    Empty if all cores have the same design, or if a core does not have these numbers.
+    """
+    found: dict[str, set[int]] = {}
+    for number, core in cores.items():
+        if core.midr is None:
+            return {}
+        found.setdefault(_design_name(core.midr), set()).add(number)
+    return {name: frozenset(members) for name, members in found.items()} if len(found) > 1 else {}
+
+
+def _design_name(midr: tuple[int, int]) -> str:
+    """Return the name of the core design with the numbers (implementer, part) in `midr`.
+
+    If the design is unknown, the name consists of these numbers.
+    """
+    name = _DESIGNS.get(midr)
+    maker = "Arm" if midr[0] == _ARM else f"implementer {midr[0]:#x}"
+    return name or f"{maker} part {midr[1]:#x}"
+
+
+def _by_hybrid(root: Path, numbers: frozenset[int]) -> dict[str, frozenset[int]]:
+    """Return the core numbers of a hybrid x86 processor by type, "P-cores" and "E-cores".
+
+    Return {} for other processors.
+    """
+    found = {
+        word: _parse_list(read_text(str(root / "sys/devices" / folder / "cpus"))) & numbers
+        for folder, word in _HYBRID.items()
+    }
+    filled = {word: members for word, members in found.items() if members}
+    return filled if len(filled) > 1 else {}
+
+
+def _by_size(sizes: dict[int, int], name: str) -> dict[str, frozenset[int]]:
+    """Group cores by size, which is a capacity or a clock; return core numbers by group name.
+
+    `sizes` has the size of each core; `name` is a format string for group names, such as "{} MHz". Cores are
+    sorted by size, largest first, and a new group begins where the next size is smaller by the factor
+    `_DIFFERENT` or more. Return {} if all cores belong to one group.
+    """
+    found: dict[str, set[int]] = {}
+    last: int | None = None
+    title = ""
+    for core, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
+        if last is None or size * _DIFFERENT <= last:
+            title = name.format(size)
+        found.setdefault(title, set()).add(core)
+        last = size
+    return {one: frozenset(members) for one, members in found.items()} if len(found) > 1 else {}
+
+
+def _sizes(root: Path, numbers: frozenset[int], entry: str) -> dict[int, int]:
+    """Return, by core number, the integer in the file `entry` of the core's folder.
+
+    Cores without the file, or with a number that is not positive, are left out.
+    """
+    found = {core: read_int(f"{root}/{_CPUS}/cpu{core}/{entry}") for core in numbers}
+    return {core: size for core, size in found.items() if size is not None and size > 0}
+
+
+def _max_mhz(root: Path, numbers: frozenset[int]) -> dict[int, int]:
+    """Return the highest clock of each core in MHz, by core number.
+
+    Cores without a known clock are left out.
+    """
+    kilohertz = _sizes(root, numbers, "cpufreq/cpuinfo_max_freq")
+    return {core: khz // _KHZ_PER_MHZ for core, khz in kilohertz.items() if khz >= _KHZ_PER_MHZ}
+
+
+def _present(root: Path) -> frozenset[int]:
+    """Return the numbers of the cores that have a folder in /sys (for machines without readable cpuinfo)."""
+    names = entries(root / _CPUS)
+    return frozenset(int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdecimal())
+
+
+def _parse_list(text: str | None) -> frozenset[int]:
+    """Parse a list of core numbers such as `0-3,8`; invalid parts are skipped."""
+    found: set[int] = set()
+    for part in (text or "").split(","):
+        first, _, last = part.partition("-")
+        try:
+            low = int(first)
+            high = int(last) if last else low
+        except ValueError:
+            continue
+        if 0 <= low <= high <= low + 65_536:  # no machine has more cores; bounds the cost of a malformed list
+            found.update(range(low, high + 1))
+    return frozenset(found)
+
+
+def _line(cores: dict[int, _Core], designs: list[Design]) -> str | None:
+    """Return a description of the processors, such as "10 x Cortex-X925 + 10 x Cortex-A725".
+
+    Cores are counted by design if `designs` is not empty, else by model name. None if no name is known.
+    """
+    if designs:
+        counted = [(design.name, len(design.cores)) for design in designs]
+    else:
+        names = (core.model or (_design_name(core.midr) if core.midr else "") for core in cores.values())
+        counted = [(name, count) for name, count in Counter(names).most_common() if name]
+    return clean(" + ".join(f"{count} x {name}" for name, count in counted[:_MOST]), 200) or None
+
+
+# CPU use and load average, from /proc/stat and /proc/loadavg.
 
 _FIELDS = 8
 """user nice system idle iowait irq softirq steal; the guest fields after them are part of user and nice."""

@@ -1,9 +1,14 @@
-"""Functions that read small files of the kernel (/proc, /sys), completely; None if a file cannot be read."""
+"""Small files of the kernel (/proc, /sys), None if they cannot be read, and rates of their counters."""
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Hashable, Mapping
 from pathlib import Path
+from typing import Generic, TypeVar
+
+# Functions that read small files of the kernel (/proc, /sys), completely; None if a file cannot be read.
 
 _CHUNK = 65536
 _SMALL = 4096
@@ -82,3 +87,104 @@ def by_number(name: str) -> tuple[int, str]:
     """Return a sort key (number in the name, name), by which hwmon10 comes after hwmon9."""
     digits = "".join(char for char in name if char in "0123456789")
     return int(digits or 0), name
+
+
+# Rates of counters that only grow, apart from resets and wrap-arounds.
+
+Key = TypeVar("Key", bound=Hashable)
+
+_WIDTHS = (32, 64)
+"""Widths, in bits, of the counters that the kernel and its drivers keep."""
+
+
+class CounterRates(Generic[Key]):
+    """Computes the increase per second of each counter since the previous call of `step`."""
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+        self._values: Mapping[Key, int] = {}
+
+    def step(
+        self, values: Mapping[Key, int], now: float, most_per_s: Mapping[Key, float] | None = None
+    ) -> dict[Key, float | None]:
+        """Return the increase per second of every counter in `values`, which were read at `now` (seconds).
+
+        None for a counter that is new or fell; None for all counters in the first call, or if no time has
+        passed. `most_per_s` has the highest possible increase per second of some counters. If such a counter
+        fell, it may have wrapped around instead of being reset: see `wrapped`.
+        """
+        elapsed_s = None if self._at is None else now - self._at
+        if elapsed_s == 0:
+            return dict.fromkeys(values)
+        before, self._values, self._at = self._values, dict(values), now
+        if elapsed_s is None or elapsed_s < 0:
+            return dict.fromkeys(values)
+        rates: dict[Key, float | None] = {}
+        for key, value in values.items():
+            grown: int | None = value - before.get(key, value + 1)
+            if grown is not None and grown < 0:
+                most = (most_per_s or {}).get(key)
+                known = most is not None and key in before
+                grown = wrapped(before[key], value, most * elapsed_s) if known and most is not None else None
+            rates[key] = None if grown is None else grown / elapsed_s
+        return rates
+
+
+def wrapped(before: int, after: int, most: float) -> int | None:
+    """Return the increase of a counter that wrapped around at 32 or 64 bits; None if it was reset instead.
+
+    A counter that fell from `before` to `after` was either reset or wrapped around. A wrap-around is assumed
+    only if the increase is at most `most`, the largest possible increase in the elapsed time. If `most` is
+    more than half of the counter's range, the two cases cannot be distinguished, and None is returned.
+    """
+    for bits in _WIDTHS:
+        if before < 1 << bits:
+            grown = after - before + (1 << bits)
+            return grown if 0 <= grown <= most < 1 << (bits - 1) else None
+    return None
+
+
+# The data rate of a device's PCIe link, from its folder in /sys.
+
+_GIGA = 1e9
+_OLD_SPEED_MAX_GT = 5.0
+_OLD_ENCODING, _ENCODING = 8 / 10, 128 / 130
+"""Data bits per bit on the wire: of PCIe Gen1 and Gen2, and of Gen3 to Gen5."""
+_FLIT_SPEED_GT, _FLIT_ENCODING = 64.0, 242 / 256
+"""PCIe Gen6 and later (64 GT/s) send units of 256 bytes, of which 14 are checksums."""
+_PACKETS_SHARE = 0.8
+"""The fraction of the encoded bits that is payload. With the usual 128 bytes of data per packet, header,
+sequence number and checksum take 24 (128/152 = 84 %), and acknowledgements and flow control a twentieth of
+the rest. So a Gen5 x4 function of a DGX Spark carries 100.8 of 126 Gb/s, and the usual pairs of port and slot
+match: 100 Gb/s on Gen3 x16, 200 on Gen4 x16, 400 on Gen5 x16."""
+_WIDTH_MAX = 32
+"""Most PCIe lanes that a link can have; a device without a link reports 0, one that dropped off the bus 63 or
+255."""
+
+
+def link_bits_per_s(folder: str) -> float | None:
+    """Return the payload rate (bit/s, one direction) of the PCIe link of the device whose folder is `folder`.
+
+    None when speed or width of the link cannot be read.
+    """
+    speed = _giga_transfers(read_text(f"{folder}/current_link_speed"))
+    lanes = read_int(f"{folder}/current_link_width")
+    if speed is None or lanes is None or not 0 < lanes <= _WIDTH_MAX:
+        return None
+    if speed <= _OLD_SPEED_MAX_GT:
+        encoding = _OLD_ENCODING
+    else:
+        encoding = _FLIT_ENCODING if speed >= _FLIT_SPEED_GT else _ENCODING
+    return speed * _GIGA * lanes * encoding * _PACKETS_SHARE
+
+
+def _giga_transfers(speed: str | None) -> float | None:
+    """Parse a link speed such as `32.0 GT/s PCIe` into GT/s; None for other text, such as `Unknown`."""
+    fields = (speed or "").split()
+    if len(fields) < len(("32.0", "GT/s")) or fields[1] != "GT/s":
+        return None
+    try:
+        found = float(fields[0])
+    except ValueError:
+        return None
+    return found if math.isfinite(found) and found > 0 else None

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
-from sparktop.hardware.ras.reader import Found
+from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 
 from sparktop.hardware.machine import Machine
 from sparktop.hardware.nvml import NvmlModule
-from sparktop.hardware.ras.reader import Found, RasReader
+from sparktop.hardware.ras import Found, RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 from sparktop.python310.timeouts import timeout

@@ -16,7 +16,7 @@ from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.store import SourceKey, Store
 
 if TYPE_CHECKING:
-    from sparktop.hardware.ras.reader import Found
+    from sparktop.hardware.ras import Found
     from sparktop.sources.source import Source
 
 EVERY_S = 5.0

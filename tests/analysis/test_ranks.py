@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sparktop.analysis.ranks import judge_ranks
-from sparktop.hardware.ras.json_form import parse_json
-from sparktop.hardware.ras.text_form import parse_text
+from sparktop.hardware.ras_forms import parse_json, parse_text
 from sparktop.model.ranks import (
     MissingRank,
     Rank,

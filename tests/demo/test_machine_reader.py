@@ -9,7 +9,7 @@ import pytest
 
 from sparktop.demo.gb10 import MOST_LEAK_BYTES, SLOW_MHZ, Machine, node_sample
 from sparktop.demo.machine_reader import MachineHeat, MachineReader
-from sparktop.hardware.pcie import link_bits_per_s
+from sparktop.hardware.kernel_file import link_bits_per_s
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.cores import Cores, _parse_cpuinfo, _parse_list, read_cores
-from sparktop.hardware.cpu import CpuReader
+from sparktop.hardware.cpu import Cores, CpuReader, _parse_cpuinfo, _parse_list, read_cores
 from tests.hardware.conftest import write
 from tests.hardware.gb10_root import BIG_CORES, LITTLE_CORES, advance, stat
 

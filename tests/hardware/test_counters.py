@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.counters import CounterRates, wrapped
+from sparktop.hardware.kernel_file import CounterRates, wrapped
 
 
 def test_a_first_reading_has_no_rate() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from sparktop.hardware.gpu.gpu import GpuReader
+from sparktop.hardware.gpu import GpuReader
 from sparktop.hardware.machine import Machine
 from tests.hardware.fake_driver import FakeDriver, gb10, h200, refuse
 

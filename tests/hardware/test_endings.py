@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.analysis.xid import is_severe, xid_words
+from sparktop.hardware.identity import LastBootReader, was_clean
 from sparktop.hardware.kernel_log import KernelLogReader, parse_record
-from sparktop.hardware.last_boot import LastBootReader, was_clean
 from sparktop.model.ending import OOM, XID, KernelLine, LastBoot
 from tests.hardware.conftest import write
 

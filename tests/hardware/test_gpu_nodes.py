@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.doctor.check import Status
 from sparktop.doctor.machine import _check_memory
-from sparktop.hardware.gpu.gpu import GpuReader
+from sparktop.hardware.gpu import GpuReader
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import CpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.hardware.addresses import read_addresses
-from sparktop.hardware.identity import IdentityReader, read_identity
+from sparktop.hardware.identity import IdentityReader, read_addresses, read_identity
 from sparktop.model.node import NodeIdentity
 from tests.hardware.conftest import write
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.memory import MemoryReader, _parse_meminfo, read_meminfo
-from sparktop.hardware.memory_bar import NAMED_USE, Meminfo, lay_out
+from sparktop.hardware.memory import NAMED_USE, Meminfo, MemoryReader, _parse_meminfo, lay_out, read_meminfo
 from sparktop.model.node import (
     CACHE_PART,
     CMA_FREE_PART,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.hardware.pcie import link_bits_per_s
+from sparktop.hardware.kernel_file import link_bits_per_s
 from tests.hardware.conftest import write
 
 

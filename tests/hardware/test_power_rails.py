@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparktop.hardware.power_rails import PowerRailReader
+from sparktop.hardware.sensors import PowerRailReader
 from sparktop.model.node import PowerRail
 from tests.hardware.conftest import write
 from tests.hardware.gb10_root import build

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.hardware.rdma import CONGESTION_COUNTERS, RdmaReader
+from sparktop.hardware.network import CONGESTION_COUNTERS, RdmaReader
 from sparktop.model.node import NetworkReading
 from tests.hardware import gb10_root
 from tests.hardware.conftest import write

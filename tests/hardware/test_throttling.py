@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.gpu.gpu import GpuReader
-from sparktop.hardware.throttling import reason_words, throttle_fields
+from sparktop.hardware.gpu import GpuReader, reason_words, throttle_fields
 from tests.hardware.fake_driver import FIELDS_AT_0, FakeDriver, gb10, refuse
 
 SECOND_NS = 10**9

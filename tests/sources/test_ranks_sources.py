@@ -13,7 +13,7 @@ from sparktop.agent.access import bind
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.ras.server import Habits, RasServer
-from sparktop.hardware.ras.reader import Found, RasReader
+from sparktop.hardware.ras import Found, RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer
 from sparktop.model.targets import NodeTarget

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from sparktop.hardware.ras.reader import Found
+from sparktop.hardware.ras import Found
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeSample

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from sparktop.hardware.ras.reader import Found
+from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget

@@ -12,7 +12,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sparktop import __version__
-from sparktop.hardware.ras.reader import Found
+from sparktop.hardware.ras import Found
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.model.text import clean

@@ -6,7 +6,7 @@ A reader ignores unknown fields and sets missing ones to their defaults, as for 
 from __future__ import annotations
 
 from sparktop import __version__
-from sparktop.hardware.ras.reader import Found
+from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure
 from sparktop.model.ranks import RanksAnswer
 from sparktop.model.text import clean

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from sparktop.hardware.addresses import read_addresses
+from sparktop.hardware.identity import read_addresses
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparktop.hardware.gpu.gpu import GpuPicture, GpuReader
+from sparktop.hardware.gpu import GpuPicture, GpuReader
 from sparktop.model.node import GpuProcess, GpuReading
 from tests.hardware.fake_driver import (
     FUNCTION_NOT_FOUND,

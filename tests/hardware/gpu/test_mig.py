@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.gpu.gpu import GpuReader
-from sparktop.hardware.gpu.mig import profile_name
+from sparktop.hardware.gpu import GpuReader, profile_name
 from sparktop.model.node import GpuReading, MigInstance
 from tests.hardware.fake_driver import (
     FUNCTION_NOT_FOUND,

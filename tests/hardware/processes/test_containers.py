@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.hardware.processes.containers import ContainerReader, ask_names, container_id, read_names
+from sparktop.hardware.processes import ContainerReader, ask_names, container_id, read_names
 from tests.hardware.conftest import write
 
 ID = "0123456789abcdef" * 4

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.processes.stat import parse_stat
-from sparktop.hardware.processes.table import ProcessTableReader
+from sparktop.hardware.processes import ProcessTableReader, parse_stat
 from tests.hardware.conftest import stat_line, write
 
 PAGE = 4096
@@ -138,7 +137,7 @@ def test_a_command_line_is_read_once(tree: Path) -> None:
 @pytest.mark.outside
 def test_real_processes_are_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was just started is in the table under its name, and gone after its end."""
-    monkeypatch.setattr("sparktop.hardware.processes.table._MOST", 100_000)  # however many others run
+    monkeypatch.setattr("sparktop.hardware.processes._MOST", 100_000)  # however many others run
     with subprocess.Popen(["/bin/sleep", "60"]) as sleeper:
         try:
             shown = {one.pid: one for one in ProcessTableReader().read(0.0).processes}

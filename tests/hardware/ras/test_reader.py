@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.demo.ras.server import Habits, RasServer
-from sparktop.hardware.ras import client, reader
-from sparktop.hardware.ras.reader import Found, RasReader, parse_address
-from sparktop.hardware.ras.text_form import parse_text
+from sparktop.hardware.ras import MOST_BYTES, Found, RasReader, parse_address
+from sparktop.hardware.ras_forms import parse_text
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer
 from tests.hardware.ras.examples import DATA, FORMS, answer, example
@@ -100,7 +99,7 @@ async def test_two_jobs_answer_in_turn() -> None:
 
 async def test_a_slow_answer_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow answer ends at the deadline."""
-    monkeypatch.setattr(reader, "DEADLINE_S", 0.2)
+    monkeypatch.setattr("sparktop.hardware.ras.DEADLINE_S", 0.2)
     async with asked(answer("healthy"), Habits(gather_s=30)) as (made, _):
         failure = await failure_of(made)
         assert failure.kind is FailureKind.TIMEOUT
@@ -108,7 +107,7 @@ async def test_a_slow_answer_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_stopped_process_that_accepts_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped process that accepts a connection and sends nothing fails at the deadline."""
-    monkeypatch.setattr(client, "_LINE_S", 0.1)
+    monkeypatch.setattr("sparktop.hardware.ras._LINE_S", 0.1)
     async with asked(answer("healthy"), Habits(deaf=True)) as (made, _):
         failure = await failure_of(made)
         assert failure.kind is FailureKind.TIMEOUT
@@ -133,7 +132,7 @@ async def test_garbage(body: bytes, json: bool) -> None:  # noqa: FBT001 - a par
 
 async def test_an_answer_without_an_end_is_cut_off() -> None:
     """An answer without an end is cut off."""
-    async with asked(answer("healthy"), Habits(body=b"{" * (client.MOST_BYTES + 1))) as (made, _):
+    async with asked(answer("healthy"), Habits(body=b"{" * (MOST_BYTES + 1))) as (made, _):
         failure = await failure_of(made)
         assert (failure.kind, "4 MiB" in failure.message) == (FailureKind.MALFORMED, True)
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import partial
 
-from sparktop.hardware.throttling import reason_words
+from sparktop.hardware.gpu import reason_words
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
 from sparktop.model.text import clean
 from sparktop.sources.prometheus.answer import Labels, Series

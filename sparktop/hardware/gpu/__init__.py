@@ -1,1 +1,0 @@
-"""GPUs, read through NVML."""

@@ -1,1 +1,0 @@
-"""Processes of a machine: the process table, and the processes of inference engines with their containers."""

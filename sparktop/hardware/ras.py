@@ -1,0 +1,419 @@
+"""Asks the RAS thread of NCCL on this machine about the ranks of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from sparktop.hardware.kernel_file import entries, read_bytes
+from sparktop.hardware.ras_forms import RanksError, parse_json, parse_text
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.ranks import RanksAnswer
+from sparktop.model.text import clean
+from sparktop.python310.timeouts import timeout
+from sparktop.values import dataclass
+
+# One query to NCCL's RAS thread over TCP: read-only, bounded in time and size.
+#
+# The protocol is lines of text. `CLIENT PROTOCOL 2` shows that it is NCCL that listens, `SET FORMAT json`
+# whether it writes JSON, and `STATUS` asks for the report, after which NCCL closes the connection. Nothing
+# is sent after `STATUS`, and the connection is not half-closed: either would make the RAS thread spin.
+
+MOST_BYTES = 4 << 20
+"""Most bytes of an answer: one rank of one communicator takes about 500 bytes of JSON."""
+_CONNECT_S = 2.0
+_LINE_S = 3.0
+"""Seconds for NCCL to acknowledge a command: its thread does that at once, also while the GPUs hang."""
+_LONGEST_LINE = 2048
+_GATHER_S = 5
+"""Seconds that NCCL waits for each leg of gathering. Never 0: that would leak memory in the job for good."""
+
+Address = tuple[str, int]
+
+
+class QueryError(Exception):
+    """A query without an answer; the message is one clean line."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        """Store the kind of failure and the message."""
+        super().__init__(message)
+        self.kind = kind
+
+
+async def query(address: Address, deadline_s: float) -> RanksAnswer:
+    """Ask the RAS thread at `address` (host, port) and return its answer, within `deadline_s` seconds.
+
+    Raises:
+        QueryError: nothing listens there, the answer is late or too large, or it is not one of NCCL.
+    """
+    where = place(address)
+    try:
+        async with timeout(deadline_s):
+            return await _asked(address, where)
+    except TimeoutError:
+        message = f"NCCL at {where} gave no complete answer within {deadline_s:g} s: is its process stopped?"
+        raise QueryError(FailureKind.TIMEOUT, message) from None
+    except RanksError as error:
+        raise QueryError(FailureKind.MALFORMED, f"{where}: {error}") from None
+    except OSError as error:
+        message = f"{where}: the connection broke off: {clean(error.strerror or type(error).__name__)}"
+        raise QueryError(FailureKind.UNREACHABLE, message) from None
+
+
+async def _asked(address: Address, where: str) -> RanksAnswer:
+    reader, writer = await _connected(address, where)
+    try:
+        if not (await _said(reader, writer, b"CLIENT PROTOCOL 2\n")).startswith(b"SERVER PROTOCOL"):
+            raise RanksError("something else than NCCL listens there")
+        has_json = (await _said(reader, writer, b"SET FORMAT json\n")).strip() == b"OK"
+        await _said(reader, writer, b"TIMEOUT %d\n" % _GATHER_S)
+        writer.write(b"STATUS\n" if has_json else b"VERBOSE STATUS\n")
+        await writer.drain()
+        text = (await _rest(reader)).decode("utf-8", "replace")
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+    return parse_json(text) if has_json else parse_text(text)
+
+
+async def _connected(address: Address, where: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to `address`.
+
+    Raises:
+        QueryError: nothing listens there.
+    """
+    try:
+        async with timeout(_CONNECT_S):
+            return await asyncio.open_connection(*address, limit=_LONGEST_LINE)
+    except TimeoutError:
+        raise QueryError(FailureKind.TIMEOUT, f"no connection to {where} within {_CONNECT_S:g} s") from None
+    except (OSError, UnicodeError, OverflowError):
+        raise QueryError(FailureKind.REFUSED, f"no RAS thread of NCCL listens at {where}") from None
+
+
+async def _said(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, command: bytes) -> bytes:
+    """Send a command and return the line that acknowledges it."""
+    writer.write(command)
+    await writer.drain()
+    try:
+        async with timeout(_LINE_S):
+            line = await reader.readline()
+    except TimeoutError:
+        message = f"it accepts connections but acknowledged nothing within {_LINE_S:g} s"
+        raise QueryError(FailureKind.TIMEOUT, f"NCCL's RAS thread hangs: {message}") from None
+    except ValueError:
+        raise RanksError("something else than NCCL listens there") from None
+    if not line.endswith(b"\n"):
+        raise RanksError("the connection was closed before the answer")
+    return line
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    """Return everything up to the end of the connection.
+
+    Raises:
+        RanksError: this is more than `MOST_BYTES`.
+    """
+    body = bytearray()
+    while chunk := await reader.read(1 << 16):
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise RanksError(f"an answer of over {MOST_BYTES >> 20} MiB")
+    return bytes(body)
+
+
+def place(address: Address) -> str:
+    """Return "host:port", with an IPv6 address in square brackets."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+# Finds the NCCL library that processes of this machine have loaded, its version, and its RAS address.
+#
+# Only what this user may read: another user's memory map and environment are closed without root.
+
+Version = tuple[int, int, int]
+
+_LIBRARY = re.compile(rb"[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ +(/\S*/libnccl\.so[.0-9]*)$", re.MULTILINE)
+_NAMED = re.compile(r"libnccl\.so\.(\d+)\.(\d+)\.(\d+)$")
+_PACKAGE = re.compile(r"nvidia_nccl_cu\d+-(\d+)\.(\d+)\.(\d+)[^/]*\.dist-info$")
+_WRITTEN = re.compile(rb"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
+_VARIABLE = b"NCCL_RAS_ADDR="
+_MOST_FOUND = 64
+"""Most processes that are reported; a machine has a few for each GPU."""
+_SECTION_BYTES = 64 << 20
+"""Most bytes searched for the version of a library whose path does not say it."""
+_CHUNK, _OVERLAP = 1 << 20, 64
+_ELF_HEADER, _ELF_SECTION = "<16sHHIQQQIHHHHHH", "<IIQQQQIIQQ"
+_MOST_SECTIONS = 1000
+_PACKAGES = 3
+"""Folders between a library file and the folder of Python packages: nvidia/nccl/lib."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedNccl:
+    """The NCCL library of one process."""
+
+    pid: int
+    version: Version | None = None
+    """None where it cannot be read."""
+    ras_address: str | None = None
+    """NCCL_RAS_ADDR of the process's environment; None where it is not set or not readable."""
+
+
+def loaded_nccl(root: Path = Path("/")) -> tuple[LoadedNccl, ...]:
+    """Return the NCCL library of each process that has loaded one and that this user may look into."""
+    proc = root / "proc"
+    versions: dict[tuple[int, int], Version | None] = {}
+    found: list[LoadedNccl] = []
+    for name in entries(proc):
+        if not name.isdecimal() or len(found) == _MOST_FOUND:
+            continue
+        match = _LIBRARY.search(read_bytes(f"{proc}/{name}/maps") or b"")
+        if match is None:
+            continue
+        file = _seen_from_here(proc / name, match[1].decode("utf-8", "replace"))
+        found.append(LoadedNccl(int(name), _version(file, versions), _ras_address(proc / name)))
+    return tuple(found)
+
+
+def parse_version(text: str | None) -> Version | None:
+    """Return the numbers of a version such as "2.28.7" or "2.28.7+cuda13.0"; None for any other text."""
+    match = re.match(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})", text or "")
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
+
+
+def _seen_from_here(process: Path, path: str) -> Path:
+    """Return a path that leads to the file `path` of a process, which may run in a container."""
+    inside = process / "root" / path.lstrip("/")
+    return inside if _exists(inside) else Path(path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _version(file: Path, known: dict[tuple[int, int], Version | None]) -> Version | None:
+    """Return the version of a library file; `known` keeps the results by device and inode."""
+    try:
+        status = file.stat()
+    except OSError:
+        return _numbers(_NAMED.search(str(file)))
+    key = (status.st_dev, status.st_ino)
+    if key not in known:
+        known[key] = _from_names(file) or _from_content(file)
+    return known[key]
+
+
+def _from_names(file: Path) -> Version | None:
+    """Return the version in the name of the file, or of the Python package that the file belongs to."""
+    named = _numbers(_NAMED.search(str(file)))
+    if named is not None or len(file.parents) <= _PACKAGES:
+        return named
+    # site-packages/nvidia/nccl/lib/libnccl.so.2
+    packages = (_numbers(_PACKAGE.search(name)) for name in entries(file.parents[_PACKAGES]))
+    return next((version for version in packages if version is not None), None)
+
+
+def _from_content(file: Path) -> Version | None:
+    """Return the version that the library writes to logs, from its section of constants."""
+    try:
+        with file.open("rb") as opened:
+            for offset, size in _constants(opened.read(64), file):
+                opened.seek(offset)
+                left, tail = min(size, _SECTION_BYTES), b""
+                while left > 0 and (chunk := opened.read(min(_CHUNK, left))):
+                    if match := _WRITTEN.search(tail + chunk):
+                        return int(match[1]), int(match[2]), int(match[3])
+                    left, tail = left - len(chunk), chunk[-_OVERLAP:]
+    except (OSError, struct.error, ValueError):
+        return None
+    return None
+
+
+def _constants(head: bytes, file: Path) -> Iterator[tuple[int, int]]:
+    """Yield (offset, size) of the sections .rodata of a 64-bit ELF file that begins with `head`."""
+    fields = struct.unpack(_ELF_HEADER, head)
+    start, each, count, names = fields[6], fields[11], fields[12], fields[13]
+    if not head.startswith(b"\x7fELF\x02\x01") or each != struct.calcsize(_ELF_SECTION):
+        return
+    with file.open("rb") as opened:
+        opened.seek(start)
+        table = opened.read(each * min(count, _MOST_SECTIONS))
+        sections = [struct.unpack_from(_ELF_SECTION, table, at) for at in range(0, len(table), each)]
+        if names >= len(sections):
+            return
+        opened.seek(sections[names][4])
+        words = opened.read(min(sections[names][5], _CHUNK))
+    for section in sections:
+        if words[section[0] :].partition(b"\0")[0] == b".rodata":
+            yield section[4], section[5]
+
+
+def _ras_address(process: Path) -> str | None:
+    """Return NCCL_RAS_ADDR of a process; everything else in its environment is ignored, secrets too."""
+    for entry in (read_bytes(f"{process}/environ") or b"").split(b"\0"):
+        if entry.startswith(_VARIABLE):
+            return entry[len(_VARIABLE) :].decode("utf-8", "replace")[:200]
+    return None
+
+
+def _numbers(match: re.Match[str] | None) -> Version | None:
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
+
+
+# Asks NCCL on this machine on request, under a guard: one query at a time, and never an unsafe version.
+#
+# A query can harm a job: NCCL 2.26.2 to 2.26.5 crash while a communicator starts, versions below 2.29.2
+# read wrong memory while a rank is missing. So versions below 2.27.3 are never asked, and nothing is ever
+# polled.
+
+OLDEST: Version = (2, 27, 3)
+"""The oldest version that is asked."""
+SAFE: Version = (2, 29, 2)
+"""The oldest version without a known fault in its answer."""
+DEADLINE_S = 12.0
+"""Seconds for a query; NCCL itself gathers for 10 s at most."""
+REST_S = 1.0
+"""Seconds after a query within which another request gets the same result."""
+_PORT = 28028
+_LOCAL: tuple[Address, ...] = (("::1", _PORT), ("127.0.0.1", _PORT))
+_MOST_ADDRESSES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer of NCCL on this machine, with a remark on its version."""
+
+    answer: RanksAnswer
+    warning: str | None = None
+
+
+class RasReader:
+    """Asks NCCL's RAS thread on this machine, one query at a time."""
+
+    def __init__(
+        self,
+        *,
+        root: Path = Path("/"),
+        env: Mapping[str, str] | None = None,
+        addresses: Sequence[Address] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Search for processes below `root`/proc.
+
+        `addresses` replaces the addresses at which NCCL is looked for: those of NCCL_RAS_ADDR in `env` (None:
+        this process's environment) and in the processes that have loaded NCCL, else port 28028 of localhost.
+        """
+        self._root = root
+        self._env = os.environ if env is None else env
+        self._addresses = None if addresses is None else tuple(addresses)
+        self._clock = clock
+        self._running: asyncio.Task[Found | Failure] | None = None
+        self._last: tuple[float, Found | Failure] | None = None
+        self._refused: set[Address] = set()
+        """Addresses at which a version that must not be asked has answered."""
+
+    async def ask(self) -> Found | Failure:
+        """Return the answer of NCCL, or a `Failure`; a request during a query gets the result of that query.
+
+        Asking is the caller's decision: it must follow from a key press, or from the configuration while an
+        engine stands still, never while an engine loads.
+        """
+        if self._last is not None and self._clock() - self._last[0] < REST_S:
+            return self._last[1]
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._ask())
+            self._running.add_done_callback(self._ended)
+        return await asyncio.shield(self._running)
+
+    def _ended(self, task: asyncio.Task[Found | Failure]) -> None:
+        self._running = None
+        if not task.cancelled() and task.exception() is None:
+            self._last = (self._clock(), task.result())
+
+    async def close(self) -> None:
+        """End a running query; leaving early does no harm to the job."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    async def _ask(self) -> Found | Failure:
+        loaded = await asyncio.to_thread(loaded_nccl, self._root)
+        versions = [one.version for one in loaded if one.version is not None]
+        if versions and min(versions) < OLDEST:
+            return self._too_old(min(versions))
+        failure = Failure(FailureKind.REFUSED, _nobody(loaded), self._clock())
+        end = self._clock() + DEADLINE_S
+        for address in self._places(loaded):
+            if address in self._refused:
+                message = f"not asked: at {place(address)} answers NCCL below {_text(OLDEST)}"
+                return Failure(FailureKind.UNSUPPORTED, message, self._clock())
+            try:
+                answer = await query(address, max(0.1, end - self._clock()))
+            except QueryError as error:
+                if error.kind is not FailureKind.REFUSED:
+                    return Failure(error.kind, clean(error, 300), self._clock())
+            else:
+                return self._judged(address, answer)
+        return failure
+
+    def _places(self, loaded: Sequence[LoadedNccl]) -> list[Address]:
+        """Return the addresses to try, in their order."""
+        if self._addresses is not None:
+            return list(self._addresses)
+        named = [self._env.get("NCCL_RAS_ADDR"), *(one.ras_address for one in loaded)]
+        found = [address for text in named if text for address in parse_address(text)]
+        return list(dict.fromkeys((*found[:_MOST_ADDRESSES], *_LOCAL)))
+
+    def _judged(self, address: Address, answer: RanksAnswer) -> Found | Failure:
+        version = parse_version(answer.nccl)
+        if version is not None and version < OLDEST:
+            self._refused.add(address)
+            return self._too_old(version)
+        warning = None
+        if version is None or version < SAFE:
+            which = "of an unknown version" if version is None else _text(version)
+            warning = f"NCCL {which}: below {_text(SAFE)} an answer about a missing rank can be wrong"
+        return Found(answer, warning)
+
+    def _too_old(self, version: Version) -> Failure:
+        least = f"{_text(OLDEST)} and newer are asked"
+        message = f"not asked: NCCL {_text(version)} can crash when it is asked; {least}"
+        return Failure(FailureKind.UNSUPPORTED, message, self._clock())
+
+
+def parse_address(text: str) -> tuple[Address, ...]:
+    """Return the addresses that a value of NCCL_RAS_ADDR (host:port) means; () if it cannot be parsed.
+
+    The name localhost means ::1 and 127.0.0.1: NCCL listens at the first of them that its resolver returns.
+    """
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        return ()
+    host = host.strip("[]")
+    if host == "localhost":
+        return ("::1", int(port)), ("127.0.0.1", int(port))
+    return ((host, int(port)),)
+
+
+def _nobody(loaded: Sequence[LoadedNccl]) -> str:
+    """Return why nothing listens, as far as that can be said."""
+    message = "no RAS thread of NCCL listens on this machine"
+    if loaded:
+        return f"{message}, although it is loaded: is NCCL_RAS_ENABLE 0, or its network not the host's?"
+    return f"{message}: one GPU alone needs no NCCL; a container needs the host's network"
+
+
+def _text(version: Version) -> str:
+    return ".".join(str(number) for number in version)
