@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
-from sparktop.sweep.result.comparison import ComparisonResult
+from sparktop.sweep.result.results import ComparisonResult
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
 RATES = ("prefill_tps", "decode_tps", "peak_tps", "pure_decode_tps", "output_tps", "total_tps")

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from searched_servers import SEARCHES, searched_range
 
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.result.figures import Rate
+from sparktop.sweep.result.results import Rate
 from sparktop.sweep.run.slo.judgement import quantile_interval
 
 HERE = Path(__file__).resolve().parent

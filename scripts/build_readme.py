@@ -29,8 +29,7 @@ from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STA
 from sparktop.sweep.plan.capacity import PUBLISHED_LIMITS
 from sparktop.sweep.plan.conversations.reading import find_conversations
 from sparktop.sweep.plan.presets import BUILT_IN
-from sparktop.sweep.terms.definitions import METRICS, TERMS
-from sparktop.sweep.terms.doubts import MEANINGS, WORDS
+from sparktop.sweep.terms.definitions import MEANINGS, METRICS, TERMS, WORDS
 from sparktop.ui.screens.help import FIGURES
 
 ROOT = Path(__file__).parent.parent

@@ -21,14 +21,14 @@ from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.store import SourceKey
 from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget, TargetKind
+from sparktop.sweep.result.level import largest_run_share
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.run_split import largest_run_share
 from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.server_side import ServerLog, node_point, server_point
-from sparktop.sweep.terms.doubts import QUEUE_LIMITED
+from sparktop.sweep.terms.definitions import QUEUE_LIMITED
 
 AREA = "levels"
 NAMES = ("spark-a", "spark-b")

@@ -32,7 +32,7 @@ from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.validity import LevelFacts, judge
-from sparktop.sweep.terms.doubts import HIDDEN_TOKENS
+from sparktop.sweep.terms.definitions import HIDDEN_TOKENS
 
 AREA = "tokens"
 STREAMS, TOKENS = 12, 64

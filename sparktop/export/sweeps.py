@@ -10,8 +10,7 @@ from pathlib import Path
 from sparktop.errors import UsageError
 from sparktop.export.metrics import Metric, Point, label_of
 from sparktop.model.limit import LimitKind
-from sparktop.sweep.result.figures import Latency
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import Latency, LevelResult, SweepResult
 from sparktop.sweep.result.store import load
 from sparktop.values import dataclass
 

@@ -18,8 +18,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watc
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.results import LevelResult, Requests, Validity
+from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, Progress
 
 WATCH = Watch(

@@ -8,9 +8,16 @@ from pathlib import Path
 
 from sparktop.export.sweeps import KEPT_S, MOST_LEVELS, NewestSweep
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.figures import Latency, Rate
-from sparktop.sweep.result.results import LevelResult, LimitSide, Requests, SweepResult, TargetResult
+from sparktop.sweep.result.results import (
+    Latency,
+    LevelResult,
+    LimitSide,
+    PlanResult,
+    Rate,
+    Requests,
+    SweepResult,
+    TargetResult,
+)
 from sparktop.sweep.result.store import save
 from tests.export.snapshots import series, snapshot, text, values
 

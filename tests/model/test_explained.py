@@ -13,7 +13,7 @@ from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STA
 from sparktop.model.limit import LimitKind
 from sparktop.model.ranks import RanksWord
 from sparktop.model.snapshot import BackendState
-from sparktop.sweep.terms.doubts import MEANINGS, WORDS
+from sparktop.sweep.terms.definitions import MEANINGS, WORDS
 
 SPEED_WORDS = (
     speed_state.UNKNOWN,

@@ -20,9 +20,8 @@ from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.sweep.result.figures import Rate
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.results import LevelResult, Rate
 from sparktop.sweep.result.trace import collect
 
 

@@ -20,7 +20,7 @@ from sparktop.sweep.plan.traces.summary import summarise
 from sparktop.sweep.plan.traces.trace import Trace, TraceChoice
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.open_loop import windows
-from sparktop.sweep.result.replay.figures import cached_tokens, phases
+from sparktop.sweep.result.replay import cached_tokens, phases
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect
 

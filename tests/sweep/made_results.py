@@ -22,9 +22,8 @@ from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
-from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
 from sparktop.sweep.result.trace import collect
 from sparktop.sweep.terms.statistics import value_of
 

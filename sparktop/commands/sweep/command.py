@@ -396,9 +396,9 @@ def render(result: SweepResult, form: str) -> str:
     """Return a sweep result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
     # Late: --help needs none of them.
     if form == "json":
-        from sparktop.sweep.formats import json_file
+        from sparktop.sweep.formats.written import render_json
 
-        return json_file.render(result)
+        return render_json(result)
     from sparktop.sweep.formats.written import sweep_report
 
     return sweep_report(result, form)

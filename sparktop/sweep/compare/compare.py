@@ -29,17 +29,17 @@ from sparktop.sweep.compare.ratio import (
     ratio_of,
 )
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, TableRule, aligned, length_notes
-from sparktop.sweep.result.axis import axis_fields
-from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult
-from sparktop.sweep.result.comparison import (
+from sparktop.sweep.result.results import (
+    CapacityAnswer,
     CapacityComparison,
+    CapacityResult,
     Change,
     ComparisonResult,
     ComparisonRow,
     Crossover,
+    axis_fields,
 )
-from sparktop.sweep.terms.definitions import METRICS, Metric
-from sparktop.sweep.terms.doubts import WORDS
+from sparktop.sweep.terms.definitions import METRICS, WORDS, Metric
 from sparktop.values import dataclass
 
 _STATED_PERCENT = 1.0

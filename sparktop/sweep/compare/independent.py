@@ -14,7 +14,7 @@ from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import ERROR_RATE, Ratio, ratio_of
 from sparktop.sweep.compare.series import Series, SeriesLevel
-from sparktop.sweep.result.comparison import EnginesLevel, IndependentEngines
+from sparktop.sweep.result.results import EnginesLevel, IndependentEngines
 from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS
 from sparktop.sweep.terms.statistics import value_of
 

@@ -9,9 +9,7 @@ from itertools import count
 from sparktop.model.load import TokenSource
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.capacity import CapacityResult
-from sparktop.sweep.result.results import Holds, SloResult, SweepResult
+from sparktop.sweep.result.results import CapacityResult, Holds, PlanResult, SloResult, SweepResult
 from sparktop.values import dataclass
 
 _MAY_DIFFER = ("duration_s", "requests", "seed", "preset", "arrivals")

@@ -27,8 +27,7 @@ from typing import TypeVar
 
 from sparktop.model.sweep_comparison import Value
 from sparktop.sweep.compare.series import Load
-from sparktop.sweep.result.parts import LARGEST
-from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.results import LARGEST, LevelResult
 from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of
 from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t, variance
 from sparktop.values import dataclass

@@ -16,7 +16,7 @@ from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, TableRule
-from sparktop.sweep.result.file import read_json
+from sparktop.sweep.result.store import read_json
 from sparktop.sweep.terms.statistics import ranged, value_of
 from sparktop.values import dataclass
 

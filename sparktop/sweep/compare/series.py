@@ -19,11 +19,15 @@ from statistics import fmean
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, OnAxis
 from sparktop.model.sweep_comparison import Value
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult
-from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
-from sparktop.sweep.terms.definitions import GROWTH
-from sparktop.sweep.terms.doubts import SHORT_PROMPT
+from sparktop.sweep.result.results import (
+    CapacityAnswer,
+    CapacityResult,
+    LevelResult,
+    PlanResult,
+    SweepResult,
+    TargetResult,
+)
+from sparktop.sweep.terms.definitions import GROWTH, SHORT_PROMPT
 from sparktop.sweep.terms.statistics import value_of
 from sparktop.values import dataclass
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparktop.sweep.compare.compare import compared_targets
-from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult, ProbeResult
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import CapacityAnswer, CapacityResult, ProbeResult, SweepResult
 from sparktop.sweep.view.words.capacity import amount, answer_words, compared_words, condition_words
 
 

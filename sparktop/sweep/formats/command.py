@@ -8,10 +8,7 @@ import shlex
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.plan.capacity import default_seconds
 from sparktop.sweep.plan.conversations.reading import BUILT_IN
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.capacity import CapacityResult
-from sparktop.sweep.result.replay.parts import TracePlan
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import CapacityResult, PlanResult, SweepResult, TracePlan
 
 
 def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:

@@ -17,10 +17,15 @@ from sparktop.sweep.compare.compare import NO_TEST, compare, unlike_notes, witho
 from sparktop.sweep.compare.independent import beyond_sentences, by_engines, engines_sentence
 from sparktop.sweep.compare.references import fact_lines
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned
-from sparktop.sweep.formats.tables.figure_cells import load_of
-from sparktop.sweep.formats.tables.layouts import all_versus, at_best, versus
-from sparktop.sweep.formats.tables.refused_rows import rates_and_refused, winners_and_refused
-from sparktop.sweep.result.comparison import ComparisonResult
+from sparktop.sweep.formats.tables import (
+    all_versus,
+    at_best,
+    load_of,
+    rates_and_refused,
+    versus,
+    winners_and_refused,
+)
+from sparktop.sweep.result.results import ComparisonResult
 from sparktop.sweep.terms.definitions import METRICS, lines
 from sparktop.sweep.view.topologies import topologies
 from sparktop.sweep.view.words.capacity import compared_words

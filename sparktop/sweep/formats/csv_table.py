@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from sparktop.model.text import spreadsheet_text
 from sparktop.sweep.compare.series import Series
+from sparktop.sweep.result.level import largest_run_share
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
-from sparktop.sweep.result.run_split import largest_run_share
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
 from sparktop.sweep.view.marks import UNBALANCED, marks_of
 

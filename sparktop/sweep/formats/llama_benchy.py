@@ -15,10 +15,15 @@ from typing import Any
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind
 from sparktop.model.text import clean
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.context import ContextPart
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.results import EachRequest, LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import (
+    ContextPart,
+    EachRequest,
+    LevelResult,
+    PlanResult,
+    Rate,
+    SweepResult,
+    TargetResult,
+)
 
 
 def render(result: SweepResult, target: str | None = None) -> str:

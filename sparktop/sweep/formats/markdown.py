@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.engines.registry import ENGINES
+from sparktop.graphics import numbers
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.model.router import LITELLM
+from sparktop.model.sweep_view import Mark
 from sparktop.model.text import names_in_words
-from sparktop.report.document.grid import Grid
+from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.document.prose import plain
 from sparktop.report.document.section import Section, to_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import comparison_of
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats import doubts
-from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import MEANINGS, beside_sections, engine_sections, note_sections
-from sparktop.sweep.formats.evidence import evidence_sections, hardware_grid
-from sparktop.sweep.formats.servers import machine_facts, server_facts
-from sparktop.sweep.formats.tables.layouts import batch_scaling, contexts, interactive, spread
-from sparktop.sweep.formats.tables.level_rows import TABLES
-from sparktop.sweep.formats.tables.refused_rows import winners_and_refused
-from sparktop.sweep.formats.tables.replay_grid import phases_grid
-from sparktop.sweep.formats.tables.split_grid import split_grid
-from sparktop.sweep.plan.plan import ENOUGH_S
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.terms.definitions import lines, term_lines
-from sparktop.sweep.terms.doubts import CLIENT_LAG
-from sparktop.sweep.view.result import findings
+from sparktop.sweep.formats.tables import (
+    TABLES,
+    batch_scaling,
+    contexts,
+    interactive,
+    level_words,
+    phases_grid,
+    split_grid,
+    spread,
+    winners_and_refused,
+)
+from sparktop.sweep.plan.plan import ENOUGH_S, TargetKind
+from sparktop.sweep.result.level import split_words
+from sparktop.sweep.result.results import (
+    ComparisonResult,
+    EnginesLevel,
+    IndependentEngines,
+    LevelResult,
+    NodeSide,
+    PlanResult,
+    SweepResult,
+    TargetResult,
+)
+from sparktop.sweep.terms.definitions import CLIENT_LAG, METRICS, in_sentence, lines, term_lines
+from sparktop.sweep.view.evidence import level_facts
+from sparktop.sweep.view.marks import PADDING, REFUSED, UNBALANCED, marks_of
+from sparktop.sweep.view.result import Findings, findings
+from sparktop.sweep.view.words.capacity import capacity_sentences
+from sparktop.sweep.view.words.headline import headline
+from sparktop.sweep.view.words.slo import slo_sentences
+from sparktop.sweep.view.words.verdict import judgements
 
 TITLE = "sparktop sweep"
 _FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
@@ -79,7 +102,7 @@ def sections(
         comparison = comparison_of(result.comparison, series)
         parts += [*engine_sections(comparison), *note_sections(comparison)]
     parts += beside_sections(series, beside)
-    marks = tuple(doubts.details(result))
+    marks = tuple(mark_details(result))
     parts += [Section("Warnings, and why levels are slow", items=marks)] if marks else []
     parts += evidence_sections(result)
     return [*parts, *more, _meanings(result, series, [one.table for one in tables if one.table is not None])]
@@ -145,7 +168,7 @@ def caveats(result: SweepResult) -> Iterator[str]:
     for target in result.targets:
         if target.error:
             yield f"{code(target.name)}: {code(target.error)}"
-    summary = doubts.summary(result)
+    summary = mark_summary(result)
     if summary is not None:
         yield summary
     marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
@@ -232,3 +255,372 @@ def _tables(result: SweepResult) -> Iterator[Section]:
     if several:
         yield Section("Behind the figures", rank=2, on_page_only=True)
     yield Section(table=hardware_grid(result))
+
+
+def answer(result: SweepResult, found: Findings) -> list[str]:
+    """Return the first sentences of a report as Markdown, the most important first; the list may be empty."""
+    searched = [*capacity_sentences(result, code), *slo_sentences(result, code)]
+    if searched:
+        sentences = searched
+    else:
+        first = headline(result, found.topologies, code)
+        sentences = [first] if first is not None else []
+        sentences += judgements(result, found.rows, found.topologies, code)
+    first, *others = map(_capital, sentences) if sentences else ("",)
+    # The headline may say the same with fewer words.
+    return [*filter(None, [first]), *(one for one in others if not first.startswith(one)), *_refusals(result)]
+
+
+def _refusals(result: SweepResult) -> Iterator[str]:
+    """Yield one sentence per target with the prompt lengths that the server refused."""
+    for target in result.targets:
+        refused = [level for level in target.levels if level.error is not None]
+        lengths = sorted({level.pp for level in refused if level.pp is not None})
+        if refused and not lengths:
+            yield f"{code(target.name)} refused the prompts"
+        if lengths:
+            yield f"{code(target.name)} refused {', '.join(f'{pp:,}' for pp in lengths)} tokens in"
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+_Placed = tuple[str, LoadPoint, Mark]
+"""(Name of the target, "" for the only one; point on the axis; mark) of a mark of a level."""
+_P99_MS = re.compile(r"p99 of its loop's lag is ([0-9.]+) ms")
+
+
+def mark_summary(result: SweepResult) -> str | None:
+    """Return sentences that state how many levels have each reason to doubt, and each reason to be slow.
+
+    Return None if no level has such a reason (a "mark").
+    """
+    several = len(result.targets) > 1
+    levels = [(target, level) for target in result.targets for level in target.in_order()]
+    marks = [
+        (target.name if several else "", level.point, mark)
+        for target, level in levels
+        for mark in marks_of(level)
+        if mark.code != REFUSED
+    ]
+    sentences = []
+    for title, doubt in (("Warnings", True), ("Why levels are slow", False)):
+        chosen = [one for one in marks if one[2].doubt is doubt]
+        words = dict.fromkeys(_mark_kind(mark) for _, _, mark in chosen)
+        parts = [_mark_part(word, chosen, len(levels)) for word in words]
+        sentences += [f"{title}: {'; '.join(parts)}."] if parts else []
+    return " ".join(sentences) or None
+
+
+def _mark_kind(mark: Mark) -> str:
+    """Return the name under which a mark (a reason to doubt a level, or why it is slow) is counted.
+
+    The name contains no values that differ between levels.
+    """
+    return PADDING if mark.code == PADDING else mark.word
+
+
+def _mark_part(word: str, marks: Sequence[_Placed], count: int) -> str:
+    """Return which levels have the mark `word`, as text: "NAME (3 of 8 levels: `a` c4, c8; `b` c8)".
+
+    A mark is a reason to doubt a level, or why it is slow. `marks` are all marks of all levels, `count` is
+    the number of levels. Reasons why levels are slow, and doubts of most levels, have the count alone.
+    """
+    having = [one for one in marks if _mark_kind(one[2]) == word]
+    where = f"all {count} levels" if len(having) == count > 1 else f"{len(having)} of {count} levels"
+    if count == 1:
+        where = "the only level"
+    elif having[0][2].doubt and len(having) <= count / 2:
+        where += f": {_places(having)}"
+    return f"{plain(word)} ({where}{_worst_lag(having)})"
+
+
+def _places(having: Sequence[_Placed]) -> str:
+    """Return the levels of marks by target: "`a` c4, c8; `b` c8", with one target "c4, c8"."""
+    points: dict[str, list[str]] = {}
+    for name, point, _ in having:
+        points.setdefault(name, []).append(point.short)
+    parts = (
+        f"{code(name)} {', '.join(dict.fromkeys(where))}" if name else ", ".join(dict.fromkeys(where))
+        for name, where in points.items()
+    )
+    return "; ".join(parts)
+
+
+def _worst_lag(having: Sequence[_Placed]) -> str:
+    """Return the largest lag of the load generator as text, ", worst p99 120 ms at c64"; "" for none."""
+    lags = [
+        (float(found[1]), point)
+        for _, point, one in having
+        if one.code == CLIENT_LAG and (found := _P99_MS.search(one.message)) is not None
+    ]
+    if not lags:
+        return ""
+    worst, point = max(lags)
+    return f", worst p99 {worst:.0f} ms at {point.short}"
+
+
+def mark_details(result: SweepResult) -> Iterator[str]:
+    """Yield one line for each distinct mark: the levels that have it, its name, and its message.
+
+    A mark is a reason to doubt a level's metrics, or a reason why the level is slow.
+    """
+    places: dict[tuple[str, str], list[str]] = {}
+    for target in result.targets:
+        for level in target.in_order():
+            where = level_words(level, target)
+            if len(result.targets) > 1:
+                where = f"{code(target.name)} {where}"
+            for mark in marks_of(level):
+                if mark.code != REFUSED:
+                    places.setdefault((_with_code(mark), mark.message), []).append(where)
+    for (word, message), having in places.items():
+        yield f"{', '.join(having)}: {word}: {plain(message)}"
+
+
+def _with_code(mark: Mark) -> str:
+    """Return the name of a mark: a reason to doubt a level's metrics, or a reason why the level is slow.
+
+    If a doubt has a different code in JSON and CSV, this code follows the name.
+    """
+    word = mark.word
+    if not mark.doubt or mark.code == word.replace(" ", "_").replace("-", "_"):
+        return plain(word)
+    return f"{plain(word)} ({code(mark.code)})"
+
+
+_ROUTERS = {LITELLM: "LiteLLM", "dynamo": "Dynamo"}
+
+
+def server_facts(result: SweepResult) -> Iterator[str]:
+    """Yield one line of Markdown for all targets with the same facts; targets without any are left out.
+
+    Such as "`spark-a`: vLLM 0.32.0, 48 slots, context 131,072; behind LiteLLM 1.106, least-busy".
+    """
+    names: dict[str, list[str]] = {}
+    for target in result.targets:
+        if (words := server_words(target)) is not None:
+            names.setdefault(words, []).append(code(target.name))
+    for words, alike in names.items():
+        yield f"{names_in_words(alike)}: {plain(words)}"
+
+
+def machine_facts(result: SweepResult) -> Iterator[str]:
+    """Yield one line of Markdown with all machines that computed; nothing if none is known.
+
+    Such as "4 × NVIDIA DGX Spark, NVIDIA GB10, driver 580.95"; a single machine has no number.
+    """
+    known = {name: words for target in result.targets for name, words in target.machines.items()}
+    counts = Counter(known.values()).items()
+    parts = [f"{count} × {plain(words)}" if count > 1 else plain(words) for words, count in counts]
+    if parts:
+        yield "; ".join(parts)
+
+
+def server_words(target: TargetResult) -> str | None:
+    """Return the engine's version, slots and context of a target, and its router; None if all are unknown."""
+    router = target.kind is TargetKind.ROUTER
+    if not (target.version or target.router_version or target.strategy or target.context_tokens):
+        return None
+    kinds = target.engines if router else (target.engine,)
+    titles = [ENGINES[kind].title if kind in ENGINES else kind for kind in kinds if kind]
+    engine = " ".join(filter(None, (names_in_words(titles) if titles else "engine", target.version)))
+    own = [
+        engine if titles or target.version else "",
+        f"{len(target.machines)} machines" if len(target.machines) > 1 else "",
+        "" if target.slots is None else f"{target.slots:,} slots",
+        "" if target.context_tokens is None else f"context {target.context_tokens:,}",
+    ]
+    parts = [", ".join(filter(None, own))]
+    if router:
+        behind = " ".join(filter(None, (_router_title(target), target.router_version)))
+        parts.append(", ".join(filter(None, (f"behind {behind}", target.strategy))))
+    return "; ".join(filter(None, parts))
+
+
+def router_words(target: TargetResult) -> str:
+    """Return a router as Markdown, such as "`proxy` (LiteLLM, least-busy)"."""
+    return f"{code(target.name)} ({plain(', '.join(filter(None, (_router_title(target), target.strategy))))})"
+
+
+def _router_title(target: TargetResult) -> str:
+    return _ROUTERS.get(target.engine or "", target.engine or "a router")
+
+
+_LEAST_STARVED = 5.0
+"""A backend that starved for a smaller share of the time, in percent, is not mentioned."""
+_WHOLE = 100.0
+_NOISE_PERCENT = 3.0
+"""A router that reaches at least 97 % loses nothing beyond noise."""
+
+
+def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> Iterator[str]:
+    """Yield one or two sentences of Markdown for each router that was measured: its loss, and the cause."""
+    known = {} if comparison is None else {one.routed: one for one in comparison.independent_engines}
+    for target in result.targets:
+        levels = [level for level in target.in_order() if level.error is None]
+        if target.kind is TargetKind.ROUTER and levels:
+            found = known.get(target.name)
+            words = _unknown(target, levels) if found is None else _of_bound(target, levels, found)
+            yield f"{words}{_latency(levels)}."
+
+
+def _of_bound(target: TargetResult, levels: Sequence[LevelResult], found: IndependentEngines) -> str:
+    """Return how much a router makes of what its engines make alone, and why it is less."""
+    reached = [(one.percent, one) for one in found.levels if one.percent is not None]
+    alone, rate = _independent(found), f"{in_sentence(METRICS[found.metric].title)} rate"
+    if not reached:
+        return f"What {router_words(target)} costs is not known: no level has its {rate}"
+    percents = sorted(round(percent) for percent, _ in reached)
+    share = f"{percents[0]} %" if percents[0] == percents[-1] else f"{percents[0]} to {percents[-1]} %"
+    places = [f"c{one.concurrency}" for _, one in reached]
+    where = places[0] if len(places) == 1 else f"{places[0]} to {places[-1]}"
+    words = f"At {where}, {router_words(target)} reaches {share} of the {rate} of {alone}: {_sure(reached)}"
+    lossy = [(percent, one) for percent, one in reached if one.significant is not False and percent < _WHOLE]
+    if not lossy:
+        return words
+    _, worst = min(lossy, key=lambda one: one[0])
+    level = next((one for one in levels if one.concurrency == worst.concurrency), None)
+    causes = [] if level is None else list(_causes(level))
+    why = ", ".join(causes) or "the cause is not known"
+    return f"{words}. Where most is lost, at c{worst.concurrency}: {why}"
+
+
+def _independent(found: IndependentEngines) -> str:
+    """Return in words which servers without a router a router is compared with, and their load."""
+    names, count = list(dict.fromkeys(found.alone)), len(found.alone)
+    servers = names_in_words([code(name) for name in names])
+    if len(names) < count:
+        servers = f"{count} independent servers like {servers}"
+    return f"{servers}, each with {_part(count)} of the requests"
+
+
+def _part(count: int) -> str:
+    """Return the share of one of several servers in words."""
+    return {2: "half", 3: "a third", 4: "a quarter"}.get(count, f"1/{count}")
+
+
+def _sure(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
+    """Return where a router loses tokens beyond chance, such as "it loses 12 % at c4 and 24 % at c8"."""
+    lost = [(percent, one) for percent, one in reached if one.significant and percent < _WHOLE]
+    if lost:
+        return f"it loses {names_in_words([f'{_WHOLE - p:.0f} % at c{one.concurrency}' for p, one in lost])}"
+    if all(one.significant is None for _, one in reached):
+        return "single runs, no test possible"
+    if min(percent for percent, _ in reached) < _WHOLE - _NOISE_PERCENT:
+        return "whether that is a loss is not certain, because the runs differ too much"
+    return "no loss is shown"
+
+
+def _unknown(target: TargetResult, levels: Sequence[LevelResult]) -> str:
+    """Return what the balance of its servers says of a router whose engines were not measured alone."""
+    losses = [
+        (lost, level)
+        for level in levels
+        if isinstance(lost := (level.balance or {}).get("lost_percent"), float)
+    ]
+    if not losses:
+        count = len({name for level in levels for name in level.known_servers})
+        share = f"with {_part(count)} of the requests" if count > 1 else "under the same load"
+        alone = f"measure one of its servers alone {share}, too"
+        return f"What {router_words(target)} costs is not known: {alone}"
+    lost, level = max(losses, key=lambda one: one[0])
+    words = (
+        f"{router_words(target)} loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"
+    )
+    causes = ", ".join(_causes(level))
+    return f"{words} ({causes})" if causes else words
+
+
+def _causes(level: LevelResult) -> Iterator[str]:
+    """Yield what a level shows: uneven load, idle backends, the split of requests, a slow load generator."""
+    kept = level.balance or {}
+    marks = {mark.code: mark.word for mark in marks_of(level)}
+    if UNBALANCED in marks:
+        period = kept.get("period_s")
+        yield marks[UNBALANCED] + (f", a swing every {period:.0f} s" if isinstance(period, float) else "")
+    starved = kept.get("starved_percent")
+    for name, share in starved.items() if isinstance(starved, dict) else ():
+        if isinstance(share, float) and share >= _LEAST_STARVED:
+            yield f"{code(str(name))} nearly empty {share:.0f} % of the time"
+    if (words := split_words(level)) is not None:
+        yield f"{words} (even: {_WHOLE / max(1, len(level.known_servers)):.0f} %)"
+    if isinstance(cause := kept.get("cause"), str):
+        yield plain(cause)
+    if CLIENT_LAG in marks:
+        yield "warning: the load generator was too slow"
+
+
+def _latency(levels: Sequence[LevelResult]) -> str:
+    """Return the latency that a router itself adds to a request, as the end of a sentence; "" if unknown."""
+    added = next((level.own_overhead_ms for level in levels if level.own_overhead_ms is not None), None)
+    if added is None:
+        return ""
+    return f". Itself it adds {'less than 1' if added < 1 else f'{added:.0f}'} ms to a request"
+
+
+_MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least headroom")
+_UNITS = {"power_w_mean": " W", "sm_clock_mhz_mean": " MHz", "throttled_percent": " %"}
+"""Figures of a machine that are means over a level, with their units."""
+
+
+def hardware_grid(result: SweepResult) -> Grid:
+    """Return a table with a row for each machine behind each target, over all levels of the target.
+
+    Columns without any known value are left out.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    for target in result.targets:
+        machines: dict[str, list[NodeSide]] = {}
+        for level in target.levels:
+            for name, side in level.hardware.items():
+                machines.setdefault(name, []).append(side)
+        rows += [
+            (Outside(target.name), Outside(name), *_machine_cells(sides))
+            for name, sides in sorted(machines.items())
+        ]
+    known = [
+        (head, column)
+        for head, column in zip(_MACHINE, zip(*rows, strict=True), strict=False)
+        if any(cell != UNKNOWN for cell in column)
+    ][int(len(result.targets) == 1) :]
+    body = tuple(zip(*(column for _, column in known), strict=True))
+    return Grid("Machines", tuple(head for head, _ in known), body, frozenset({0, len(result.targets) > 1}))
+
+
+def _machine_cells(sides: Sequence[NodeSide]) -> tuple[str, ...]:
+    """Return the cells of a machine: GPU temperature, power, SM clock, throttled time, memory headroom.
+
+    The temperature is the highest of all levels, and the headroom (memory left to programs) the lowest. The
+    other cells have the range of the levels' means. `sides` has the machine's measurements at each level.
+    """
+    hottest = max((side.gpu_c_max for side in sides if side.gpu_c_max is not None), default=None)
+    least = min((one for side in sides if (one := side.headroom_min_bytes) is not None), default=None)
+    return (
+        UNKNOWN if hottest is None else f"{hottest:.0f} °C",
+        *(_range([getattr(side, name) for side in sides], unit) for name, unit in _UNITS.items()),
+        numbers.data(least, 9).strip(),
+    )
+
+
+def _range(values: Sequence[float | None], unit: str) -> str:
+    known = [f"{value:.0f}" for value in sorted(value for value in values if value is not None)]
+    if not known:
+        return UNKNOWN
+    return f"{known[0] if known[0] == known[-1] else f'{known[0]} to {known[-1]}'}{unit}"
+
+
+def evidence_sections(result: SweepResult) -> Iterator[Section]:
+    """Yield a section for each target with all facts of its levels, such as requests by server and run."""
+    for target in result.targets:
+        rows: list[tuple[Cell, ...]] = []
+        for level in target.in_order():
+            where = level_words(level, target)
+            for name, words in level_facts(level):
+                rows.append((where, Outside(name) if name in level.hardware else name, plain(words)))
+                where = ""
+        if rows:
+            grid = Grid("", ("Load", "Figure", "Value"), tuple(rows), frozenset({0, 1, 2}))
+            title = f"Everything about {code(target.name)}"
+            yield Section(title, table=grid, folded=True, on_page_only=True)

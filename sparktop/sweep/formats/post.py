@@ -21,14 +21,19 @@ from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.compare.references import PREFIX, load_reference
 from sparktop.sweep.compare.series import Series, has_like_lengths, series_of
-from sparktop.sweep.formats.answer import answer
 from sparktop.sweep.formats.comparison import rules
-from sparktop.sweep.formats.markdown import caveats, effort_words, lengths_words, mode_words
-from sparktop.sweep.formats.router_cost import router_costs
-from sparktop.sweep.formats.servers import machine_facts, server_facts
-from sparktop.sweep.formats.tables.figure_cells import load_of, load_of_level, load_words, points_head
-from sparktop.sweep.result.comparison import ComparisonResult
-from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
+from sparktop.sweep.formats.markdown import (
+    answer,
+    caveats,
+    effort_words,
+    lengths_words,
+    machine_facts,
+    mode_words,
+    router_costs,
+    server_facts,
+)
+from sparktop.sweep.formats.tables import load_of, load_of_level, load_words, points_head
+from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.marks import marks_of

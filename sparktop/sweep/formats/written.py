@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -15,16 +16,14 @@ from sparktop.report.document.section import Section
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats import comparison, csv_table, json_file, llama_benchy, markdown, post
+from sparktop.sweep.formats import comparison, csv_table, llama_benchy, markdown, post
 from sparktop.sweep.formats.command import repeat_command
-from sparktop.sweep.formats.curve_drawings import curve_drawings
+from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
 from sparktop.sweep.formats.privacy import SweepPrivacy
-from sparktop.sweep.formats.request_drawings import request_drawings
-from sparktop.sweep.result.comparison import ComparisonResult
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import ComparisonResult, SweepResult
 from sparktop.sweep.view.curves import sweep_plots
+from sparktop.sweep.view.result import findings
 
-_FOR_PROGRAMS = {"csv": csv_table.render, "json": json_file.render, "llama-benchy": llama_benchy.render}
 _ON_SCREEN = ("html", "md")
 """Formats that a key of the screen writes."""
 
@@ -137,3 +136,12 @@ def save_reports(
         write_whole(path, text, SHARED)
         written.append(path)
     return written
+
+
+def render_json(result: SweepResult) -> str:
+    """Return a sweep's result and headline as indented JSON text with every key; unknown values are null."""
+    answered = result.model_copy(update={"headline": findings(result).headline})
+    return json.dumps(answered.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+_FOR_PROGRAMS = {"csv": csv_table.render, "json": render_json, "llama-benchy": llama_benchy.render}

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, repeat
 from statistics import fmean
 
+from sparktop.model.limit import LimitKind
 from sparktop.model.load import EndReason, Level, LoadKind, LoadMode, TokenSource
-from sparktop.sweep.result.agents.figures import agents_result, measured_calls
-from sparktop.sweep.result.axis import axis_fields
-from sparktop.sweep.result.figures import Latency, Rate, StreamRates
+from sparktop.sweep.result.agents import agents_result, measured_calls
 from sparktop.sweep.result.measure import (
     Span,
     by_run,
@@ -25,12 +25,17 @@ from sparktop.sweep.result.measure import (
 from sparktop.sweep.result.open_loop import due_values_s, measured, open_loop_result, open_rates
 from sparktop.sweep.result.results import (
     EachRequest,
+    Latency,
     LevelResult,
+    LimitSide,
+    Rate,
     Requests,
+    StreamRates,
+    TargetResult,
     TokenCounts,
     UncountedRequests,
+    axis_fields,
 )
-from sparktop.sweep.result.run_split import split_by_run
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.definitions import DUE_LATENCIES, LATENCIES, RATES
 from sparktop.sweep.terms.request_errors import count_errors
@@ -309,3 +314,115 @@ def _waits(traces: Sequence[RequestTrace]) -> tuple[float | None, ...]:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(1000 * seconds, 3)
+
+
+Split = Mapping[str, int]
+"""Number of requests by backend, in one run."""
+_PERCENT = 100.0
+_PAIR = 2
+
+
+def split_by_run(traces: Iterable[RequestTrace]) -> tuple[dict[str, int], ...]:
+    """Return the number of requests by backend for each run, in order; empty if no answer named a backend."""
+    return _by_run((one.run, one.served_by) for one in traces)
+
+
+def level_split(level: LevelResult) -> tuple[Split, ...]:
+    """Return the number of requests by backend for each run of a stored level; empty if unknown.
+
+    For files of older versions without `runs_split`, the requests that are stored individually are counted.
+    """
+    if level.runs_split:
+        return level.runs_split
+    columns = [part for part in (level.each, level.uncounted) if part is not None]
+    return _by_run(pair for part in columns for pair in _served(part))
+
+
+def run_shares(runs: Sequence[Split]) -> tuple[float, ...]:
+    """Return, for each run, the percentage of its requests that went to its most used backend.
+
+    Runs with fewer than two requests are left out.
+    """
+    totals = [(max(one.values(), default=0), sum(one.values())) for one in runs]
+    return tuple(_PERCENT * most / total for most, total in totals if total >= _PAIR)
+
+
+def largest_run_share(level: LevelResult) -> float | None:
+    """Return the largest percentage of a run's requests that went to one backend, over all runs of a level.
+
+    Return None if no run has two requests with known backends.
+    """
+    return max(run_shares(level_split(level)), default=None)
+
+
+def split_words(level: LevelResult) -> str | None:
+    """Return how unevenly requests were distributed: "50 to 100 % of each run on one server".
+
+    Return None for a single server, for runs of a single request, or if no answer named a backend.
+    """
+    runs = level_split(level)
+    shares = run_shares(runs)
+    servers = {*level.backends, *(name for one in runs for name in one)}
+    if not shares or len(servers) < _PAIR:
+        return None
+    low, high = round(min(shares)), round(max(shares))
+    span = f"{high} %" if low == high else f"{low} to {high} %"
+    return f"{span} of {'the' if len(runs) == 1 else 'each'} run on one server"
+
+
+def _by_run(pairs: Iterable[tuple[int, str | None]]) -> tuple[dict[str, int], ...]:
+    runs: dict[int, Counter[str]] = {}
+    for run, name in pairs:
+        counts = runs.setdefault(run, Counter())
+        if name is not None:
+            counts[name] += 1
+    split = tuple(dict(sorted(runs[run].items())) for run in sorted(runs))
+    return split if any(split) else ()
+
+
+def _served(part: EachRequest | UncountedRequests) -> Iterable[tuple[int, str | None]]:
+    places = part.served_by or repeat(None)
+    names = part.backends
+    for run, place in zip(part.run, places, strict=False):
+        yield run, names[place] if place is not None and 0 <= place < len(names) else None
+
+
+LIMITS_OF_STEPS = (LimitKind.BANDWIDTH.value, LimitKind.DECODE.value)
+"""Limits of decode steps, which the same regression separates."""
+
+
+def common_cause(levels: Iterable[LevelResult]) -> str | None:
+    """Return the limit of steps that most levels have; None unless such limits change more than once."""
+    ordered = sorted(levels, key=lambda level: level.point.value)
+    kinds = [
+        one.limited_by.kind
+        for one in ordered
+        if one.limited_by is not None and one.limited_by.kind in LIMITS_OF_STEPS
+    ]
+    if sum(one != other for one, other in pairwise(kinds)) <= 1:
+        return None
+    return Counter(kinds).most_common(1)[0][0]
+
+
+def with_common_cause(levels: Mapping[float, LevelResult]) -> dict[float, LevelResult]:
+    """Return the levels of a search by load, those limited by steps with the cause of most of them."""
+    cause = common_cause(levels.values())
+    return {value: level if cause is None else _limited_by(level, cause) for value, level in levels.items()}
+
+
+def with_common_causes(targets: Iterable[TargetResult]) -> tuple[TargetResult, ...]:
+    """Return the targets of a search with one cause for the levels of each."""
+    changed = []
+    for target in targets:
+        cause = common_cause(target.levels)
+        levels = (one if cause is None else _limited_by(one, cause) for one in target.levels)
+        changed.append(target.model_copy(update={"levels": tuple(levels)}))
+    return tuple(changed)
+
+
+def _limited_by(level: LevelResult, cause: str) -> LevelResult:
+    own = level.limited_by
+    if own is None or own.kind not in LIMITS_OF_STEPS or own.kind == cause:
+        return level
+    reason = f"as at most levels; by its own figures {own.kind}, within noise: {own.reason}"
+    return level.model_copy(update={"limited_by": LimitSide(kind=cause, reason=reason, server=own.server)})

@@ -19,7 +19,7 @@ from statistics import fmean
 from sparktop.model.load import EndReason, Level, LoadEvent, RunStarted
 from sparktop.sweep.plan.arrivals import rate_of
 from sparktop.sweep.result.measure import Span, peak_tps
-from sparktop.sweep.result.parts import Count, Number, Part
+from sparktop.sweep.result.results import OpenLoopResult
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.statistics import quantile, student_t
 from sparktop.values import dataclass
@@ -45,54 +45,6 @@ class Slope:
     per_s: float
     least_per_s: float
     """Lower bound of `per_s` (Student's t, one-sided 95 %)."""
-
-
-class OpenLoopResult(Part):
-    """What the open-loop runs of a level show, in the result file."""
-
-    offered_per_s: Number = None
-    """Requests per second that were asked for."""
-    arrived_per_s: Number = None
-    """Measured arrivals per second, as drawn."""
-    completed_per_s: Number = None
-    """Requests that completed within the measured time, per second."""
-    requests: Count = 0
-    """Measured arrivals of all runs."""
-    unanswered: Count = 0
-    """Measured requests without an answer at the end of their run; their age is a lower bound."""
-    in_flight_mean: Number = None
-    in_flight_max: Number = None
-    """Requests that were due and not answered yet, also those that waited in the client."""
-    in_flight_limit: Count | None = None
-    """Requests in flight from which on further ones wait in the client."""
-    overloaded: bool = False
-    """True if that limit was reached: all latencies are lower bounds."""
-    unstable: bool = False
-    """True if the server did not keep up: latencies depend on how long one looks, and are left out."""
-    ttft_growth: Number = None
-    """Seconds by which the TTFT from the due time grows each second; None unless unstable, and without any
-    first token."""
-    queue_growth_per_s: Number = None
-    """Requests by which those without a first token grow in number each second; None unless unstable."""
-    late: bool = False
-    """True if the client sent requests noticeably later than they were due."""
-    client_wait_p99_ms: Number = None
-
-    @property
-    def lower_bounds(self) -> bool:
-        """True if latencies are lower bounds, because requests waited in the client or had no answer."""
-        return self.overloaded or self.unanswered > 0
-
-    @property
-    def growth_words(self) -> str:
-        """How latencies grow, as text: "TTFT grows 0.80 s per s"; "" unless unstable."""
-        if not self.unstable:
-            return ""
-        if self.ttft_growth is not None:
-            return f"TTFT grows {self.ttft_growth:.2f} s per s"
-        if self.queue_growth_per_s is not None:
-            return f"no first token, the queue grows {self.queue_growth_per_s:.2f} requests per s"
-        return "no first token"
 
 
 def open_loop_result(

@@ -8,28 +8,881 @@ one load (concurrency and lengths) on one target; it is measured in several runs
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from statistics import fmean, stdev
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
-from sparktop.model.load import TokenSource, concurrency_point
+from sparktop.graphics.durations import duration_words
+from sparktop.model.load import LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
 from sparktop.model.sweep_comparison import Value
-from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.agents.parts import AgentsResult
-from sparktop.sweep.result.axis import AxisPart, LevelLoad, PlanResult, RanRun
-from sparktop.sweep.result.capacity import CapacityResult
-from sparktop.sweep.result.client import ClientResult
-from sparktop.sweep.result.comparison import ComparisonResult
-from sparktop.sweep.result.context import ContextPart
-from sparktop.sweep.result.figures import Latency, Rate, StreamRates
-from sparktop.sweep.result.open_loop import OpenLoopResult
-from sparktop.sweep.result.parts import Count, Finite, Number, Part, Text, Time, Tree
-from sparktop.sweep.result.replay.parts import ReplayResult
-from sparktop.sweep.terms.definitions import ALL_LATENCIES, CALL_LATENCIES, LATENCIES, RATES
-from sparktop.sweep.terms.doubts import SHORT_PROMPT
-from sparktop.sweep.terms.statistics import value_of
+from sparktop.model.text import clean
+from sparktop.sweep.plan.plan import Api, Order, TargetKind
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, CALL_LATENCIES, LATENCIES, RATES, SHORT_PROMPT
+from sparktop.sweep.terms.statistics import P90_FROM, P95_FROM, P99_FROM, quantile, value_of
+
+LARGEST = 1e15
+"""Larger numbers are not plausible measurements; as bytes, this is a petabyte."""
+MOST_CONCURRENCY = 1_000_000
+_TEXT_LIMIT = 400
+_DEEPEST = 8
+
+
+def _clean(value: object) -> object:
+    return clean(value, _TEXT_LIMIT) if isinstance(value, str) else value
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) <= LARGEST):
+        return None
+    return value
+
+
+def _clean_tree(value: object, depth: int = 0) -> object:
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {clean(key): _clean_tree(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_clean_tree(one, depth + 1) for one in value]
+    return _finite(_clean(value))
+
+
+def _utc(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Text = Annotated[str, BeforeValidator(_clean)]
+Number = Annotated[float | None, BeforeValidator(_finite)]
+"""A number that may be missing: None where the value is unknown, not finite, or beyond ±`LARGEST`."""
+Finite = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
+Time = Annotated[datetime, PlainSerializer(_utc, return_type=str, when_used="json")]
+Tree = Annotated[dict[str, JsonValue], BeforeValidator(_clean_tree)]
+
+
+class Part(BaseModel):
+    """Base model of every object in a result file: frozen, unknown keys ignored.
+
+    A model can also be validated from any object whose attributes have the names of its fields.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, from_attributes=True)
+
+
+class TracePlan(Part):
+    """Which part of which file a sweep replayed."""
+
+    name: Text
+    """Name of the file, without its folder."""
+    path: Text | None = None
+    """The file as the user named it; None in anonymous reports."""
+    form: Text | None = None
+    """Format of the file, as `--trace-format` accepts it."""
+    speed: Number = 1.0
+    """2 is twice as fast as recorded."""
+    from_s: Number = None
+    """Seconds after the file's first request at which the part begins; None: it begins with the file."""
+    to_s: Number = None
+    """Seconds after the file's first request at which the part ends; None: it ends with the file."""
+    requests: Count | None = None
+    """Requests of the part that are replayed, in each run."""
+    duration_s: Number = None
+    """Seconds from the first request to the last one, if answers take no time."""
+    waits: bool = False
+    """True if requests wait for the answers before them in their conversation."""
+
+    @property
+    def words(self) -> str:
+        """The file, the part and the speed as text: "day.csv, 600..1200 s at 2×, 1,234 requests"."""
+        part = "" if self.span is None else f", {self.span} s"
+        speed = "" if self.speed in {None, 1.0} else f" at {self.speed:g}×"
+        count = "" if self.requests is None else f", {self.requests:,} requests"
+        return f"{self.name}{part}{speed}{count}"
+
+    @property
+    def span(self) -> str | None:
+        """The part as `--trace-range` accepts it, such as "600..1200" or "600.."; None for the whole file."""
+        if self.from_s is None and self.to_s is None:
+            return None
+        end = "" if self.to_s is None else f"{self.to_s:.12g}"
+        return f"{self.from_s or 0.0:.12g}..{end}"
+
+
+class ReplayPhase(Part):
+    """One of the equal parts of a replay."""
+
+    from_s: Number = None
+    """Begin of the part, in seconds of the file."""
+    to_s: Number = None
+    requests: Count = 0
+    """Requests that were due in the part, in all runs."""
+    arrived_per_s: Number = None
+    """Requests that were due, per second."""
+    completed_per_s: Number = None
+    """Requests that completed, per second."""
+    ttft_due_p50_ms: Number = None
+    """Time to first token from the due time, of the requests that were due in the part."""
+    ttft_due_p90_ms: Number = None
+
+    @property
+    def words(self) -> str:
+        """The part as text: "10 min–20 min"."""
+        return f"{duration_words(self.from_s)}–{duration_words(self.to_s)}"
+
+
+class ReplayResult(Part):
+    """What a level that replays recorded traffic shows beside the figures of an open loop."""
+
+    not_due: Count = 0
+    """Requests of the trace whose predecessor had not ended when the run was over, so that none was sent."""
+    prompt_tokens: Count | None = None
+    """Prompt tokens of the answered requests, as the server counted them; None if it does not."""
+    cached_tokens: Count | None = None
+    """Those of them from the server's prefix cache, as it reports with each answer; None if it does not."""
+    server_cached_tokens: Number = None
+    """Hits of the servers' prefix caches during the measured runs, in tokens, by their own counters."""
+    server_queried_tokens: Number = None
+    repeated_percent: Number = None
+    """Prompt tokens that earlier requests of the trace hold, in percent: the most that a cache can have."""
+    context_tokens: Count | None = None
+    """The server's context length; None if unknown."""
+    beyond_context: Count | None = None
+    """Requests of the trace that are longer, prompt and answer together; None if unknown."""
+    phases: tuple[ReplayPhase, ...] = ()
+    """Equal parts of the replay; empty for a short one."""
+
+    @property
+    def cached_percent(self) -> float | None:
+        """Prompt tokens from the prefix cache in percent, by the answers, else by the servers' counters."""
+        if self.cached_tokens is not None and self.prompt_tokens:
+            return 100 * self.cached_tokens / self.prompt_tokens
+        if self.server_cached_tokens is not None and self.server_queried_tokens:
+            return 100 * self.server_cached_tokens / self.server_queried_tokens
+        return None
+
+
+class AxisPart(Part):
+    """The position of a level on the axis of its sweep: the concurrency, unless `load` is another kind."""
+
+    concurrency: Annotated[int, Field(ge=0, le=MOST_CONCURRENCY)]
+    """The most requests in flight; 0 if unknown or if it does not matter."""
+    load: LoadKind = LoadKind.CONCURRENCY
+    value: Number = None
+    """The value on an axis other than concurrency; None on the latter."""
+    rises_to: Number = None
+    """The value at the end of a level during which it rises; None if it stays the same."""
+    trace: Text | None = None
+    """Name of the recorded traffic of a level, whose mean rate is `value`; None for other levels."""
+
+    @property
+    def point(self) -> LoadPoint:
+        """The position on the axis of the sweep."""
+        if self.load is LoadKind.CONCURRENCY or self.value is None:
+            return concurrency_point(self.concurrency)
+        return LoadPoint(self.load, self.value, self.rises_to, self.trace)
+
+
+def axis_fields(concurrency: int, point: LoadPoint) -> dict[str, Any]:
+    """Return the fields of an `AxisPart` at `point`, with at most `concurrency` requests in flight."""
+    if point.kind is LoadKind.CONCURRENCY:
+        return {"concurrency": concurrency}
+    named = {"load": point.kind, "value": point.value, "rises_to": point.rises_to, "trace": point.trace}
+    return {"concurrency": concurrency, **named}
+
+
+_LONGEST_BODY = 200
+LevelLoad = tuple[LoadPoint, int | None, int | None, int]
+"""What identifies a level of a target: its point on the axis, prompt, output and context tokens."""
+
+
+class PromptPlan(Part):
+    """The file of a user's own prompts."""
+
+    name: Text
+    """Name of the file, without its folder."""
+    path: Text | None = None
+    """The file as the user named it; None in anonymous reports."""
+    digest: Text | None = None
+    """SHA-256 of the file: equal digests are equal prompts."""
+    count: Count | None = None
+    """Number of prompts in the file."""
+
+    @property
+    def words(self) -> str:
+        """The file as text: "day.jsonl (1,234 prompts)"."""
+        return self.name if self.count is None else f"{self.name} ({self.count:,} prompts)"
+
+
+class PlanResult(Part):
+    """The plan of a sweep as stored in its result: targets, loads, and how they are run."""
+
+    targets: tuple[Text, ...] = ()
+    concurrency: tuple[int, ...] = ()
+    load: LoadKind = LoadKind.CONCURRENCY
+    points: tuple[Text, ...] = ()
+    """The levels on an axis other than concurrency, such as "0.5" or "0.5..4"; empty on the latter."""
+    pp: Count | None = None
+    tg: Count | None = None
+    depths: tuple[Count, ...] = ()
+    """Tokens of context before each prompt; empty for none."""
+    bases: tuple[Count, ...] = ()
+    """The prompt lengths without context, if context and prompt were one request, whose length includes
+    both; else empty."""
+    depth_slo: tuple[Text, ...] = ()
+    """The SLO conditions that each depth is held against, such as "stream_tps ≥ 15"."""
+    runs: Count | None = None
+    climb_to: Count | None = None
+    """Highest concurrency to which the sweep went on while the token rate rose; None: it did not go on."""
+    more_runs: bool = False
+    """True if levels had more than `runs` runs where these were short."""
+    mode: LoadMode = LoadMode.BURST
+    prompts: PromptPlan | None = None
+    """The user's own prompts, in place of made ones; None for made ones."""
+    extra_body: Tree = Field(default_factory=dict)
+    """Further fields of each request's body, with "…" for texts, which may be secrets."""
+    headers: tuple[Text, ...] = ()
+    """Names of further headers of each request; their values may be secrets and are not stored."""
+    request_digest: Text | None = None
+    """The first eight digits of a SHA-256 of these fields and headers with their values: equal digests are
+    equal requests; None without such fields and headers."""
+    timeout_s: Number = None
+    """Seconds that a request may wait for its first and each next token, where the user set it; else None."""
+    arrivals: Text | None = None
+    """Open loop: how the gaps between arrivals vary; None in other modes."""
+    trace: TracePlan | None = None
+    """The recorded traffic that was replayed; None for arrivals that were drawn, and in other modes."""
+    find_knee: bool = False
+    """True if the sweep looked for the highest rate that a target keeps up with."""
+    workload: Text | None = None
+    """Name of the preset of agents' conversations; None in other modes."""
+    duration_s: Number = None
+    requests: Count | None = None
+    order: Order = Order.ASCENDING
+    api: Api = Api.CHAT
+    seed: int | None = None
+    warmup: bool = True
+    tokens_from: TokenSource | None = None
+    """How tokens were counted: the least exact source among all levels."""
+    preset: Text | None = None
+
+    @property
+    def request_words(self) -> tuple[str, ...]:
+        """What a user gave for each request, in words: prompts, further fields and headers, a time limit."""
+        body = json.dumps(self.extra_body, ensure_ascii=False)
+        noun = "header" if len(self.headers) == 1 else "headers"
+        return (
+            *([] if self.prompts is None else [f"own prompts of {self.prompts.words}"]),
+            *([f"each request with {clean(body, _LONGEST_BODY)}"] if self.extra_body else []),
+            *([f"with the {noun} {', '.join(self.headers)}"] if self.headers else []),
+            *([] if self.timeout_s is None else [f"failed after {self.timeout_s:g} s without a token"]),
+        )
+
+    def context_of(self, prompt_tokens: int) -> int:
+        """Return how many tokens of such a request are context; 0 if context and prompt were apart."""
+        return next((one for one in self.depths if prompt_tokens - one in self.bases), 0)
+
+    @property
+    def axis(self) -> tuple[LoadPoint, ...]:
+        """The planned levels on the axis of the sweep."""
+        if self.load is LoadKind.CONCURRENCY:
+            return tuple(concurrency_point(one) for one in self.concurrency)
+        found = (_point_of(self.load, one) for one in self.points)
+        name = None if self.trace is None else self.trace.name
+        return tuple(replace(point, trace=name) for point in found if point is not None)
+
+
+class RanRun(AxisPart):
+    """One executed run of a level. A result lists its runs in the order of execution."""
+
+    target: Text
+    run: int
+    started_at: Time | None = None
+
+
+def _point_of(kind: LoadKind, words: str) -> LoadPoint | None:
+    """Return the point of `LoadPoint.words`; None for a text that is not one."""
+    first, rises, last = words.partition("..")
+    try:
+        value, rises_to = float(first), float(last) if rises else None
+    except ValueError:
+        return None
+    return LoadPoint(kind, value, rises_to) if math.isfinite(value) else None
+
+
+class Rate(Part):
+    """A rate of a level (tokens/s or requests/s): the value of each run, and their mean."""
+
+    mean: Finite
+    std: Number = None
+    """Sample standard deviation (n - 1); None for a single run."""
+    values: tuple[Finite, ...] = ()
+    ci95: tuple[Finite, Finite] | None = None
+    """(low, high) of the mean's 95 % confidence interval (Student's t over runs); None for a single run."""
+
+    @classmethod
+    def of_runs(cls, values: Sequence[float | None]) -> Self | None:
+        """Return the rate whose values per run are `values`, with mean and 95 % confidence interval.
+
+        Runs whose value is None are left out. Return None if no run has a value.
+        """
+        known = tuple(value for value in values if value is not None)
+        if not known:
+            return None
+        found = value_of(fmean(known), known)
+        ends = None if found.low is None or found.high is None else (found.low, found.high)
+        return cls(mean=found.mean, std=found.std, values=known, ci95=ends)
+
+
+class Latency(Part):
+    """A latency of a level in milliseconds: mean and quantiles over its requests (ITL: over token gaps).
+
+    There is no confidence interval, because requests of a run are not independent of each other.
+    """
+
+    mean: Finite
+    std: Number = None
+    p50: Number = None
+    p90: Number = None
+    """None for fewer than 36 values."""
+    p95: Number = None
+    """None for fewer than 72 values."""
+    p99: Number = None
+    """None for fewer than 368 values."""
+    max: Number = None
+    count: Count | None = None
+    """Number of values."""
+    run_means: tuple[Finite, ...] = ()
+    """Mean of each run in milliseconds; comparisons test these, because runs are independent."""
+
+    @classmethod
+    def of_values(cls, values: Sequence[float], run_means: Sequence[float] = ()) -> Self | None:
+        """Return the latency with the given values in milliseconds, in any order; None without values.
+
+        `run_means`, the mean of each run in milliseconds, are stored unchanged. A quantile is None if there
+        are too few values for it.
+        """
+        if not values:
+            return None
+        ordered = sorted(values)
+        count = len(ordered)
+        return cls(
+            mean=fmean(ordered),
+            std=stdev(ordered) if count > 1 else None,
+            p50=quantile(ordered, 0.5),
+            p90=quantile(ordered, 0.9) if count >= P90_FROM else None,
+            p95=quantile(ordered, 0.95) if count >= P95_FROM else None,
+            p99=quantile(ordered, 0.99) if count >= P99_FROM else None,
+            max=ordered[-1],
+            count=count,
+            run_means=tuple(run_means),
+        )
+
+
+class StreamRates(Part):
+    """Tokens/s of single requests: 10th percentile and median over the requests of a level."""
+
+    p10: Number = None
+    p50: Number = None
+
+
+class LoopLag(Part):
+    """How late the timers of the load generator's event loop fired, in milliseconds."""
+
+    mean: Number = None
+    p50: Number = None
+    p99: Number = None
+    max: Number = None
+
+
+class ClientResult(Part):
+    """The load generator's own speed during a sweep, and whether its measurements can be trusted."""
+
+    loop: Literal["uvloop", "asyncio"] | None = None
+    cpu_percent: Number = None
+    loop_lag_ms: LoopLag | None = None
+    connect_ms: Number = None
+    trustworthy: bool | None = None
+    reasons: tuple[Text, ...] = ()
+
+
+class ContextPart(Part):
+    """The runs that sent the context alone, and what the prompts after it found in the prefix cache.
+
+    llama-benchy's rows `ctx_pp @ d4096` and `ctx_tg @ d4096`. The columns `each_…` have an entry per request.
+    """
+
+    counted_tokens: Number = None
+    """Mean length of the context as the server counted it with the prompts; None if it sent no counts, and in
+    older files."""
+    ok: Count = 0
+    failed: Count = 0
+    prefill_tps: Rate | None = None
+    decode_tps: Rate | None = None
+    peak_tps: Rate | None = None
+    ttfr_ms: Latency | None = None
+    ttft_ms: Latency | None = None
+    each_prompt_tokens: tuple[int | None, ...] = ()
+    each_ttfr_ms: tuple[Number, ...] = ()
+    each_ttft_ms: tuple[Number, ...] = ()
+    each_stream_tps: tuple[Number, ...] = ()
+    found_percent: Number = None
+    """Mean share (0 to 100) of the context's tokens that the prompts found in the cache; None if unknown."""
+    found_from: Literal["answers", "counters"] | None = None
+    """What reported it: the usage of each answer, or the servers' counters."""
+    asked_tokens: Number = None
+    """Tokens that the servers looked for in their prefix caches, by their counters: 0 where it is off; None
+    where they do not count them."""
+    counted_percent: Number = None
+    """The same share as the servers' counters report it; None if unknown."""
+
+    def figure(self, metric: str) -> Rate | Latency | None:
+        """Return the rate or latency `metric` of the context; None if it was not measured."""
+        found = getattr(self, metric, None)
+        return found if isinstance(found, Rate | Latency) else None
+
+
+class ConditionResult(Part):
+    """How a level met one condition."""
+
+    condition: Text
+    """Such as `ttft_p90_ms ≤ 2000`; "all" for all conditions together, which decide on a rate."""
+    figure: Text | None = None
+    limit: Number = None
+    at_least: bool = False
+    value: Number = None
+    """What the condition limits, in its unit; None if unknown."""
+    needed_percent: Number = None
+    """Share of the requests that must meet it."""
+    met_percent: Number = None
+    interval_percent: tuple[Number, Number] | None = None
+    """95 % interval of `met_percent`."""
+    requests: Count = 0
+
+
+class ProbeResult(Part):
+    """A level of the search, judged by all its runs."""
+
+    value: Finite
+    runs: Count = 1
+    holds: bool
+    certain: bool
+    """True if the 95 % intervals leave no doubt."""
+    fails_percent: Number = None
+    """Probability that it fails, by all levels of the search together; None in older files."""
+    trouble: Text | None = None
+    """Why it fails whatever its latencies are: unstable, or failed requests."""
+    requests: Count = 0
+    conditions: tuple[ConditionResult, ...] = ()
+
+
+class RanOut(Part):
+    """What held the servers back at a level that fails, or at the largest one."""
+
+    kind: Text | None = None
+    """Such as "KV cache" or "slots"; None if unknown."""
+    evidence: Text
+    """Figures of the servers; of an unknown limit what is missing to name it."""
+    hint: Text | None = None
+    server: Text | None = None
+    value: Number = None
+    """The load at which this was seen."""
+    elsewhere: dict[Text, tuple[Finite, ...]] = Field(default_factory=dict)
+    """Other limits at the largest load that holds and at those that fail: the loads by limit. The border is
+    then where one takes over from another."""
+
+
+class Drift(Part):
+    """How a server changed while a search measured it: one level at two times."""
+
+    value: Finite
+    """The load of the level."""
+    condition: ConditionResult
+    """How its first run met a condition."""
+    later: ConditionResult
+    """How its last run met the same condition; the 95 % intervals of the two shares do not overlap."""
+    first_at: datetime
+    last_at: datetime
+
+
+class CapacityAnswer(Part):
+    """The answer for one target."""
+
+    holds: Number = None
+    """The largest load under which the conditions hold; 0 if they hold under none, None if unknown."""
+    fails: Number = None
+    """The smallest load above it under which they do not; None if none was found."""
+    at_least: bool = False
+    """True if the largest load that was allowed holds: the answer may be larger."""
+    complete: bool = False
+    """False if the search was stopped."""
+    interval: tuple[Number, Number] = (None, None)
+    """(largest load under which they certainly hold, smallest under which they certainly do not), by 95 %
+    intervals; None where there is none."""
+    moved_from: Number = None
+    """A larger load that held in its first run, but not with another one; None if there is none."""
+    drift: Drift | None = None
+    """How the server changed during the search; None if no change is shown."""
+    ran_out: RanOut | None = None
+    output_tps: Number = None
+    """Generated tokens per second at `holds`."""
+    probes: tuple[ProbeResult, ...] = ()
+    """All levels, in the order in which they were measured."""
+
+    def probe(self, value: float | None) -> ProbeResult | None:
+        """Return the level at the load `value`; None if it was not measured."""
+        return next((one for one in self.probes if one.value == value), None)
+
+
+class CapacityResult(Part):
+    """What a capacity search looked for, and its answers."""
+
+    load: LoadKind
+    conditions: tuple[Text, ...]
+    share_percent: Number = None
+    """Of a rate: share of the requests that must meet all conditions."""
+    limits: Text | None = None
+    """Name of the published limits that the conditions are; None for others."""
+    most: Number = None
+    """The largest load that was allowed."""
+    answers: dict[Text, CapacityAnswer] = Field(default_factory=dict)
+    """By target."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the load is a whole number; a rate is none."""
+        return self.load is not LoadKind.RATE
+
+    def point(self, value: float) -> LoadPoint:
+        """Return the point of a load on the axis of the search."""
+        return LoadPoint(self.load, value)
+
+
+class Change(Part):
+    """The difference of one target from the baseline target, for one metric under one load."""
+
+    percent: Number = None
+    ratio_ci95: tuple[Finite, Finite] | None = None
+    significant: bool | None = None
+    """Whether the difference is significant at the table's common error rate and beyond the noise floor.
+    None for single runs, which allow no test."""
+
+
+class ComparisonRow(AxisPart):
+    """One metric of all targets under one load, and which target is the best."""
+
+    metric: Text
+    pp: int | None = None
+    """Prompt tokens; None unless a target has several levels of this concurrency."""
+    tg: int | None = None
+    """Output tokens; None as for `pp`."""
+    depth: Count = 0
+    """Tokens of context before the prompt."""
+    values: dict[Text, Number]
+    """Mean of the metric by target."""
+    ranges: dict[Text, tuple[Finite, Finite]] = Field(default_factory=dict)
+    """(low, high) by target, for values that their source gives as a range; `values` has the middle."""
+    winner: Text | None = None
+    """The target that is significantly better than every other one; for published tables the best target if
+    its lead exceeds rounding. None if there is no such target."""
+    winner_vs: Literal["runner-up", "baseline", "table"] | None = None
+    """Why `percent` refers to `against`: it is second best, the baseline, or named by a published table."""
+    ahead: Text | None = None
+    """The target with the best value, significant or not; None for equal values or overlapping ranges."""
+    beats: tuple[Text, ...] = ()
+    """Targets that are significantly worse than the best one."""
+    against: Text | None = None
+    """The target that `percent` refers to; in a row with tests but without a winner the best of those that
+    `ahead` is not significantly better than."""
+    percent: Number = None
+    """Difference of the best target from `against`, in percent; negative if lower values are better."""
+    ratio_ci95: tuple[Finite, Finite] | None = None
+    """95 % confidence interval of the ratio of the best target to `against`."""
+    significant: bool | None = None
+    """True if the best target is significantly better than every other one; None for single runs."""
+
+    changes: dict[Text, Change] = Field(default_factory=dict)
+    """The difference from the baseline of every other target, by target; empty without a baseline."""
+
+
+class Crossover(Part):
+    """Two levels between which the winner in a metric changes, with the winner at each of them."""
+
+    metric: Text
+    between: tuple[int | float, int | float]
+    load: LoadKind = LoadKind.CONCURRENCY
+    """The axis of `between`."""
+    from_: Annotated[Text, Field(alias="from", serialization_alias="from")]
+    to: Text
+    significant: bool | None = None
+    """True if both winners are significant; None if a winner comes from a published table, without a test."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+    @property
+    def words(self) -> str:
+        """The two levels as text: "c8 and c16"."""
+        return " and ".join(LoadPoint(self.load, one).short for one in self.between)
+
+
+class EnginesLevel(Part):
+    """A router's value at one concurrency, and the sum of its engines' values, each measured alone."""
+
+    concurrency: int
+    each: int
+    """Concurrent requests per engine: `concurrency` / number of engines."""
+    bound: Finite
+    """Upper bound of the metric for the router: the sum of the engines' values, each measured alone at a
+    concurrency of `each`."""
+    routed: Number = None
+    """The router's own value of the metric."""
+    percent: Number = None
+    """`routed` in percent of `bound`."""
+    significant: bool | None = None
+    """Whether `routed` differs from `bound` beyond noise, at an error rate of 5 % for all levels together.
+    None for single runs, which allow no test, and in files of older versions."""
+    beyond: tuple[Text, ...] = ()
+    """Other targets whose value exceeds the bound: no router over these engines can reach it."""
+
+
+class IndependentEngines(Part):
+    """A router's values of a metric, compared with the upper bound that its engines allow at each level.
+
+    The bound is the sum of the values of N engines, each measured alone at 1/N of the concurrency.
+    """
+
+    metric: Text
+    routed: Text
+    """Name of the router's series."""
+    alone: tuple[Text, ...]
+    """Name of the series of each engine behind the router; the bound is the sum of these series."""
+    levels: tuple[EnginesLevel, ...]
+
+
+class CapacityComparison(Part):
+    """The answers of capacity searches beside one another."""
+
+    load: LoadKind
+    conditions: tuple[Text, ...]
+    alike: bool
+    """False if the searches differ in load or conditions, so that their answers cannot be compared."""
+    holds: dict[Text, Number]
+    """The largest load under which the conditions hold, by target."""
+    ranges: dict[Text, tuple[Number, Number]]
+    """(Smallest, largest) answer within the 95 % interval by target; None for a largest that is not known."""
+    takes_more: Text | None = None
+    """The target whose interval lies above those of all others; None if no difference is shown."""
+
+
+class ComparisonResult(Part):
+    """The comparison of all targets of a sweep, or of several series."""
+
+    baseline: Text | None = None
+    """Name of the target that all others are compared with; None if none was selected."""
+    rows: tuple[ComparisonRow, ...] = ()
+    crossovers: tuple[Crossover, ...] = ()
+    notes: tuple[Text, ...] = ()
+    definitions: dict[Text, dict[Text, Text]] = Field(default_factory=dict)
+    """Definition by metric, then by series, for metrics that a source defines in its own way."""
+    noise_floor_percent: dict[Text, float] = Field(default_factory=dict)
+    """By metric: differences up to this many percent count as noise, even if significant."""
+    error_rate_percent: Number = None
+    """Maximum percentage of tables of equal targets in which a winner is named by chance.
+
+    None in files of older versions, in which each row was tested separately."""
+    independent_engines: tuple[IndependentEngines, ...] = ()
+
+    def row(self, metric: str, point: LoadPoint, pp: int | None, depth: int = 0) -> ComparisonRow | None:
+        """Return the row of a metric under a load with `pp` prompt tokens; None if there is no such row."""
+        return next(
+            (
+                one
+                for one in self.rows
+                if (one.metric, one.point, one.depth) == (metric, point, depth) and one.pp in {None, pp}
+            ),
+            None,
+        )
+
+    capacity: CapacityComparison | None = None
+    """The answers of capacity searches; None unless at least two of the series have one."""
+
+
+class CallGroup(Part):
+    """The time to first token of the calls that have something in common."""
+
+    name: Text
+    """The turn numbers of its calls, from 1: "1", "2-3", "11-20", "51+"."""
+    calls: Count = 0
+    ttft_ms: Latency | None = None
+
+
+class TimeShares(Part):
+    """What the agents did in the measured time, in percent of it; the sum is 100."""
+
+    first_token: Number = None
+    """Waiting for the first token of an answer: queue and prefill."""
+    generation: Number = None
+    """From the first token to the end of the answer."""
+    tool: Number = None
+    """Pause until the output of a tool."""
+    human: Number = None
+    """Pause until the next request of a person, and anything else."""
+
+
+class AgentsResult(Part):
+    """What a level of agents shows. A call is a request to the model; those that are measured count."""
+
+    workload: Text | None = None
+    """Name of the preset of the conversations."""
+    calls: Count = 0
+    unanswered: Count = 0
+    """Calls without an answer at the end of the run; their TTFT is not known."""
+    conversations: Count = 0
+    """Conversations with a measured call."""
+    after_tool_ms: Latency | None = None
+    """TTFT of calls after a tool, without those after a compaction."""
+    after_human_ms: Latency | None = None
+    """TTFT of calls after a person's request, without first calls and those after a compaction."""
+    first_ms: Latency | None = None
+    """TTFT of first calls of conversations: their prompt is new except for the shared start."""
+    compacted_ms: Latency | None = None
+    """TTFT of calls after a compaction."""
+    turns: tuple[CallGroup, ...] = ()
+    """TTFT by turn, in ascending order."""
+    request_ms: Latency | None = None
+    """Model time of a person's whole request: the E2E of all its calls together, without tools."""
+    calls_per_request: Number = None
+    """Mean number of calls in these requests."""
+    prompt_tokens: Count | None = None
+    cached_tokens: Count | None = None
+    """Prompt tokens from the server's prefix cache, as it reports with each answer; None if it does not."""
+    new_tokens: Count | None = None
+    """Prompt tokens that no earlier prompt or answer had: what an endless cache would leave to compute."""
+    prompt_tokens_all: Count | None = None
+    """Like `prompt_tokens`, of all answered calls of the level; to compare with the server's counters."""
+    cached_tokens_all: Count | None = None
+    server_cached_tokens: Number = None
+    """Hits of the servers' prefix caches during the level, in tokens, by their own counters."""
+    server_queried_tokens: Number = None
+    compactions: Count = 0
+    early: dict[Text, Count] = Field(default_factory=dict)
+    """Conversations that ended early, by error code."""
+    early_message: Text | None = None
+    """The message of the latest of these errors."""
+    context_tokens: Number = None
+    """Mean tokens of prompt and answer."""
+    shared_tokens: Count | None = None
+    """Tokens of the start that all conversations share."""
+    kv_capacity_tokens: Number = None
+    """Tokens for which the KV caches of all servers have space."""
+    interactivity_tps: Number = None
+    """E2E-normalised interactivity: 1 / 90th percentile of (E2E / output tokens); not 1 / TPOT."""
+    in_flight_mean: Number = None
+    shares: TimeShares | None = None
+
+    def latency(self, metric: str) -> Latency | None:
+        """Return the latency `metric` of `CALL_LATENCIES`; None if it was not measured."""
+        names = ("after_tool_ms", "after_human_ms", "request_ms")
+        found = dict(zip(CALL_LATENCIES, names, strict=True))
+        return getattr(self, found[metric]) if metric in found else None
+
+    @property
+    def early_words(self) -> str:
+        """How many conversations ended early, by error: "2 (context 2)"; "" for none."""
+        parts = ", ".join(f"{word} {count}" for word, count in sorted(self.early.items()))
+        return f"{self.ended_early} ({parts})" if parts else ""
+
+    @property
+    def cached_percent(self) -> float | None:
+        """Share of the prompt tokens that came from the prefix cache, as reported with the answers."""
+        return _percent(self.cached_tokens, self.prompt_tokens)
+
+    @property
+    def server_cached_percent(self) -> float | None:
+        """The same for the whole level, by the servers' own counters."""
+        return _percent(self.server_cached_tokens, self.server_queried_tokens)
+
+    @property
+    def amplification(self) -> float | None:
+        """Computed prompt tokens / new ones; 1 is a perfect cache."""
+        if self.prompt_tokens is None or self.cached_tokens is None or not self.new_tokens:
+            return None
+        return (self.prompt_tokens - self.cached_tokens) / self.new_tokens
+
+    @property
+    def ended_early(self) -> int:
+        """Number of conversations that ended early."""
+        return sum(self.early.values())
+
+    @property
+    def fit(self) -> float | None:
+        """How many conversations of mean length stay in the KV cache, the shared start counted once."""
+        if self.kv_capacity_tokens is None or self.context_tokens is None:
+            return None
+        shared = self.shared_tokens or 0
+        own = self.context_tokens - shared
+        room = self.kv_capacity_tokens - shared
+        return room / own if own > 0 and room > 0 else None
+
+
+def _percent(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else 100 * part / whole
+
 
 SCHEMA: Final = "sparktop.sweep/1"
+
+
+class OpenLoopResult(Part):
+    """What the open-loop runs of a level show, in the result file."""
+
+    offered_per_s: Number = None
+    """Requests per second that were asked for."""
+    arrived_per_s: Number = None
+    """Measured arrivals per second, as drawn."""
+    completed_per_s: Number = None
+    """Requests that completed within the measured time, per second."""
+    requests: Count = 0
+    """Measured arrivals of all runs."""
+    unanswered: Count = 0
+    """Measured requests without an answer at the end of their run; their age is a lower bound."""
+    in_flight_mean: Number = None
+    in_flight_max: Number = None
+    """Requests that were due and not answered yet, also those that waited in the client."""
+    in_flight_limit: Count | None = None
+    """Requests in flight from which on further ones wait in the client."""
+    overloaded: bool = False
+    """True if that limit was reached: all latencies are lower bounds."""
+    unstable: bool = False
+    """True if the server did not keep up: latencies depend on how long one looks, and are left out."""
+    ttft_growth: Number = None
+    """Seconds by which the TTFT from the due time grows each second; None unless unstable, and without any
+    first token."""
+    queue_growth_per_s: Number = None
+    """Requests by which those without a first token grow in number each second; None unless unstable."""
+    late: bool = False
+    """True if the client sent requests noticeably later than they were due."""
+    client_wait_p99_ms: Number = None
+
+    @property
+    def lower_bounds(self) -> bool:
+        """True if latencies are lower bounds, because requests waited in the client or had no answer."""
+        return self.overloaded or self.unanswered > 0
+
+    @property
+    def growth_words(self) -> str:
+        """How latencies grow, as text: "TTFT grows 0.80 s per s"; "" unless unstable."""
+        if not self.unstable:
+            return ""
+        if self.ttft_growth is not None:
+            return f"TTFT grows {self.ttft_growth:.2f} s per s"
+        if self.queue_growth_per_s is not None:
+            return f"no first token, the queue grows {self.queue_growth_per_s:.2f} requests per s"
+        return "no first token"
 
 
 class Requests(Part):

@@ -9,9 +9,8 @@ from itertools import pairwise
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.plan.order import Load, loads
 from sparktop.sweep.plan.plan import Plan, SweepTarget
-from sparktop.sweep.result.axis import RanRun
-from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.terms.doubts import CUT_SHORT
+from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
+from sparktop.sweep.terms.definitions import CUT_SHORT
 from sparktop.values import dataclass
 
 _GROWTH = 0.6

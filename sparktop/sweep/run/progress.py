@@ -13,8 +13,7 @@ from sparktop.model.time_range import TimeRange
 from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.result.capacity import CapacityResult
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import CapacityResult, LevelResult, SweepResult
 from sparktop.values import dataclass
 
 RATE_WINDOW_S = 2.0

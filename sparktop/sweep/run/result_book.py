@@ -17,17 +17,21 @@ from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.own_requests import request_digest, without_texts
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
-from sparktop.sweep.result.axis import PlanResult, PromptPlan, RanRun, axis_fields
-from sparktop.sweep.result.capacity import CapacityResult
-from sparktop.sweep.result.causes import with_common_causes
-from sparktop.sweep.result.client import ClientResult, LoopLag
+from sparktop.sweep.result.level import with_common_causes
 from sparktop.sweep.result.results import (
+    CapacityResult,
+    ClientResult,
     Holds,
     LevelResult,
+    LoopLag,
+    PlanResult,
+    PromptPlan,
+    RanRun,
     SloResult,
     SweepResult,
     TargetResult,
     Validity,
+    axis_fields,
 )
 from sparktop.sweep.run.climb import slots_of
 from sparktop.sweep.run.open_loop.replay import trace_plan
@@ -35,7 +39,7 @@ from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.router_side import direct_overhead_ms
 from sparktop.sweep.run.slo.search import SloSearch
 from sparktop.sweep.run.validity import with_clock_shifts
-from sparktop.sweep.terms.doubts import CLIENT_LAG, DRIFT
+from sparktop.sweep.terms.definitions import CLIENT_LAG, DRIFT
 
 Status = Literal["done", "cancelled", "stopped_by_guard", "failed"]
 

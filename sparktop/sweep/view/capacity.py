@@ -9,8 +9,13 @@ from sparktop.model.capacity_view import ConditionBar, SearchView, TriedLoad
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
 from sparktop.sweep.plan.plan import Capacity
-from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult, ConditionResult, ProbeResult
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import (
+    CapacityAnswer,
+    CapacityResult,
+    ConditionResult,
+    ProbeResult,
+    SweepResult,
+)
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.capacity.answer import condition_result
 from sparktop.sweep.run.capacity.judgement import judge

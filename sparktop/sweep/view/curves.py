@@ -20,8 +20,7 @@ from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.compare.series import Series, SeriesLevel, series_of
 from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.terms.doubts import FEW_RUNS, TOO_SHORT
+from sparktop.sweep.terms.definitions import FEW_RUNS, METRICS, TOO_SHORT
 from sparktop.sweep.view.capacity import condition_plots
 
 CURVES = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_ms")

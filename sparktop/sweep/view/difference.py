@@ -25,7 +25,7 @@ from sparktop.sweep.compare.series import (
     has_like_lengths,
     load_at,
 )
-from sparktop.sweep.result.comparison import Change, ComparisonResult, ComparisonRow
+from sparktop.sweep.result.results import Change, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.words.capacity import compared_words
 from sparktop.values import dataclass

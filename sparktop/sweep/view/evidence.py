@@ -9,11 +9,17 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.load import LoadMode
 from sparktop.model.sweep_view import BackendShare, LevelEvidence, LevelKey, ResultRow
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.figures import Latency, Rate
-from sparktop.sweep.result.open_loop import OpenLoopResult
-from sparktop.sweep.result.replay.parts import ReplayResult
-from sparktop.sweep.result.results import BackendSide, LevelResult, NodeSide, SweepResult
-from sparktop.sweep.result.run_split import level_split, split_words
+from sparktop.sweep.result.level import level_split, split_words
+from sparktop.sweep.result.results import (
+    BackendSide,
+    Latency,
+    LevelResult,
+    NodeSide,
+    OpenLoopResult,
+    Rate,
+    ReplayResult,
+    SweepResult,
+)
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS
 from sparktop.sweep.view.bars import stored_timelines
 from sparktop.sweep.view.levels import result_key

@@ -21,8 +21,7 @@ from sparktop.model.sweep_view import (
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.compare.series import Series, SeriesLevel
-from sparktop.sweep.result.comparison import ComparisonResult
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import ComparisonResult, SweepResult
 from sparktop.sweep.terms.definitions import METRICS, main_rate_of
 from sparktop.sweep.view.curves import curve_plots
 from sparktop.sweep.view.rows import ranks_of

@@ -12,10 +12,9 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel
 from sparktop.sweep.plan.order import Load, loads
 from sparktop.sweep.plan.plan import MOST_IN_FLIGHT, Order, Plan
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunTold
-from sparktop.sweep.terms.doubts import CUT_SHORT
+from sparktop.sweep.terms.definitions import CUT_SHORT
 from sparktop.values import dataclass
 
 _STATES = {

@@ -9,7 +9,7 @@ from sparktop.model.limit import LimitKind
 from sparktop.model.sweep_view import Mark
 from sparktop.sweep.result.results import LevelResult, LimitSide, TargetResult
 from sparktop.sweep.run.load import FULL_PERCENT
-from sparktop.sweep.terms.doubts import (
+from sparktop.sweep.terms.definitions import (
     CACHE_HITS,
     CLIENT_LAG,
     CLOCK_SHIFT,

@@ -20,8 +20,7 @@ from sparktop.sweep.compare.compare import comparison_of
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.plan.plan import Order
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import PlanResult, SweepResult
 from sparktop.sweep.view.capacity import stored_searches
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.levels import stored_levels

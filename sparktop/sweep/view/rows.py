@@ -8,8 +8,7 @@ from dataclasses import replace
 from sparktop.model.sweep_comparison import Value
 from sparktop.model.sweep_view import LevelKey, Rank, ResultRow
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, ratio_of
-from sparktop.sweep.result.comparison import ComparisonResult
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult
 from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS
 from sparktop.sweep.view.levels import result_key
 from sparktop.sweep.view.marks import marks_of

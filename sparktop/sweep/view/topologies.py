@@ -16,9 +16,8 @@ from sparktop.model.sweep_comparison import (
 )
 from sparktop.sweep.compare.independent import engines_sentences
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned, load_at
-from sparktop.sweep.result.comparison import ComparisonResult, ComparisonRow
-from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.result.run_split import split_words
+from sparktop.sweep.result.level import split_words
+from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, SweepResult
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.evidence import overhead_words
 from sparktop.sweep.view.levels import result_key

@@ -14,8 +14,7 @@ from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.model.sweep_view import SweepView
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.sweep.history import TOP, first_in_sight, history_screen, room_of
-from sparktop.sweep.history.history import History
-from sparktop.sweep.history.rows import found_rows
+from sparktop.sweep.history.history import History, found_rows
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.styles import RoleStyles

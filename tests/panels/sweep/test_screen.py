@@ -26,7 +26,7 @@ from sparktop.panels.sweep.topology import topology_screen
 from sparktop.panels.sweep.tracks import GUTTER
 from sparktop.panels.sweep.words import status_run
 from sparktop.sweep.compare.series import series_of
-from sparktop.sweep.history.rows import stored_row
+from sparktop.sweep.history.history import stored_row
 from sparktop.sweep.result.results import Validity
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.difference import difference

@@ -11,7 +11,7 @@ from sparktop.model.load import LoadKind
 from sparktop.sweep.compare.compare import compare, compared_series, compared_targets
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.formats.comparison import to_json, to_markdown
-from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult
+from sparktop.sweep.result.results import CapacityAnswer, CapacityResult
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.words.capacity import capacity_title, compared_words
 

@@ -14,8 +14,7 @@ from sparktop.graphics.gradient import contrast
 from sparktop.model.sweep_comparison import LimitLine
 from sparktop.report.document.drawing import STYLE, Drawing, sheet, spread
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats.curve_drawings import LENGTH, by_load, curve_drawings
-from sparktop.sweep.formats.request_drawings import request_drawings
+from sparktop.sweep.formats.drawings import LENGTH, by_load, curve_drawings, request_drawings
 from sparktop.sweep.view.curves import sweep_plots
 from tests.colors.test_colors_apart import SIGHT, seen_as
 from tests.sweep.formats.full_results import full_sweep

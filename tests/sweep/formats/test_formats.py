@@ -18,12 +18,11 @@ from sparktop.graphics.cells import cell_width
 from sparktop.model.load import LoadKind
 from sparktop.report.document.prose import wrapped
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.formats import csv_table, json_file, llama_benchy, markdown
+from sparktop.sweep.formats import csv_table, llama_benchy, markdown
+from sparktop.sweep.formats.written import render_json
 from sparktop.sweep.result import store as result_store
-from sparktop.sweep.result.client import ClientResult
-from sparktop.sweep.result.results import Holds, LevelResult, SloResult, TargetResult, Validity
-from sparktop.sweep.terms.definitions import GROWTH, METRICS
-from sparktop.sweep.terms.doubts import WORDS
+from sparktop.sweep.result.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
+from sparktop.sweep.terms.definitions import GROWTH, METRICS, WORDS
 from tests.sweep.made_results import made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
@@ -80,7 +79,7 @@ REPORT = TypeAdapter(Report)
 def test_json_is_the_file_itself() -> None:
     """What goes to standard output is what the store keeps, and the headline."""
     result = made_sweep()
-    written = result_store.parse(json.loads(json_file.render(result)), "stdout")
+    written = result_store.parse(json.loads(render_json(result)), "stdout")
     assert written.headline is not None
     assert written.model_copy(update={"headline": None}) == result
 
@@ -346,7 +345,7 @@ def test_any_json_that_the_file_allows_can_be_laid_out() -> None:
     result = made_sweep(
         ("a", [LevelResult(concurrency=1), made_level(2)]), ("b", [LevelResult(concurrency=1)])
     )
-    told: Any = json.loads(json_file.render(result))
+    told: Any = json.loads(render_json(result))
     assert told["targets"][0]["levels"][0]["decode_tps"] is None
     assert "c1" in markdown.render(result)
     assert len(rows_of(csv_table.render(result))) == 3

@@ -11,7 +11,7 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import markdown
-from sparktop.sweep.formats.tables import layouts
+from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.plan.presets import BUILT_IN
 from tests.sweep.made_results import made_series, simulated_sweep
 
@@ -20,6 +20,9 @@ pytestmark = pytest.mark.long
 PRESETS = {preset.name: preset for preset in BUILT_IN}
 MOST_SIMULATED = 256
 """A burst of a thousand takes seconds even in virtual time, and changes no layout."""
+
+THROUGHPUT = ("prefill_tps", "decode_tps", "peak_tps")
+SERVING = ("total_tps", "output_tps", "ttft_ms", "itl_ms", "e2e_ms")
 
 
 def series(reference: str, name: str) -> Series:
@@ -48,7 +51,7 @@ def spread_table() -> Grid:
 
 def recipe_table() -> Grid:
     recipe = series("gx10-concurrency-first", "gx10-patched")
-    return layouts.by_concurrency(recipe, layouts.THROUGHPUT, "Performance")
+    return layouts.by_concurrency(recipe, THROUGHPUT, "Performance")
 
 
 def others_table() -> Grid:
@@ -58,7 +61,7 @@ def others_table() -> Grid:
 
 
 def service_table() -> Grid:
-    return layouts.by_concurrency(series("spark-vllm-blog", "spark-tuned"), layouts.SERVING, "Serving")
+    return layouts.by_concurrency(series("spark-vllm-blog", "spark-tuned"), SERVING, "Serving")
 
 
 GUIDE = "spark-dgx-benchmark"
@@ -128,10 +131,10 @@ def test_a_run_of_any_preset_has_every_layout(name: str, simulated: Callable[[st
     first, second = simulated(name)
     levels, alone = len(first.levels), sum(level.load.concurrency == 1 for level in first.levels)
     found = compare([first, second], baseline=first.name)
-    throughput = layouts.by_concurrency(first, layouts.THROUGHPUT, "Performance")
+    throughput = layouts.by_concurrency(first, THROUGHPUT, "Performance")
     assert heads(throughput)[:3] == heads(recipe_table())[:3]
     assert len(throughput.rows) == levels
-    assert heads(layouts.by_concurrency(first, layouts.SERVING, "Serving")) == heads(service_table())
+    assert heads(layouts.by_concurrency(first, SERVING, "Serving")) == heads(service_table())
     table = layouts.winners(found, "decode_tps", [first.name, second.name])
     assert heads(table)[:3] == ["Concurrency", "`solo`", "`other`"]
     assert heads(table)[3] in {"Winner", "Winner, against the next best", "Winner, against `solo`"}

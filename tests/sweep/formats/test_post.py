@@ -13,8 +13,7 @@ from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.privacy import SweepPrivacy
 from sparktop.sweep.formats.written import sweep_report
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult, Validity
+from sparktop.sweep.result.results import LevelResult, Rate, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
 from tests.sweep.formats.full_results import full_sweep
 from tests.sweep.made_results import made_level, made_sweep, simulated_level

@@ -6,9 +6,7 @@ import pytest
 
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.formats.command import repeat_command
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.capacity import CapacityResult
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import CapacityResult, PlanResult, SweepResult
 from tests.sweep.made_results import made_level, made_sweep
 
 

@@ -14,11 +14,8 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.formats.comparison import to_json, to_markdown
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.parts import Tree
-from sparktop.sweep.result.results import LevelResult, Validity
-from sparktop.sweep.terms.definitions import TERMS
-from sparktop.sweep.terms.doubts import WORDS
+from sparktop.sweep.result.results import LevelResult, Rate, Tree, Validity
+from sparktop.sweep.terms.definitions import TERMS, WORDS
 from sparktop.sweep.view.marks import marks_of
 from tests.sweep.made_results import made_level, made_sweep
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.sweep.formats.markdown import render
-from sparktop.sweep.formats.servers import server_facts, server_words
+from sparktop.sweep.formats.markdown import render, server_facts, server_words
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import SweepResult, TargetResult
 from tests.sweep.made_results import made_level, made_sweep

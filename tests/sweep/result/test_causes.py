@@ -7,7 +7,7 @@ import pytest
 from sparktop.model.load import LoadKind
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity
-from sparktop.sweep.result.causes import common_cause, with_common_cause
+from sparktop.sweep.result.level import common_cause, with_common_cause
 from sparktop.sweep.result.results import LevelResult, LimitSide
 from sparktop.sweep.run.capacity.answer import capacity_answer
 from sparktop.sweep.run.capacity.judgement import Judged, Shares

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sweep.result.figures import Latency, Rate
+from sparktop.sweep.result.results import Latency, Rate
 
 
 def test_a_rate_has_its_interval_from_two_runs_on() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted
-from sparktop.sweep.result.replay.figures import PHASES, cached_tokens, phases
-from sparktop.sweep.result.replay.parts import TracePlan
+from sparktop.sweep.result.replay import PHASES, cached_tokens, phases
+from sparktop.sweep.result.results import TracePlan
 from sparktop.sweep.result.trace import RequestTrace, collect
 
 

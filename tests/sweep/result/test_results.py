@@ -19,10 +19,9 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.result import level as level_results
 from sparktop.sweep.result import store as result_store
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.file import read_json
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.result.store import read_json
 from sparktop.sweep.result.trace import collect
 from sparktop.sweep.terms.request_errors import RequestFailure
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, request
@@ -265,7 +264,7 @@ def test_a_bad_file_is_one_line_with_its_name(tmp_path: Path, content: bytes, wo
 
 def test_a_file_over_the_cap_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is a megabyte too large is refused with a message."""
-    monkeypatch.setattr("sparktop.sweep.result.file.MOST_BYTES", 10)
+    monkeypatch.setattr("sparktop.sweep.result.store.MOST_BYTES", 10)
     (tmp_path / "big.json").write_bytes(b"[" + b" " * 20 + b"]")
     with pytest.raises(UsageError, match="is over 0 MiB"):
         read_json(tmp_path / "big.json")

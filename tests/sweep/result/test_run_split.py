@@ -13,9 +13,8 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import csv_table, markdown
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.level import largest_run_share, level_result, level_split, run_shares, split_words
 from sparktop.sweep.result.results import BackendSide, LevelResult
-from sparktop.sweep.result.run_split import largest_run_share, level_split, run_shares, split_words
 from sparktop.sweep.result.trace import collect
 from sparktop.sweep.view.evidence import stored_evidence
 from sparktop.sweep.view.topologies import topologies

@@ -12,8 +12,7 @@ from sparktop.model.targets import SweepSettings
 from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.plan.plan import Order, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.results import LevelResult, Requests
+from sparktop.sweep.result.results import LevelResult, Rate, Requests
 from sparktop.sweep.run.climb import next_step, saturation
 from stage.sweep import RehearsedSweep
 

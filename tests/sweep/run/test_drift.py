@@ -16,10 +16,10 @@ from sparktop.model.load import LoadKind
 from sparktop.model.targets import SweepSettings
 from sparktop.sweep.plan.plan import Plan, SloCondition
 from sparktop.sweep.plan.presets import make_plan
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.open_loop import OpenLoopResult
 from sparktop.sweep.result.results import (
     LevelResult,
+    OpenLoopResult,
+    Rate,
     Requests,
     SweepResult,
     TargetResult,
@@ -29,7 +29,7 @@ from sparktop.sweep.run.climb import next_step, top_of
 from sparktop.sweep.run.drift import Twice, pace_drift, rate_drift, slo_drift, value_to_repeat
 from sparktop.sweep.run.slo.judgement import Verdict, judge_level
 from sparktop.sweep.run.slo.search import SloSearch
-from sparktop.sweep.terms.doubts import DRIFT
+from sparktop.sweep.terms.definitions import DRIFT
 from sparktop.sweep.view.words.headline import headline
 from sparktop.sweep.view.words.rates import rate_sentence
 from stage.sweep import RehearsedSweep

@@ -14,10 +14,9 @@ from sparktop.model.targets import SweepSettings
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
-from sparktop.sweep.result.axis import RanRun
-from sparktop.sweep.result.results import LevelResult, Requests, SweepResult, Validity
+from sparktop.sweep.result.results import LevelResult, RanRun, Requests, SweepResult, Validity
 from sparktop.sweep.run.forecast import Forecast, forecast, pieces
-from sparktop.sweep.terms.doubts import CUT_SHORT
+from sparktop.sweep.terms.definitions import CUT_SHORT
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level
 
 A, B = SweepTarget("a", "http://127.0.0.1/a"), SweepTarget("b", "http://127.0.0.1/b")

@@ -9,12 +9,13 @@ import pytest
 from sparktop.model.load import LoadMode
 from sparktop.sweep.generator.wire.messages import ClientHealth, LagFigures
 from sparktop.sweep.plan.plan import Plan, SweepTarget
-from sparktop.sweep.result.agents.parts import AgentsResult
-from sparktop.sweep.result.figures import Latency, Rate
 from sparktop.sweep.result.results import (
+    AgentsResult,
     EachRequest,
+    Latency,
     LevelResult,
     NodeSide,
+    Rate,
     Requests,
     TargetResult,
     TokenCounts,

@@ -24,9 +24,8 @@ from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result import level as level_results
-from sparktop.sweep.result.axis import PlanResult
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.results import BackendSide, EachRequest, LevelResult, SweepResult
+from sparktop.sweep.result.results import BackendSide, EachRequest, LevelResult, PlanResult, SweepResult
 from sparktop.sweep.result.store import load, save
 from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.level.record import LevelRecord

@@ -18,8 +18,13 @@ from sparktop.sweep.plan.order import load_at
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import Wishes
 from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
-from sparktop.sweep.result.capacity import CapacityAnswer, CapacityResult, ConditionResult, ProbeResult
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import (
+    CapacityAnswer,
+    CapacityResult,
+    ConditionResult,
+    ProbeResult,
+    SweepResult,
+)
 from sparktop.sweep.view.capacity import condition_plots
 from sparktop.sweep.view.result import result_view
 from stage.sweep import Halt, RehearsedSweep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparktop.model.load import LoadKind
-from sparktop.sweep.result.capacity import (
+from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityResult,
     ConditionResult,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from sparktop.model.load import LoadKind
-from sparktop.sweep.result.agents.parts import AgentsResult
-from sparktop.sweep.result.figures import Latency
-from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.results import AgentsResult, Latency, LevelResult
 from sparktop.sweep.view.curves import sweep_plots
 from tests.sweep.made_results import made_sweep
 

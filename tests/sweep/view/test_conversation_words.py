@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.load import LoadKind, LoadMode
-from sparktop.sweep.result.agents.parts import AgentsResult
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.figures import Latency
-from sparktop.sweep.result.results import LevelResult, Requests, TargetResult
+from sparktop.sweep.result.results import (
+    AgentsResult,
+    Latency,
+    LevelResult,
+    PlanResult,
+    Requests,
+    TargetResult,
+)
 from sparktop.sweep.run.conversations.level import conversation_doubts
-from sparktop.sweep.terms.doubts import FEW_CALLS
+from sparktop.sweep.terms.definitions import FEW_CALLS
 from sparktop.sweep.view.result import plan_words
 from sparktop.sweep.view.words.conversations import (
     conversation_facts,

@@ -13,9 +13,8 @@ from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.history.rows import found_rows, stored_row
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.results import Holds, LevelResult, ServerSide, SloResult, Validity
+from sparktop.sweep.history.history import found_rows, stored_row
+from sparktop.sweep.result.results import Holds, LevelResult, Rate, ServerSide, SloResult, Validity
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.curves import curve_plots, sweep_plots

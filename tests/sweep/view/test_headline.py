@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from sparktop.model.sweep_view import Rank
 from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.table import table_rows
-from sparktop.sweep.formats import json_file, markdown
-from sparktop.sweep.formats.written import sweep_report
-from sparktop.sweep.result.figures import Latency, Rate
+from sparktop.sweep.formats import markdown
+from sparktop.sweep.formats.written import render_json, sweep_report
 from sparktop.sweep.result.results import (
     EachRequest,
     Holds,
+    Latency,
     LevelResult,
+    Rate,
     Requests,
     SloResult,
     SweepResult,
@@ -241,5 +242,5 @@ def test_every_report_begins_with_it() -> None:
     capital = words[0].upper() + words[1:]
     assert f"**{capital}**" == " ".join(markdown.render(result).split("\n\n")[1].split())
     assert capital in sweep_report(result, "html")
-    assert json.loads(json_file.render(result))["headline"] == words
+    assert json.loads(render_json(result))["headline"] == words
     assert result.to_json()["headline"] is None

@@ -17,8 +17,7 @@ from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.table import ALIKE, BEST, table_rows
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.formats.written import sweep_report
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.results import LevelResult, Requests, SweepResult, Validity
+from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
 from sparktop.sweep.view.result import result_view
 from tests.sweep.made_results import made_level, made_sweep
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from sparktop.model.load import LoadKind
-from sparktop.sweep.result.open_loop import OpenLoopResult
-from sparktop.sweep.result.results import LevelResult, Requests, TargetResult, Validity
-from sparktop.sweep.terms.doubts import CUT_SHORT
+from sparktop.sweep.result.results import LevelResult, OpenLoopResult, Requests, TargetResult, Validity
+from sparktop.sweep.terms.definitions import CUT_SHORT
 from sparktop.sweep.view.words.rates import rate_sentence
 
 

@@ -9,11 +9,18 @@ from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats.written import sweep_report
-from sparktop.sweep.result.axis import PlanResult
-from sparktop.sweep.result.figures import Latency, Rate
-from sparktop.sweep.result.open_loop import OpenLoopResult
-from sparktop.sweep.result.replay.parts import ReplayResult, TracePlan
-from sparktop.sweep.result.results import LevelResult, Requests, SweepResult, TargetResult
+from sparktop.sweep.result.results import (
+    Latency,
+    LevelResult,
+    OpenLoopResult,
+    PlanResult,
+    Rate,
+    ReplayResult,
+    Requests,
+    SweepResult,
+    TargetResult,
+    TracePlan,
+)
 from sparktop.sweep.view.difference import Compared, labelled
 from sparktop.sweep.view.result import findings, plan_words
 

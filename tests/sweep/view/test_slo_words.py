@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktop.sweep.plan.slo import plain_words
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.results import Holds, LevelResult, SloResult
+from sparktop.sweep.result.results import Holds, LevelResult, Rate, SloResult
 from sparktop.sweep.view.words.slo import slo_sentences
 from tests.sweep.made_results import made_sweep
 

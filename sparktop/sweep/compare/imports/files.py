@@ -14,8 +14,7 @@ from sparktop.sweep.compare.imports import tables, tools, vllm_bench
 from sparktop.sweep.compare.imports.reading import ImportFormatError, part
 from sparktop.sweep.compare.references import PREFIX, load_reference
 from sparktop.sweep.compare.series import Series, TableRule, merged, series_of
-from sparktop.sweep.result.file import read_value
-from sparktop.sweep.result.store import parse
+from sparktop.sweep.result.store import parse, read_value
 from sparktop.values import dataclass
 
 _TOOLS: tuple[tuple[str, Callable[[object], bool], Callable[[object, str, str], list[Series]]], ...] = (

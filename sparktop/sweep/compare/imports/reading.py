@@ -16,7 +16,7 @@ from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.series import LoadShape, Series
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE
-from sparktop.sweep.result.parts import LARGEST, MOST_CONCURRENCY
+from sparktop.sweep.result.results import LARGEST, MOST_CONCURRENCY
 from sparktop.sweep.terms.statistics import value_of
 
 

@@ -51,8 +51,7 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect
-from sparktop.sweep.terms.definitions import GROWTH, LATENCIES, RATES
-from sparktop.sweep.terms.doubts import LATE_SENDS, OVERLOADED, UNSTABLE
+from sparktop.sweep.terms.definitions import GROWTH, LATE_SENDS, LATENCIES, OVERLOADED, RATES, UNSTABLE
 from sparktop.sweep.terms.statistics import value_of
 
 _FIGURES = {

@@ -8,16 +8,16 @@ from datetime import datetime
 from sparktop.model.limit import LimitKind
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.plan.slo import words_of
-from sparktop.sweep.result.capacity import (
+from sparktop.sweep.result.level import LIMITS_OF_STEPS, common_cause, with_common_cause
+from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityResult,
     ConditionResult,
     Drift,
+    LevelResult,
     ProbeResult,
     RanOut,
 )
-from sparktop.sweep.result.causes import LIMITS_OF_STEPS, common_cause, with_common_cause
-from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.capacity.judgement import Judged, Shares
 from sparktop.sweep.run.capacity.search import CapacitySearch
 from sparktop.sweep.run.slo.judgement import Verdict

@@ -11,8 +11,7 @@ from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.capacity import Pace, level_plan, longest_seconds
 from sparktop.sweep.plan.order import Stint, level_of, load_at
 from sparktop.sweep.plan.plan import Capacity, Plan
-from sparktop.sweep.result.capacity import CapacityAnswer
-from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.results import CapacityAnswer, LevelResult
 from sparktop.sweep.run.capacity.answer import JudgedRun, capacity_answer, capacity_result, drift_of
 from sparktop.sweep.run.capacity.judgement import Judged, judge
 from sparktop.sweep.run.capacity.search import CapacitySearch, Probe

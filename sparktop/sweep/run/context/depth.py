@@ -9,12 +9,11 @@ from typing import Literal
 
 from sparktop.model.load import Level
 from sparktop.sweep.generator.wire.messages import ContextLoad, RunLoad
-from sparktop.sweep.result.context import ContextPart
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.results import LevelResult, Validity
+from sparktop.sweep.result.results import ContextPart, LevelResult, Validity
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.server_side import Counters
-from sparktop.sweep.terms.doubts import CONTEXT_LENGTH, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
+from sparktop.sweep.terms.definitions import CONTEXT_LENGTH, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
 
 _PERCENT = 100.0
 _LOST_SHARE = 0.1

@@ -9,7 +9,7 @@ from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult, Validity
 from sparktop.sweep.run.server_side import Counters
-from sparktop.sweep.terms.doubts import FEW_CALLS, UNANSWERED
+from sparktop.sweep.terms.definitions import FEW_CALLS, UNANSWERED
 from sparktop.sweep.terms.statistics import P90_FROM
 
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparktop.sweep.result.results import LevelResult, Validity
-from sparktop.sweep.terms.doubts import LATE_SENDS, OVERLOADED, UNANSWERED, UNSTABLE
+from sparktop.sweep.terms.definitions import LATE_SENDS, OVERLOADED, UNANSWERED, UNSTABLE
 
 
 def open_loop_doubts(level: LevelResult) -> Iterator[Validity]:

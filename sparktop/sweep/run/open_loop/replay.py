@@ -11,9 +11,8 @@ from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.traces.replay import Replay
 from sparktop.sweep.result.measure import Span
-from sparktop.sweep.result.replay.figures import cached_tokens, phases
-from sparktop.sweep.result.replay.parts import ReplayResult, TracePlan
-from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.replay import cached_tokens, phases
+from sparktop.sweep.result.results import LevelResult, ReplayResult, TracePlan
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.server_side import Counters
 

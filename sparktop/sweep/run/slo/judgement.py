@@ -15,8 +15,7 @@ from enum import IntEnum
 
 from sparktop.sweep.plan.plan import SloCondition
 from sparktop.sweep.plan.slo import LEAST_RUNS, SHARES, STREAM, parts_of, requests_needed, rises, words_of
-from sparktop.sweep.result.figures import Rate
-from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.result.results import LevelResult, Rate
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.definitions import RATES
 from sparktop.sweep.terms.statistics import least_values, unbiased_quantile

@@ -9,15 +9,15 @@ from sparktop.model.limit import LimitKind
 from sparktop.model.load import LoadKind
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.compare import compared_targets
-from sparktop.sweep.result.capacity import (
+from sparktop.sweep.result.results import (
     CapacityAnswer,
+    CapacityComparison,
     CapacityResult,
     ConditionResult,
     Drift,
     ProbeResult,
+    SweepResult,
 )
-from sparktop.sweep.result.comparison import CapacityComparison
-from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.drift import changed_words, times_apart
 
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparktop.model.load import LoadKind
-from sparktop.sweep.result.agents.parts import AgentsResult
-from sparktop.sweep.result.figures import Latency
-from sparktop.sweep.result.results import LevelResult, TargetResult
+from sparktop.sweep.result.results import AgentsResult, Latency, LevelResult, TargetResult
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.marks import marks_of
 

@@ -23,8 +23,7 @@ from sparktop.model.sweep_comparison import ComparedLevel, ComparedMetric, Topol
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, BestLevel, best_level, main_rate, rate_ratio
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
-from sparktop.sweep.terms.definitions import DUE_LATENCIES, METRICS, in_sentence
-from sparktop.sweep.terms.doubts import DRIFT, FEW_RUNS
+from sparktop.sweep.terms.definitions import DRIFT, DUE_LATENCIES, FEW_RUNS, METRICS, in_sentence
 from sparktop.sweep.view.depth import depth_sentences
 from sparktop.sweep.view.marks import drift_words, marks_of
 from sparktop.sweep.view.words.capacity import capacity_sentences

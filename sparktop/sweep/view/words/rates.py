@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from sparktop.model.load import LoadKind
 from sparktop.sweep.result.results import LevelResult, TargetResult
-from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.terms.doubts import CUT_SHORT, DRIFT, FEW_RUNS
+from sparktop.sweep.terms.definitions import CUT_SHORT, DRIFT, FEW_RUNS, METRICS
 from sparktop.sweep.terms.limits import ERROR_SHARE
 from sparktop.sweep.view.marks import drift_words, marks_of
 

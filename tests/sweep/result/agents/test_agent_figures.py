@@ -8,8 +8,8 @@ import pytest
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason, RequestEnded
-from sparktop.sweep.result.agents.figures import agents_result, measured_calls
-from sparktop.sweep.result.agents.parts import AgentsResult
+from sparktop.sweep.result.agents import agents_result, measured_calls
+from sparktop.sweep.result.results import AgentsResult
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.request_errors import request_failure
 

@@ -16,8 +16,7 @@ from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.plan import Capacity, SweepTarget
 from sparktop.sweep.plan.presets import Wishes
 from sparktop.sweep.plan.searched import make_capacity_plan
-from sparktop.sweep.result.capacity import CapacityAnswer
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import CapacityAnswer, SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, SweepEvent
 from tests.sweep.watched_servers import PATIENT, QUICK, Watched, engine, watched
 

@@ -16,19 +16,18 @@ from sparktop.sweep.compare.imports.tools import read_llama_benchy
 from sparktop.sweep.compare.series import Load, series_of
 from sparktop.sweep.formats import csv_table, llama_benchy, markdown
 from sparktop.sweep.formats.command import repeat_command
-from sparktop.sweep.formats.curve_drawings import DEPTH, by_load
+from sparktop.sweep.formats.drawings import DEPTH, by_load
 from sparktop.sweep.plan.order import loads
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.plan.slo import parse_slo
-from sparktop.sweep.result.context import ContextPart
-from sparktop.sweep.result.results import LevelResult, SweepResult
+from sparktop.sweep.result.results import ContextPart, LevelResult, SweepResult
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.context.depth import context_doubts, context_part
 from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged
 from sparktop.sweep.run.server_side import Counters
-from sparktop.sweep.terms.doubts import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
+from sparktop.sweep.terms.definitions import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
 from sparktop.sweep.view.depth import depth_curves
 from sparktop.sweep.view.result import findings
 from tests.sweep.watched_servers import watched

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from sparktop.sweep.result.measure import Span
 from sparktop.sweep.result.open_loop import due_values_s
-from sparktop.sweep.result.replay.parts import ReplayPhase
+from sparktop.sweep.result.results import ReplayPhase
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.statistics import P90_FROM, quantile
 

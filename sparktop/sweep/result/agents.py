@@ -9,9 +9,8 @@ from statistics import fmean
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason
-from sparktop.sweep.result.agents.parts import AgentsResult, CallGroup, TimeShares
-from sparktop.sweep.result.figures import Latency
 from sparktop.sweep.result.measure import Span
+from sparktop.sweep.result.results import AgentsResult, CallGroup, Latency, TimeShares
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.request_errors import error_word
 from sparktop.sweep.terms.statistics import quantile

@@ -1,0 +1,780 @@
+"""The tables of reports on sweeps and on compared series.
+
+A series is the list of one target's levels. Comparisons have the layouts of published benchmarks of DGX
+Sparks, and accept series from any source, so that own results have the same rows and columns as the
+published table that they are compared with. `TABLES` are those of a target of a sweep, with a row for each
+level: a column more is one line. A mark is a reason to doubt a level's metrics, or a reason why the level
+is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from sparktop.graphics.numbers import MINUS, UNKNOWN
+from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.sweep_comparison import Value
+from sparktop.report.document.grid import Cell, Grid, Outside
+from sparktop.report.markdown import code
+from sparktop.sweep.compare.independent import made_of
+from sparktop.sweep.compare.ratio import ratio_of
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at, loads, same_row
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.level import level_split, run_shares
+from sparktop.sweep.result.results import (
+    AgentsResult,
+    ComparisonResult,
+    ComparisonRow,
+    EnginesLevel,
+    IndependentEngines,
+    LevelResult,
+    ReplayPhase,
+    TargetResult,
+)
+from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS, Metric
+from sparktop.sweep.terms.statistics import ranged
+from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
+from sparktop.values import dataclass
+
+
+def figure(known: Value | None, metric: Metric) -> str:
+    """Return a value without its unit, a range as "low to high"; "–" for None."""
+    if known is not None and known.span is not None:
+        return " to ".join(metric.text(end) for end in known.span)
+    return metric.text(known.mean if known else None)
+
+
+def with_unit(known: Value | None, metric: Metric) -> str:
+    """Return a value with its unit, a range as "low to high"; "–" for None."""
+    return UNKNOWN if known is None else f"{figure(known, metric)} {metric.unit}"
+
+
+def tokens(count: int | None) -> str:
+    """Return a number of tokens such as "1,024 tokens"; "–" for None."""
+    return UNKNOWN if count is None else f"{count:,} tokens"
+
+
+def load_words(load: Load, *, lengths: bool = True) -> str:
+    """Return a load such as "c16, 1,024 in, 128 out": its point on the axis, prompt tokens, output tokens.
+
+    Unknown lengths are left out. If `lengths` is False, all lengths are left out.
+    """
+    words = load.point.short + (f" @ {load.depth:,}" if load.depth else "")
+    if lengths and load.pp is not None:
+        words += f", {load.pp:,} in"
+    if lengths and load.tg is not None:
+        words += f", {load.tg:,} out"
+    return words
+
+
+def load_of_level(level: LevelResult) -> Load:
+    """Return the load of a level; lengths that it does not state are None."""
+    return load_at(level.point, level.pp, level.tg, level.depth)
+
+
+def load_of(row: ComparisonRow) -> Load:
+    """Return the load of a row of a comparison."""
+    return load_at(row.point, row.pp, row.tg, row.depth)
+
+
+_HEADS = {
+    LoadKind.CONCURRENCY: "Concurrency",
+    LoadKind.RATE: "Rate",
+    LoadKind.AGENTS: "Agents",
+}
+"""Headings of the column with the points on the axis."""
+
+
+def axis_head(series: Series) -> str:
+    """Return the heading of the column with the points of a series on its axis."""
+    return points_head(level.load.point for level in series.levels)
+
+
+def points_head(points: Iterable[LoadPoint]) -> str:
+    """Return the heading of a column with points on an axis: "Rate", "Agents"; "Load" for several axes."""
+    kinds = {point.kind for point in points} or {LoadKind.CONCURRENCY}
+    return _HEADS[kinds.pop()] if len(kinds) == 1 else "Load"
+
+
+def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
+    """Return a table of one series: its points, and each of `metrics` with values; one row per level."""
+    shown_metrics = [METRICS[name] for name in metrics if name in series.metrics()]
+    rows = tuple(
+        (
+            load_words(level.load, lengths=series.has_lengths),
+            *(figure(level.figures.get(metric.name), metric) for metric in shown_metrics),
+        )
+        for level in series.levels
+    )
+    heads = tuple(f"{metric.title} ({metric.unit})" for metric in shown_metrics)
+    return Grid(title, (axis_head(series), *heads), rows)
+
+
+def winners(comparison: ComparisonResult, metric: str, names: Sequence[str]) -> Grid:
+    """Return a table that compares series in one metric: point | each series | Winner (percent).
+
+    There is one row per compared load. `names` are the series in the order of columns; series without a
+    value are left out.
+    """
+    rows = [row for row in comparison.rows if row.metric == metric]
+    shown = [name for name in names if any(name in row.values for row in rows)]
+    meaning = METRICS[metric]
+    some = any(row.significant is not None for row in comparison.rows)
+    kinds = [row.winner_vs for row in rows if row.percent is not None and row.significant is not False]
+    vs = next((kind for kind in ("table", "baseline") if kind in kinds), "runner-up" if kinds else None)
+    body = tuple(
+        (
+            load_words(load_of(row)),
+            *(_value(row, name, meaning) for name in shown),
+            _winner(row, vs, mark_untested=some),
+        )
+        for row in rows
+    )
+    better = "higher" if meaning.more_is_better else "lower"
+    heads: tuple[Cell, ...] = (
+        points_head(row.point for row in rows),
+        *(Outside(name) for name in shown),
+        _winner_head(comparison, vs),
+    )
+    left = frozenset({0, len(heads) - 1})
+    return Grid(f"{meaning.title} ({meaning.unit}, {better} is better)", heads, body, left)
+
+
+def _winner_head(comparison: ComparisonResult, vs: str | None) -> Cell:
+    """Return the heading of the winners' column, which states what the percentages in it compare with.
+
+    `vs` is "runner-up" (the second-best series), "baseline" (the chosen series), "table" (the percentages
+    are copied from a published table), or None (the column has no percentages).
+    """
+    if vs == "baseline":
+        return f"Winner, against {code(comparison.baseline or '')}"
+    against = {"runner-up": ", against the next best", "table": ", as the table says"}
+    return f"Winner{against.get(vs or '', '')}"
+
+
+def versus(comparison: ComparisonResult, metric: str, ours: str, theirs: Collection[str]) -> Grid:
+    """Return a table of one metric with the columns: Source | point | Theirs | Ours | Delta.
+
+    The series `ours` is compared with each series in `theirs`. If a value is a range, the difference in the
+    column Delta is computed with the nearest end of the range.
+    """
+    meaning = METRICS[metric]
+    rows = tuple(
+        (
+            Outside(name),
+            load_words(load_of(row)),
+            _value(row, name, meaning),
+            _value(row, ours, meaning),
+            _delta(row, ours, name),
+        )
+        for name in dict.fromkeys(name for row in comparison.rows for name in row.values)
+        for row in comparison.rows
+        if row.metric == metric and name in theirs and ours in row.values
+        if row.values.get(name) is not None
+    )
+    axis = points_head(row.point for row in comparison.rows)
+    heads = ("Source", axis, f"Theirs ({meaning.unit})", f"Ours ({meaning.unit})", "Delta")
+    return Grid(f"{meaning.title}: theirs and ours", heads, rows)
+
+
+def all_versus(
+    comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]
+) -> Grid:
+    """Return a table of one metric with the columns: Source | point | Theirs | each of `ours`.
+
+    The value of each series in `ours` is followed by its difference from theirs.
+    """
+    meaning = METRICS[metric]
+    rows: list[tuple[Cell, ...]] = []
+    for name in theirs:
+        for row in comparison.rows:
+            known = [own for own in ours if row.values.get(own) is not None]
+            if row.metric == metric and row.values.get(name) is not None and known:
+                own = {one: f"{_value(row, one, meaning)} ({_delta(row, one, name)})" for one in known}
+                cells = (own.get(one, UNKNOWN) for one in ours)
+                rows.append((Outside(name), load_words(load_of(row)), _value(row, name, meaning), *cells))
+    axis = points_head(row.point for row in comparison.rows)
+    heads: list[Cell] = ["Source", axis, f"Theirs ({meaning.unit})", *map(Outside, ours)]
+    return Grid(f"{meaning.title}: theirs and ours", tuple(heads), tuple(rows))
+
+
+def at_best(found: Sequence[IndependentEngines]) -> Grid:
+    """Return a table of routers in front of the same engines, with their values against an upper bound.
+
+    The bound is the sum of the values of N engines, each measured alone at 1/N of the concurrency. The
+    columns are: Concurrency | upper bound | each router's value and its percentage of the bound | targets
+    that exceed the bound.
+    """
+    metric = METRICS[found[0].metric]
+    by_concurrency = {level.concurrency: level for one in found for level in one.levels}
+    rows: list[tuple[Cell, ...]] = []
+    for concurrency, level in sorted(by_concurrency.items()):
+        reached = [next((of for of in one.levels if of.concurrency == concurrency), None) for one in found]
+        beyond: Cell = Outside(", ".join(level.beyond)) if level.beyond else UNKNOWN
+        cells = (_of_bound(one, metric) for one in reached)
+        rows.append((f"c{concurrency}", metric.text(level.bound), *cells, beyond))
+    routed = [Outside(one.routed, " (of it)") for one in found]
+    heads: tuple[Cell, ...] = ("Concurrency", Outside(made_of(found[0])), *routed, "Beyond any routing")
+    title = f"{metric.title} ({metric.unit}): {len(found[0].alone)} independent engines at best"
+    return Grid(title, heads, tuple(rows), frozenset({0, len(heads) - 1}))
+
+
+def _of_bound(level: EnginesLevel | None, metric: Metric) -> str:
+    if level is None or level.percent is None:
+        return UNKNOWN
+    return f"{metric.text(level.routed)} ({level.percent:.0f} %)"
+
+
+def interactive(series: Series) -> Grid:
+    """Return a table of the first level with concurrency 1: latency, throughput, prompt and output length.
+
+    It has no rows if the series has no such level.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    for level in _alone(series):
+        rows += [
+            ("Latency", with_unit(level.figures.get("e2e_ms"), METRICS["e2e_ms"])),
+            ("Throughput", with_unit(level.figures.get("output_tps"), METRICS["output_tps"])),
+            ("Prompt", tokens(level.load.pp)),
+            ("Completion", tokens(level.load.tg)),
+        ]
+        break
+    return Grid("Interactive, one user", ("Figure", "Value"), tuple(rows))
+
+
+def batch_scaling(series: Series) -> Grid:
+    """Return a table of a series with the columns: Batch (concurrency) | Throughput (output tokens/s)."""
+    metric = METRICS["output_tps"]
+    rows = tuple(
+        (level.load.point.words, figure(level.figures.get("output_tps"), metric)) for level in series.levels
+    )
+    return Grid("Batch scaling", ("Batch", f"Throughput ({metric.unit})"), rows)
+
+
+def contexts(series: Series) -> Grid:
+    """Return a table of prompt lengths: Context | Prompt tokens | Latency | Decode rate.
+
+    There is one row for each level with concurrency 1, and one row for each refused prompt length.
+    """
+    latency, decode = METRICS["e2e_ms"], METRICS["decode_tps"]
+    rows = tuple(
+        (
+            Outside(level.label) if level.label else str(number),
+            UNKNOWN if level.load.pp is None else f"{level.load.pp:,}",
+            figure(level.figures.get("e2e_ms"), latency),
+            figure(level.figures.get("decode_tps"), decode),
+        )
+        for number, level in enumerate(_alone(series), start=1)
+    )
+    refused = (load for load in series.refused if load.concurrency == 1)
+    rows += tuple(
+        ("❌", UNKNOWN if load.pp is None else f"{load.pp:,}", UNKNOWN, UNKNOWN) for load in refused
+    )
+    heads = ("Context", "Prompt tokens", "Latency (ms)", "Decode (tok/s)")
+    return Grid("Long contexts, one user", heads, rows)
+
+
+def spread(first: Series, second: Series, metric: str = "decode_tps") -> Grid:
+    """Return a table of the standard deviations over runs of two series, in one metric.
+
+    The columns are: Concurrency | first series | second series | ratio of the second to the first.
+    """
+    meaning = METRICS[metric]
+    rows: list[tuple[Cell, ...]] = []
+    for load in loads([first, second]):
+        stds = [found.std if (found := _find([one], load, metric)) else None for one in (first, second)]
+        if stds[0] is not None and stds[1] is not None:
+            ratio = f"{stds[1] / stds[0]:.1f}×" if stds[0] > 0 else UNKNOWN
+            rows.append(
+                (load_words(load, lengths=first.has_lengths), f"{stds[0]:.2f}", f"{stds[1]:.2f}", ratio)
+            )
+    heads = (axis_head(first), Outside(first.name, " stdev"), Outside(second.name, " stdev"), "Ratio")
+    return Grid(f"{meaning.title} ({meaning.unit}): spread over runs", heads, tuple(rows))
+
+
+def _winner(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
+    """Return the table cell with the best series of a row and its lead in percent.
+
+    If no series is clearly the best, the cell says so. `vs` is the reference of percentages that the column's
+    heading names; if this row's percentage has another reference, the cell names that one. A "*" marks a
+    lead that could not be tested. If `mark_untested` is False, winners that a published table names get no
+    "*".
+    """
+    found = outcome(row)
+    if row.ahead is None or row.percent is None:
+        return UNKNOWN if row.significant is None else NO_DIFFERENCE
+    if found is Outcome.OPEN:
+        return Outside(row.ahead, f" ({signed(row.percent)}{_over(row)}: {open_words([row])})")
+    mark = "*" if found is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
+    ahead = " ahead" if found is Outcome.AHEAD else ""
+    over = _over(row) if row.winner_vs != vs else ""
+    return Outside(row.ahead, f"{ahead} ({signed(row.percent)}{over}){mark}")
+
+
+def _over(row: ComparisonRow) -> str:
+    return f" against {code(row.against)}" if row.against else ""
+
+
+def _value(row: ComparisonRow, name: str, metric: Metric) -> str:
+    """Return the value of the series `name` in a row as text; a range as "low to high", "–" if unknown."""
+    span = row.ranges.get(name)
+    return (
+        metric.text(row.values.get(name)) if span is None else " to ".join(metric.text(end) for end in span)
+    )
+
+
+def _delta(row: ComparisonRow, ours: str, theirs: str) -> str:
+    """Return by how many percent the value of target `ours` differs from that of `theirs`: "+4.2 %".
+
+    Both are targets in `row`. Return "within" for a value in their range, and "–" if a value is unknown.
+    """
+    mine, other = row.values.get(ours), row.values.get(theirs)
+    if mine is None or other is None:
+        return UNKNOWN
+    ratio = ratio_of(ranged(mine, row.ranges.get(ours)), ranged(other, row.ranges.get(theirs)))
+    known = "within" if row.ranges.get(theirs) else UNKNOWN
+    return known if ratio is None else _signed(ratio.percent, 1)
+
+
+def _signed(percent: float, digits: int) -> str:
+    return f"{percent:+.{digits}f} %".replace("-", MINUS)
+
+
+def _alone(series: Series) -> list[SeriesLevel]:
+    return [level for level in series.levels if level.load.concurrency == 1]
+
+
+def _find(series: Sequence[Series], load: Load, metric: str) -> Value | None:
+    found = (level.figures.get(metric) for one in series if (level := one.at(load)) is not None)
+    return next((figure for figure in found if figure is not None), None)
+
+
+REFUSED_SIGN = "❌"
+
+
+def winners_and_refused(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> Grid:
+    """Return the table of `layouts.winners`, with a row added for each load that a target refused."""
+    grid = winners(comparison, metric, [one.name for one in series])
+    names = {cell.name for cell in grid.heads if isinstance(cell, Outside)}
+    columns = [one for one in series if one.name in names]
+    if not columns:
+        return grid
+    measured = [load_of(row) for row in comparison.rows if row.metric == metric]
+    rows = [(load, _with_signs(row, load, columns)) for load, row in zip(measured, grid.rows, strict=True)]
+    for load in dict.fromkeys(load for one in columns for load in one.refused):
+        if not any(same_row(load, known) for known, _ in rows):
+            rows.append((load, _refused_row(load, metric, columns)))
+    return replace(grid, rows=_sorted(rows))
+
+
+def rates_and_refused(series: Series, metrics: Sequence[str], title: str) -> Grid:
+    """Return the table of `layouts.by_concurrency`, with a row added for each load the server refused."""
+    grid = by_concurrency(series, metrics, title)
+    rows = [(level.load, row) for level, row in zip(series.levels, grid.rows, strict=True)]
+    bare = [UNKNOWN] * (len(grid.heads) - 1)
+    rows += [(load, (f"{REFUSED} {load_words(load)}", *bare)) for load in series.refused]
+    return replace(grid, rows=_sorted(rows))
+
+
+def _with_signs(row: tuple[Cell, ...], load: Load, columns: Sequence[Series]) -> tuple[Cell, ...]:
+    """Return a copy of a table row in which the cells of targets that refused `load` say so.
+
+    `REFUSED_SIGN` replaces only cells without a value. `columns` are the targets in the order of the cells.
+    """
+    cells = [
+        REFUSED_SIGN if cell == UNKNOWN and _is_refused(one, load) else cell
+        for one, cell in zip(columns, row[1:], strict=False)
+    ]
+    return (row[0], *cells, *row[len(cells) + 1 :])
+
+
+def _refused_row(load: Load, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
+    """Return the table row of a load that cannot be compared, because too few targets accepted it."""
+    figures = [
+        next((level.figures.get(metric) for level in one.levels if same_row(load, level.load)), None)
+        for one in columns
+    ]
+    cells = [
+        REFUSED_SIGN if _is_refused(one, load) else figure(known, METRICS[metric])
+        for one, known in zip(columns, figures, strict=True)
+    ]
+    able = [one.name for one, known in zip(columns, figures, strict=True) if known is not None]
+    only: Cell = Outside(able[0], " alone") if len(able) == 1 else UNKNOWN
+    return (load_words(load), *cells, only)
+
+
+def _is_refused(series: Series, load: Load) -> bool:
+    return any(same_row(load, one) for one in series.refused)
+
+
+def _sorted(rows: Sequence[tuple[Load, tuple[Cell, ...]]]) -> tuple[tuple[Cell, ...], ...]:
+    return tuple(row for _, row in sorted(rows, key=lambda pair: pair[0].order))
+
+
+_WITH_SPREAD = ("decode_tps", "sustained_tps")
+_RATES = (
+    "prefill_tps",
+    "decode_tps",
+    "sustained_tps",
+    "pure_decode_tps",
+    "peak_tps",
+    "output_tps",
+    "total_tps",
+)
+_COARSE_FROM = 100
+_MOST_MARKS = 2
+"""Maximum number of marks named in a row; further marks are only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table with one row per level."""
+
+    head: str
+    cell: Callable[[LevelResult], str]
+    """Returns the text of the column's cell for a level; "–" if the value is unknown."""
+    metric: str | None = None
+    """Name of the metric whose definition the report must include."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The definition of a table with one row per level; columns without any known value are left out."""
+
+    title: str
+    columns: tuple[Column, ...]
+    notes: bool = False
+    """True to put the server's messages about refused prompt lengths, and the roofline, below the table."""
+
+    def grid(self, target: TargetResult, title: str) -> Grid:
+        """Return the table of a target's levels under the heading `title`.
+
+        The table has no rows if no value of any column is known.
+        """
+        shown = self._shown(target)
+        levels = target.in_order() if shown else ()
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
+            (_load(level, target), *(column.cell(level) for column in shown)) for level in levels
+        )
+        notes = (*_refusals(levels), *_rooflines(levels)) if self.notes else ()
+        left = {number for number, column in enumerate(shown, start=1) if column.head == "Warnings"}
+        return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
+
+    def metrics(self, targets: Iterable[TargetResult]) -> set[str]:
+        """Return the names of the metrics that this table shows for at least one of `targets`."""
+        return {
+            column.metric for target in targets for column in self._shown(target) if column.metric is not None
+        }
+
+    def _shown(self, target: TargetResult) -> list[Column]:
+        return [
+            column for column in self.columns if any(column.cell(level) != UNKNOWN for level in target.levels)
+        ]
+
+
+def level_words(level: LevelResult, target: TargetResult) -> str:
+    """Return a level's load as text such as "c16"; with its lengths if the concurrency alone is ambiguous."""
+    several = len({(one.point, one.depth) for one in target.levels}) < len(target.levels)
+    return load_words(load_of_level(level), lengths=several)
+
+
+def _load(level: LevelResult, target: TargetResult) -> str:
+    """Return a level's load as text, after "❌" if the server refused this load."""
+    words = level_words(level, target)
+    return words if level.error is None else f"❌ {words}"
+
+
+def _refusals(levels: Sequence[LevelResult]) -> Iterator[str]:
+    """Yield one line of Markdown per refused prompt length, with the server's error message."""
+    refused = {(level.pp, level.error) for level in levels if level.error is not None}
+    for pp, words in sorted(refused, key=str):
+        length = "" if pp is None else f" {pp:,} in:"
+        yield f"❌{length} {code(words or '')}"
+
+
+def _rooflines(levels: Sequence[LevelResult]) -> Iterator[str]:
+    """Yield a line on the roofline: the tokens/s that the memory bandwidth allows a single request.
+
+    Yield nothing if the roofline is unknown.
+    """
+    known = [
+        (level.decode_tps.mean, level.roofline_percent)
+        for level in levels
+        if level.decode_tps is not None and level.roofline_percent
+    ]
+    if known:
+        decode, percent = known[0]
+        yield f"Roofline: {100 * decode / percent:.0f} tok/s for one request alone"
+
+
+def _rate(name: str) -> Column:
+    metric = METRICS[name]
+
+    def cell(level: LevelResult) -> str:
+        rate = level.rate(name)
+        if rate is not None and rate.std is not None and name in _WITH_SPREAD:
+            return f"{metric.text(rate.mean)} ± {metric.text(rate.std)}"
+        return metric.text(rate.mean if rate else None)
+
+    return Column(metric.title, cell, name)
+
+
+def _latency(name: str, part: str) -> Column:
+    metric = METRICS[name]
+
+    def cell(level: LevelResult) -> str:
+        latency = level.latency(name)
+        return metric.text(getattr(latency, part) if latency else None)
+
+    return Column(metric.title if part == "mean" else f"{metric.title} {part}", cell, name)
+
+
+def _open_loop(head: str, name: str, digits: int = 2) -> Column:
+    def cell(level: LevelResult) -> str:
+        value = getattr(level.open_loop, name) if level.open_loop is not None else None
+        return UNKNOWN if value is None else f"{value:,.{digits if value < _COARSE_FROM else 0}f}"
+
+    return Column(head, cell)
+
+
+def _growth(level: LevelResult) -> str:
+    return UNKNOWN if level.open_loop is None else level.open_loop.growth_words or UNKNOWN
+
+
+def _context(head: str, name: str) -> Column:
+    """Return the column of a rate or latency of the runs that sent contexts alone."""
+    metric = METRICS[name]
+
+    def cell(level: LevelResult) -> str:
+        found = None if level.context is None or not level.depth else level.context.figure(name)
+        return metric.text(None if found is None else found.mean)
+
+    return Column(head, cell, name)
+
+
+def _found_percent(level: LevelResult) -> float | None:
+    return None if level.context is None or not level.depth else level.context.found_percent
+
+
+def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
+    def cell(level: LevelResult) -> str:
+        known = value(level)
+        return UNKNOWN if known is None else f"{known:.0f} %"
+
+    return Column(head, cell)
+
+
+def _marks(level: LevelResult) -> str:
+    """Return the names of a level's most serious marks, and how many others there are; "–" without marks.
+
+    A mark is a reason to doubt the level's metrics, or a reason why it is slow. At most `_MOST_MARKS` are
+    named, among them a reason why the level is slow if there is one; the report's list of marks has all.
+    Padding and refusals are left out, because the table shows them elsewhere.
+    """
+    marks = [mark for mark in marks_of(level) if mark.code not in {PADDING, REFUSED}]
+    named, left = marks[:_MOST_MARKS], marks[_MOST_MARKS:]
+    if left and not left[-1].doubt and all(mark.doubt for mark in named):
+        named[-1] = left[-1]
+    more = f", {len(left)} more" if left else ""
+    return ", ".join(mark.word for mark in named) + more or UNKNOWN
+
+
+def _energy(level: LevelResult) -> str:
+    joules = level.joules_per_token
+    return UNKNOWN if joules is None else f"{joules:.3f}" if joules < 1 else f"{joules:,.2f}"
+
+
+def _count(level: LevelResult, count: int) -> str:
+    return f"{count:,}" if level.error is None else UNKNOWN
+
+
+def _replayed(head: str, name: str) -> Column:
+    """Return a column with a number of requests of recorded traffic; "–" for none, and if it is unknown."""
+
+    def cell(level: LevelResult) -> str:
+        count = getattr(level.replay, name) if level.replay is not None else None
+        return f"{count:,}" if count else UNKNOWN
+
+    return Column(head, cell)
+
+
+def _failed(level: LevelResult) -> str:
+    return str(level.requests.failed) if level.requests.failed else UNKNOWN
+
+
+def _number(value: float | None, digits: int, unit: str = "") -> str:
+    return UNKNOWN if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def _of_agents(head: str, text: Callable[[AgentsResult], str]) -> Column:
+    return Column(head, lambda level: UNKNOWN if level.agents is None else text(level.agents) or UNKNOWN)
+
+
+AGENTS: Sequence[Column] = (
+    _of_agents("Calls", lambda one: f"{one.calls:,}"),
+    _of_agents("From cache", lambda one: _number(one.cached_percent, 0, " %")),
+    _of_agents("By counters", lambda one: _number(one.server_cached_percent, 0, " %")),
+    _of_agents("Amplification", lambda one: _number(one.amplification, 1)),
+    _of_agents("Compactions", lambda one: f"{one.compactions:,}"),
+    _of_agents("Ended early", lambda one: one.early_words),
+    _of_agents("Context", lambda one: _number(one.context_tokens, 0)),
+    _of_agents("Fit KV cache", lambda one: _number(one.fit, 0)),
+    _of_agents("Interactivity", lambda one: _number(one.interactivity_tps, 1)),
+    _of_agents("In flight", lambda one: _number(one.in_flight_mean, 1)),
+)
+
+
+THROUGHPUT = Columns(
+    "Throughput (tok/s)",
+    (
+        *(_rate(name) for name in _RATES),
+        _percent("Accepted", lambda level: level.server.spec_accept_percent if level.server else None),
+    ),
+)
+LATENCY = Columns(
+    "Latency (ms)",
+    (
+        *(_latency("ttft_ms", part) for part in ("mean", "p50", "p90", "p99")),
+        _latency("itl_ms", "mean"),
+        _latency("e2e_ms", "mean"),
+        _latency("e2e_ms", "p90"),
+    ),
+)
+OPEN_LOOP = Columns(
+    "Requests at a rate (latencies in ms)",
+    (
+        _open_loop("Arrived (/s)", "arrived_per_s"),
+        _open_loop("Completed (/s)", "completed_per_s"),
+        _open_loop("In flight", "in_flight_mean", 1),
+        _open_loop("Most", "in_flight_max", 0),
+        *(_latency("ttft_due_ms", part) for part in ("mean", "p50", "p90", "p99")),
+        _latency("e2e_due_ms", "mean"),
+        _latency("e2e_due_ms", "p90"),
+        _latency("client_wait_ms", "mean"),
+        Column("Growth", _growth),
+    ),
+)
+CALLS = Columns(
+    "Agents (latencies in ms)",
+    (
+        *(_latency(name, part) for name in CALL_LATENCIES for part in ("p50", "p90")),
+        *AGENTS,
+    ),
+)
+REPLAY = Columns(
+    "Recorded traffic",
+    (
+        _percent("Cached", lambda level: level.replay.cached_percent if level.replay else None),
+        _percent("Repeated", lambda level: level.replay.repeated_percent if level.replay else None),
+        _replayed("Beyond context", "beyond_context"),
+        _replayed("Not due", "not_due"),
+    ),
+)
+CONTEXT = Columns(
+    "Context",
+    (
+        _context("Prefill (tok/s)", "prefill_tps"),
+        _context("Decode (tok/s)", "decode_tps"),
+        _context("TTFT (ms)", "ttft_ms"),
+        _percent("In the cache", _found_percent),
+    ),
+)
+"""The runs that sent the context of levels with depth, and how much of it the prompts found in the cache."""
+LEVELS = Columns(
+    "Levels",
+    (
+        Column("Runs", lambda level: _count(level, level.runs)),
+        Column("Requests", lambda level: _count(level, level.requests.ok)),
+        Column("Failed", _failed),
+        _percent("Padding", lambda level: level.padding_percent),
+        _percent("Roofline", lambda level: level.roofline_percent),
+        Column("J/token", _energy),
+        Column("Warnings", _marks),
+    ),
+    notes=True,
+)
+TABLES: Sequence[Columns] = (
+    THROUGHPUT,
+    CALLS,
+    OPEN_LOOP,
+    REPLAY,
+    LATENCY,
+    CONTEXT,
+    LEVELS,
+)
+
+
+_SPLIT_NOTE = (
+    "Requests are those of all runs; the largest share is of single runs, since runs that went to one "
+    "server each add up to an even total. A batch is the mean of the engine's steps, or of the polls of it, "
+    "while it computed anything."
+)
+
+
+def split_grid(target: TargetResult) -> Grid:
+    """Return a table of a router: Concurrency | requests and batch size of each backend | largest share.
+
+    The largest share is the percentage of a run's requests that a single backend answered. There is one
+    row per level. The table is empty unless the target is a router with several backends.
+    """
+    names = sorted({name for level in target.levels for name in level.known_servers})
+    title = f"Who answered: {code(target.name)}"
+    if target.kind is not TargetKind.ROUTER or len(names) <= 1:
+        return Grid(title, (), ())
+    several = len({(level.point, level.depth) for level in target.levels}) < len(target.levels)
+    levels = [level for level in target.in_order() if level.error is None]
+    rows = tuple(_split_row(level, names, lengths=several) for level in levels)
+    heads: list[Cell] = [points_head(level.point for level in levels)]
+    for name in names:
+        heads += [Outside(name, " requests"), Outside(name, " batch")]
+    return Grid(title, (*heads, "Largest share of a run"), rows, notes=(_SPLIT_NOTE,))
+
+
+def _split_row(level: LevelResult, names: list[str], *, lengths: bool) -> tuple[Cell, ...]:
+    cells: list[Cell] = [load_words(load_of_level(level), lengths=lengths)]
+    for name in names:
+        batch = level.busy_batch.get(name)
+        known = level.served_by.get(name, 0 if level.served_by else None)
+        cells += [UNKNOWN if known is None else str(known), UNKNOWN if batch is None else f"{batch:.1f}"]
+    shares = run_shares(level_split(level))
+    if not shares:
+        return (*cells, UNKNOWN)
+    low, high = round(min(shares)), round(max(shares))
+    return (*cells, f"{high} %" if low == high else f"{low} to {high} %")
+
+
+_REPLAY_HEADS = ("Load", "Part", "Requests", "Arrived (/s)", "Completed (/s)", "TTFT p50", "TTFT p90")
+_REPLAY_NOTE = "The parts are equally long; times are those of the file. TTFT in ms, from due time."
+
+
+def phases_grid(target: TargetResult, *, several: bool) -> Grid:
+    """Return a table of the phases of each replay of a target; empty without phases.
+
+    `several` is True if the report has several targets, so that the title must name this one.
+    """
+    title = f"The replay in parts: {code(target.name)}" if several else "The replay in parts"
+    rows: list[tuple[Cell, ...]] = []
+    for level in target.in_order():
+        where = level_words(level, target)
+        for phase in level.replay.phases if level.replay is not None else ():
+            rows.append((where, *_cells(phase)))
+            where = ""
+    return Grid(title, _REPLAY_HEADS, tuple(rows), frozenset({0, 1}), (_REPLAY_NOTE,) if rows else ())
+
+
+def _cells(phase: ReplayPhase) -> tuple[str, ...]:
+    ttft = METRICS["ttft_due_ms"]
+    return (
+        phase.words,
+        f"{phase.requests:,}",
+        _per_s(phase.arrived_per_s),
+        _per_s(phase.completed_per_s),
+        ttft.text(phase.ttft_due_p50_ms),
+        ttft.text(phase.ttft_due_p90_ms),
+    )
+
+
+def _per_s(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.2f}"
