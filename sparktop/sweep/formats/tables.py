@@ -374,7 +374,7 @@ def rates_and_refused(series: Series, metrics: Sequence[str], title: str) -> Gri
     grid = by_concurrency(series, metrics, title)
     rows = [(level.load, row) for level, row in zip(series.levels, grid.rows, strict=True)]
     bare = [UNKNOWN] * (len(grid.heads) - 1)
-    rows += [(load, (f"{REFUSED} {load_words(load)}", *bare)) for load in series.refused]
+    rows += [(load, (f"{REFUSED_SIGN} {load_words(load)}", *bare)) for load in series.refused]
     return replace(grid, rows=_sorted(rows))
 
 
