@@ -27,7 +27,7 @@ _KEYS = (
     ("n", "the findings of a sweep"),
     ("/", "filter servers and machines by words; esc drops it"),
     ("o", "next order of servers and machines"),
-    ("l", "on a wall of many servers: the next list of the worst"),
+    ("l", "on a wall: another list of the worst servers"),
     ("P", "the first machine, with its processes"),
     ("j ↓", "next panel"),
     ("k ↑", "previous panel"),

@@ -47,7 +47,7 @@ KEYS = (
     ),
     Key("balance", ("b",), "b", "balance", "how evenly a router loads its backends, and back", "balance"),
     Key("filter", ("slash",), "/", "filter", "filter backends and nodes by words", "filter"),
-    Key("lists", ("l",), "l", "lists", "on a wall of many servers: the next list of the worst", yields=True),
+    Key("lists", ("l",), "l", "lists", "on a wall: another list of the worst servers", yields=True),
     Key("sort", ("o",), "o", "next_sort", "next sort order of backends and nodes", "sort"),
     Key("zoom", ("z",), "z", "zoom", "selected panel on the full screen, and back", "zoom"),
     Key("why", ("w",), "w", "why", "why this balance verdict: plots and figures, and back", "why"),
@@ -71,8 +71,8 @@ KEYS = (
     Key("previous", ("up", "k"), "↑ k", "select(-1)", "select the previous panel; scroll"),
     Key("page-down", ("pagedown",), "PgDn", "page(1)", "a screen further down"),
     Key("page-up", ("pageup",), "PgUp", "page(-1)", "a screen further up"),
-    Key("turn", ("tab", "right"), "tab →", "turn(1)", "next panel, group of its balance, or part of a wall"),
-    Key("turn-back", ("shift+tab", "left"), "←", "turn(-1)", "previous panel, or previous group"),
+    Key("turn", ("tab", "right"), "tab →", "turn(1)", "next panel (in a balance: group; on a wall: part)"),
+    Key("turn-back", ("shift+tab", "left"), "←", "turn(-1)", "previous panel (in a balance: group)"),
     Key("open", ("enter",), "enter", "open", "details of the selected panel or line; of a balance, why"),
     Key("back", ("escape",), "esc", "back", "back to the whole board; drop the filter"),
     Key("events", ("e",), "e", "events", "alerts and events on the full screen, and back", "events"),
@@ -275,7 +275,13 @@ def preset_keys(presets: Sequence[tuple[str, str | None]], keys: Mapping[str, st
     for number, message in wrong_preset_keys([key for _, key in presets], keys).items():
         raise ValueError(f"the key of the preset '{presets[number][0]}' {message}")
     return tuple(
-        Key(f"preset-{number + 1}", (textual_key(key) or "",), key, f"preset({number})", f"sweep: {name}")
+        Key(
+            f"preset-{number + 1}",
+            (textual_key(key) or "",),
+            key,
+            f"preset({number})",
+            f"start the sweep preset {name}",
+        )
         for number, (name, key) in enumerate(presets)
         if key is not None
     )

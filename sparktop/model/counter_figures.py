@@ -87,7 +87,7 @@ COUNTER_FIGURES = (
     CounterFigure("mamba_pool_percent", "states", "mamba_pool", how=How.HIGHEST, unit="%"),
     CounterFigure(
         "computed_tokens_per_request",
-        "computed",
+        "prefill",
         "prefill_kv_sum",
         of="prefill_kv_count",
         how=How.MEAN,

@@ -275,14 +275,13 @@ class BackendView:
 
     @property
     def state_text(self) -> str:
-        """Return the state, with its time window if `state_window_s` is set: "queueing 10 s".
+        """Return the state; "was queueing" for one of the last `state_window_s`, not of this moment.
 
         A state that a sweep of this program causes is marked instead: "queueing (sweep)".
         """
         if self.is_full_by_sweep:
             return f"{self.state.value} (sweep)"
-        window_s = self.state_window_s
-        return self.state.value if window_s is None else f"{self.state.value} {window_s:.0f} s"
+        return self.state.value if self.state_window_s is None else f"was {self.state.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def _unsplit(evidence: Evidence) -> Limit | None:
     split = evidence.split
     if split is None or split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
         return None
-    return Limit(LimitKind.UNKNOWN, "balance not judged yet: others may get its share")
+    return Limit(LimitKind.UNKNOWN, "balance not judged yet: uneven load could be the cause")
 
 
 def _inside(evidence: Evidence, load: Load) -> Limit:

@@ -86,15 +86,20 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
     period_s = _period(balance)
     if period_s is not None:
         pieces.append([label("every "), figure(short_seconds(period_s))])
-    also = [(word.value, "text" if balance.in_sweep else WORD_ROLES[word]) for word in balance.also]
-    pieces += [[label("also "), word] for word in also]
-    if balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
-        pieces += [*_lead(balance), *_starved(balance), *_lost(balance)]
+    judged = balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}
+    hungry = _starved(balance) if judged else []
+    for word in balance.also:
+        also: Row = [label("also "), (word.value, "text" if balance.in_sweep else WORD_ROLES[word])]
+        if word is BalanceWord.STARVED and hungry:
+            also, hungry = [*also, label(": "), *hungry[0]], []
+        pieces.append(also)
+    if judged:
+        pieces += [*_lead(balance), *hungry, *_lost(balance)]
     pieces += _window_pieces(balance)
     strategy, reported = strategy_of(balance, routers)
     if strategy is not None:
         name = figure(fit(strategy, min(24, cell_width(strategy))))
-        pieces.append([name, label("" if reported else " (config)")])
+        pieces.append([label("strategy "), name, label("" if reported else " (config)")])
     return pieces
 
 
@@ -170,7 +175,8 @@ def _starved(balance: Balance) -> list[Row]:
     if hungry is None or balance.starved_percent[hungry] < _WORTH_A_FIGURE:
         return []
     share = numbers.percent(balance.starved_percent[hungry]).strip()
-    return [[label(f"{fit(hungry, min(16, cell_width(hungry)))} nearly empty "), figure(share)]]
+    name = fit(hungry, min(16, cell_width(hungry)))
+    return [[label(f"{name} nearly empty "), figure(share), label(" of the time")]]
 
 
 def _lost(balance: Balance) -> list[Row]:
@@ -183,8 +189,9 @@ def _lost(balance: Balance) -> list[Row]:
         if balance.lost_before_percent is None or balance.lost_before_s is None:
             return [[label(f"tokens lost: unknown{why}")]]
         before = numbers.percent(balance.lost_before_percent).strip()
-        ago = f" of tokens lost {numbers.age(balance.lost_before_s)} ago, now unknown{why}"
-        return [[label("about "), figure(before), label(ago)]]
+        now = f": {balance.lost_unknown}" if balance.lost_unknown else ""
+        age = f" ({numbers.age(balance.lost_before_s)} ago; unknown now{now})"
+        return [[label("tokens lost: about "), figure(before), label(age)]]
     if lost < _WORTH_A_FIGURE:
         return [[figure("<1 %"), label(" of tokens lost")]]
     return [[label("about "), figure(numbers.percent(lost).strip()), label(" of tokens lost")]]

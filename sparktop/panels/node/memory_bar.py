@@ -157,7 +157,7 @@ def _headroom(memory: MemoryReading, width: int) -> Row:
 def _trend(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
     row: Row = [label("trend", name_width(width))]
     if headroom.slope_bytes_per_s is None:
-        return [*row, label("–" if memory.headroom_bytes is None else "none that stands out")]
+        return [*row, label("–" if memory.headroom_bytes is None else "no clear rise or fall")]
     return [*row, *trend_runs(headroom, width - name_width(width))]
 
 

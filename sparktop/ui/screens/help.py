@@ -16,7 +16,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from sparktop.config.keys import KEYS, Key
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.explained import BALANCE, LIMITS, OTHER_ALERTS, RANKS, SPEEDS, STATES, Explained
 from sparktop.panels.parts.sentences import wrapped
 from sparktop.ui.screens.base import Dialog
@@ -39,7 +39,7 @@ _HEAD = 12
 _UNWRAPPED = 10_000
 _STATE_NOTES = (
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
-    ("… 10 s", "a word of the last 10 s, where the figures of this moment say another"),
+    ("was …", "true of the last 10 s, but not of this moment"),
 )
 FIGURES = (
     (
@@ -138,10 +138,8 @@ def word_section(title: str, pairs: Sequence[tuple[str, str]]) -> Section:
 def explained_section(
     title: str, words: Mapping[Any, Explained], notes: Sequence[tuple[str, str]] = ()
 ) -> Section:
-    """Return a section of explained words, followed by `notes`; a long word stands before its meaning."""
-    pairs = [(str(word), one.line) for word, one in words.items()]
-    fitting = [pair if len(pair[0]) < _HEAD else (" ", ": ".join(pair)) for pair in pairs]
-    return word_section(title, [*fitting, *notes])
+    """Return a section of explained words, followed by `notes`."""
+    return word_section(title, [*((str(word), one.line) for word, one in words.items()), *notes])
 
 
 @cache
@@ -315,7 +313,8 @@ class HelpScreen(Dialog[None]):
 def _drawn(sections: Sequence[Section], width: int, styles: RoleStyles | None, marked: Key | None) -> Text:
     """Return the sections as text of `width` cells; further rows of an entry are indented like its first.
 
-    `styles` is None for text without colours. The entry of the key `marked` has a mark in front.
+    A word that is wider than the first column has a row of its own. `styles` is None for text without
+    colours. The entry of the key `marked` has a mark in front.
     """
 
     def style(role: str) -> Style:
@@ -328,9 +327,10 @@ def _drawn(sections: Sequence[Section], width: int, styles: RoleStyles | None, m
         for entry in section.entries:
             head = _HEAD if entry.head else 0
             mark = "▸" if marked is not None and entry.key is marked else " "
-            text.append(mark + fit(entry.head, head), style("key"))
+            alone = cell_width(entry.head) >= _HEAD
+            text.append(mark + (f"{entry.head}\n" if alone else fit(entry.head, head)), style("key"))
             for line, part in enumerate(wrapped(entry.text, width - head - 1)):
-                text.append(f"{' ' * (head + 1) if line else ''}{part}\n", style("text"))
+                text.append(f"{' ' * (head + 1) if line or alone else ''}{part}\n", style("text"))
     if not sections:
         text.append("nothing found: fewer letters find more\n", style("muted"))
     text.right_crop(1)

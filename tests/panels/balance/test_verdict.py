@@ -128,7 +128,7 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
         lost_before_s=40.0,
     )
     said = [row_text(piece) for piece in verdict_pieces(balance, ())]
-    assert "about 29 % of tokens lost 40 s ago, now unknown (the step time is uncertain)" in said
+    assert "tokens lost: about 29 % (40 s ago; unknown now: the step time is uncertain)" in said
     first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown="step time not measured yet")
     assert "tokens lost: unknown (step time not measured yet)" in [
         row_text(piece) for piece in verdict_pieces(first, ())

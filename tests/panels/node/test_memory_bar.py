@@ -121,7 +121,7 @@ def test_the_nearer_the_limit_the_louder(until_s: float, role: str) -> None:
 
 def test_no_trend_is_no_number() -> None:
     """A headroom that does not change stands without a slope; an unknown one has a dash."""
-    assert "none that stands out" in " ".join(lines(MemoryReading(headroom_bytes=GIB), 54))
+    assert "no clear rise or fall" in " ".join(lines(MemoryReading(headroom_bytes=GIB), 54))
     trend = next(line for line in lines(MemoryReading(), 54) if line.startswith("trend"))
     assert trend.split() == ["trend", "–"]
     assert row_text(trend_runs(Headroom(2e6, 120.0), 40)) == slope_text(2e6) == "+0.1 GiB/min"

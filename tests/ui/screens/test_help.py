@@ -42,7 +42,10 @@ def test_every_key_is_in_a_group() -> None:
 
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (200, 50)])
 async def test_wrapped_lines_keep_their_indent(size: tuple[int, int]) -> None:
-    """A line begins with a heading, a key or label, or the blanks of the second column."""
+    """A line begins with a heading, a key or label, or the blanks of the second column.
+
+    A label that is too long for its column stands in a row of its own.
+    """
     app = SparktopApp(picture)
     async with app.run_test(size=size) as pilot:
         await press(pilot, "question_mark")
@@ -50,10 +53,11 @@ async def test_wrapped_lines_keep_their_indent(size: tuple[int, int]) -> None:
         width = app.screen.query_one("#help", Static).content_region.width
         assert max(map(len, lines)) <= width
         headings = {part for one in HelpScreen.sections(KEYS) for part in wrapped(one.title, width - 1)}
+        words = {entry.head for one in HelpScreen.sections(KEYS) for entry in one.entries}
         graphs = next(at for at, line in enumerate(lines) if line == "Graphs")
         for line in lines[:graphs]:
             assert not line or line in headings or line.startswith(" ")
-            assert line[:13].strip() == "" or line in headings or line[12] == " "
+            assert line[:13].strip() == "" or line in headings or line[12] == " " or line[1:] in words
 
 
 async def test_typing_searches_and_esc_goes_back_step_by_step() -> None:

@@ -198,7 +198,7 @@ async def test_a_preset_key_starts_its_preset(stage: SweepStage) -> None:
     """A key of the configuration starts that preset on its targets; the help has it."""
     async with stage.app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "question_mark")
-        assert "sweep: evening" in HelpScreen.text(stage.app.overview.key_table).plain
+        assert "start the sweep preset evening" in HelpScreen.text(stage.app.overview.key_table).plain
         await press(pilot, "escape", "f5")
         assert "┐sweep evening┌" in stage.text()
         await stage.counted_down(pilot)
