@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sparktop.config.watch import read_config
+from sparktop.config.watch import FILES, read_config
 from sparktop.errors import ConfigError
 from sparktop.values import dataclass
 
-_FILES = frozenset({"token_file", "bearer_file", "tls_ca", "tls_cert", "tls_key"})
+_CERTIFICATES_AND_KEYS = FILES - {"trace", "prompts"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,9 @@ def needs_of(path: Path) -> Needs:
         values = [*_values(tomllib.loads(read_config(place)[0]))]
     except (ConfigError, ValueError, RecursionError):
         return Needs(files=(place,))
-    files = [place.parent / Path(value).expanduser() for key, value in values if key in _FILES]
+    files = [
+        place.parent / Path(value).expanduser() for key, value in values if key in _CERTIFICATES_AND_KEYS
+    ]
     return Needs(any(key.endswith("_env") for key, _ in values), (place, *files))
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sparktop.errors import ConfigError
 from sparktop.files import read_bounded
@@ -38,6 +38,9 @@ DEMO_KEY, DEMO_KEY_VARIABLE = "sk-simulated", "SPARKTOP_DEMO_KEY"
 _PUBLIC_KEYS = {DEMO_KEY_VARIABLE: DEMO_KEY}
 """Values of variables that are no secrets and need not be set."""
 
+FILES = frozenset({"token_file", "bearer_file", "tls_ca", "tls_cert", "tls_key", "trace", "prompts"})
+"""Keys whose values name files."""
+T = TypeVar("T")
 Plain = Mapping[str, Any]
 """Validated settings as plain values: the output of `Settings.model_dump()`, also stored in the cache."""
 
@@ -68,28 +71,31 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
 
     API keys and tokens come from `env`.
     """
+
+    def made(kind: type[T], tables: Iterable[Plain], **others: Any) -> tuple[T, ...]:  # noqa: ANN401 - of any field
+        return tuple(_made(kind, table, path, env, **others) for table in tables)
+
+    recorder, routers = settings["recorder"], settings["routers"]
     return Watch(
-        nodes=tuple(_node(table, path, env) for table in settings["nodes"]),
+        nodes=made(NodeTarget, settings["nodes"]),
         backends=tuple(
-            BackendTarget(
-                name=one["name"],
-                url=one["url"],
-                engine=one["engine"],
-                nodes=tuple(one["nodes"]),
-                slots=one["slots"],
-                capture_sizes=_sizes(one["cudagraph_capture_sizes"]),
-                api_key=_value(one["api_key_env"], env),
-                tls_ca=_file(one["tls_ca"], path, env),
-            )
+            _made(BackendTarget, one, path, env, capture_sizes=_frozen(one["cudagraph_capture_sizes"]))
             for one in settings["backends"]
         ),
-        routers=tuple(_router(table, path, env) for table in settings["routers"] if table["watched"]),
-        sweep_routers=tuple(
-            _router(table, path, env) for table in settings["routers"] if not table["watched"]
-        ),
+        routers=made(RouterTarget, (table for table in routers if table["watched"])),
+        sweep_routers=made(RouterTarget, (table for table in routers if not table["watched"])),
         target_files=tuple(_file(name, path, env) or name for name in settings["target_files"]),
         sparkrun=settings["sparkrun"],
-        prometheus=tuple(_prometheus(table, path, env) for table in settings["prometheus"]),
+        prometheus=tuple(
+            _made(
+                PrometheusTarget,
+                one,
+                path,
+                env,
+                machines={instance: tuple(hosts) for instance, hosts in one["machines"].items()},
+            )
+            for one in settings["prometheus"]
+        ),
         interval_s=settings["interval_s"],
         timeout_s=settings["timeout_s"],
         theme=settings["theme"],
@@ -98,19 +104,36 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         low_bandwidth=settings["low_bandwidth"],
         keys=dict(settings["keys"]),
         source=clean(path, 500),
-        models={
-            name: ModelFacts(one["bytes_per_token_gb"], tuple(one["cudagraph_capture_sizes"]))
-            for name, one in settings["models"].items()
-        },
+        models={name: _made(ModelFacts, one, path, env) for name, one in settings["models"].items()},
         sweeps=tuple(_sweep(table, path, env) for table in settings["sweeps"]),
         guard=GuardLimits(**settings["guard"]),
         events=_events(settings["events"], path, env),
-        flight=settings["recorder"]["flight"],
-        flight_mib=settings["recorder"]["flight_mib"],
-        incidents=tuple(settings["recorder"]["incidents"]),
+        flight=recorder["flight"],
+        flight_mib=recorder["flight_mib"],
+        incidents=tuple(recorder["incidents"]),
         ask_ranks=settings["diagnosis"]["ask_ranks"],
         view=ViewSettings(**settings["view"]),
     )
+
+
+def _made(kind: type[T], table: Plain, path: Path, env: Mapping[str, str], **others: Any) -> T:  # noqa: ANN401 - of any field
+    """Return the target or settings that a table of the file stands for, field by field of the same name.
+
+    The value of a field KEY whose table has KEY_env is that of the environment variable. `others` are values
+    of fields that the table has in another form.
+    """
+    values: dict[str, Any] = {}
+    for name in kind.__annotations__:
+        if f"{name}_env" in table:
+            values[name] = _value(table[f"{name}_env"], env)
+        elif name in table:
+            values[name] = _file(table[name], path, env) if name in FILES else _frozen(table[name])
+    return kind(**{**values, **others})
+
+
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - any value of the file
+    """Return a list as a tuple, and a table as one of its own."""
+    return tuple(value) if isinstance(value, list) else dict(value) if isinstance(value, dict) else value
 
 
 def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
@@ -122,99 +145,22 @@ def _events(one: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
     program, *rest = one["hook"] or [""]
     if "/" in program:
         program = _file(program, path, env) or program
-    return EventSettings(
-        severity=Severity(one["severity"]),
-        bell=one["bell"],
-        notify=one["notify"],
-        hook=(program, *rest) if program else (),
-        webhook=one["webhook"],
-        webhook_token=_value(one["webhook_token_env"], env),
-    )
-
-
-def _sizes(listed: list[int] | None) -> tuple[int, ...] | None:
-    return None if listed is None else tuple(listed)
-
-
-def _node(one: Plain, path: Path, env: Mapping[str, str]) -> NodeTarget:
-    return NodeTarget(
-        name=one["name"],
-        via=one["via"],
-        url=one["url"],
-        ssh=one["ssh"],
-        token=_value(one["token_env"], env),
-        token_file=_file(one["token_file"], path, env),
-        tls_ca=_file(one["tls_ca"], path, env),
-        command=one["command"],
-        ssh_bundle=one["ssh_bundle"],
-    )
-
-
-def _router(one: Plain, path: Path, env: Mapping[str, str]) -> RouterTarget:
-    return RouterTarget(
-        name=one["name"],
-        url=one["url"],
-        strategy=one["strategy"],
-        backends=tuple(one["backends"]),
-        deployments=dict(one["deployments"]),
-        weights=dict(one["weights"]),
-        api_key=_value(one["api_key_env"], env),
-        tls_ca=_file(one["tls_ca"], path, env),
-    )
-
-
-def _prometheus(one: Plain, path: Path, env: Mapping[str, str]) -> PrometheusTarget:
-    files = {key: _file(one[key], path, env) for key in ("bearer_file", "tls_ca", "tls_cert", "tls_key")}
-    return PrometheusTarget(
-        name=one["name"],
-        url=one["url"],
-        bearer=_value(one["bearer_env"], env),
-        basic_user=one["basic_user"],
-        password=_value(one["password_env"], env),
-        headers=dict(one["headers"]),
-        selector=one["selector"],
-        group_by=tuple(one["group_by"]),
-        machine_selector=one["machine_selector"],
-        machines={instance: tuple(hosts) for instance, hosts in one["machines"].items()},
-        closer=one["closer"],
-        **files,
-    )
+    hook = (program, *rest) if program else ()
+    return _made(EventSettings, one, path, env, severity=Severity(one["severity"]), hook=hook)
 
 
 def _sweep(one: Plain, path: Path, env: Mapping[str, str]) -> SweepSettings:
-    return SweepSettings(
-        name=one["name"],
-        targets=tuple(one["targets"]),
-        concurrency=tuple(one["concurrency"]),
+    workload = one["workload"]
+    is_file = workload is not None and workload.endswith(".toml")
+    return _made(
+        SweepSettings,
+        one,
+        path,
+        env,
         prompt_lengths=tuple(one["prompt_lengths"] or ([one["pp"]] if one["pp"] else ())),
-        tg=one["tg"],
         depths=tuple(dict.fromkeys(one["depths"])),
-        runs=one["runs"],
-        climb_to=one["climb_to"],
-        more_runs=one["more_runs"],
-        mode=one["mode"],
-        duration_s=one["duration_s"],
-        requests=one["requests"],
-        order=one["order"],
-        trace=_file(one["trace"], path, env),
-        trace_speed=one["trace_speed"],
-        trace_range=one["trace_range"],
-        key=one["key"],
-        agents=tuple(one["agents"]),
-        workload=_workload(one["workload"], path, env),
-        rate=one["rate"],
-        arrivals=one["arrivals"],
-        prompts=_file(one["prompts"], path, env),
-        extra_body=dict(one["extra_body"]),
-        headers=dict(one["headers"]),
-        timeout_s=one["timeout_s"],
+        workload=_file(workload, path, env) if is_file else workload,
     )
-
-
-def _workload(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
-    """Return the name of a workload, or the absolute path of its TOML file."""
-    is_file = name is not None and name.endswith(".toml")
-    return _file(name, path, env) if is_file else name
 
 
 def _value(variable: str | None, env: Mapping[str, str]) -> str | None:
@@ -235,16 +181,16 @@ def _file(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
 
 
 def _variables(settings: Plain) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    for table, key in (("nodes", "token_env"), ("backends", "api_key_env"), ("routers", "api_key_env")):
-        for number, one in enumerate(settings[table]):
-            if one[key] is not None:
-                yield (table, number, key), one[key]
-    for number, one in enumerate(settings["prometheus"]):
-        for key in ("bearer_env", "password_env"):
-            if one[key] is not None:
-                yield ("prometheus", number, key), one[key]
-    if (variable := settings["events"]["webhook_token_env"]) is not None:
-        yield ("events", "webhook_token_env"), variable
+    """Yield (path, name) of each environment variable that the settings name."""
+    tables: list[tuple[tuple[str | int, ...], Plain]] = [
+        ((kind, number), table)
+        for kind in ("nodes", "backends", "routers", "prometheus")
+        for number, table in enumerate(settings[kind])
+    ]
+    for place, table in [*tables, (("events",), settings["events"])]:
+        for key, variable in table.items():
+            if key.endswith("_env") and variable is not None:
+                yield (*place, key), variable
 
 
 def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, str]) -> list[str]:
