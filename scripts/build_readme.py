@@ -19,10 +19,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sparktop.cli import main as sparktop
-from sparktop.config.fields import Reach
 from sparktop.config.keys import KEYS
 from sparktop.config.options import ALL
-from sparktop.config.schema import Settings, default_toml
+from sparktop.config.schema import Reach, Settings, default_toml
 from sparktop.export.metrics import Metric
 from sparktop.export.page import metric_tables
 from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained

@@ -6,39 +6,15 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
+from sparktop.colors.palette import palettes, theme_problems
 from sparktop.config.checks import CHECKS, config_error, from_pydantic
-from sparktop.config.fields import (
-    Argument,
-    Command,
-    Count,
-    Depth,
-    FileName,
-    Harmless,
-    Limit,
-    Loads,
-    Name,
-    Number,
-    Percent,
-    Reach,
-    ReadsFile,
-    Runs,
-    Sends,
-    SendsSecret,
-    Share,
-    Steers,
-    Strict,
-    Url,
-    Variable,
-    WebhookUrl,
-    arguments,
-    known_theme,
-)
-from sparktop.config.prometheus import PrometheusTable
 from sparktop.config.toml_text import Path as KeyPath
 from sparktop.config.toml_text import key_lines, key_name, line_of
 from sparktop.config.watch import (
@@ -62,6 +38,7 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.model.text import clean
+from sparktop.nearest import did_you_mean
 from sparktop.values import dataclass
 
 __all__ = [
@@ -74,6 +51,233 @@ __all__ = [
     "load",
     "usual_places",
 ]
+
+# Types of the values of the configuration file, each with its validation.
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST_QUERY = 2000
+
+
+def _printable_name(name: str) -> str:
+    if not name or clean(name, 64) != name:
+        raise ValueError("must be 1 to 64 printable characters without space at the ends")
+    return name
+
+
+def _http_url(url: str) -> str:
+    """Return `url` without a trailing slash.
+
+    Raises:
+        ValueError: not a plain http(s) URL. The message never quotes it, because it may hold a password.
+    """
+    example = "as in 'http://127.0.0.1:8000'"
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"must start with http:// or https://, {example}")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # a port that is not a number raises ValueError here
+    except ValueError:
+        raise ValueError(f"is not a URL, {example}") from None
+    if not parts.hostname or clean(url, 500) != url or " " in url:
+        raise ValueError(f"is not a URL, {example}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("must hold no password, query or fragment; keys go into environment variables")
+    return url.rstrip("/")
+
+
+def _variable(name: str) -> str:
+    """Return `name` if it can name an environment variable.
+
+    Raises:
+        ValueError: no variable can have this name. The message never quotes it: it may be the secret itself.
+    """
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError("must be the name of an environment variable, never the key itself")
+    return name
+
+
+def known_theme(name: str) -> str:
+    """Return `name` if it is the name of a theme.
+
+    Raises:
+        ValueError: there is no such theme; the message has the most similar name.
+    """
+    known = palettes()
+    if name not in known:
+        near = _broken_theme(name) or did_you_mean(name, known) or f" (known: {', '.join(known)})"
+        raise ValueError(f"names no theme: '{clean(name, 40)}'{near}")
+    return name
+
+
+def _broken_theme(name: str) -> str:
+    """Return "; " and the fault of the user's theme file called `name`; "" if there is no such fault."""
+    files = tuple(f"{clean(name, 60)}{suffix}:" for suffix in (".toml", ".theme"))
+    return next((f"; {problem}" for problem in theme_problems() if problem.startswith(files)), "")
+
+
+def _file_name(name: str) -> str:
+    if not name or clean(name, 4096) != name:
+        raise ValueError("must name a file")
+    return name
+
+
+def _command(name: str) -> str:
+    if not name or clean(name, 256) != name or name.startswith("-"):
+        raise ValueError("must be a command or its path: 1 to 256 printable characters, no '-' in front")
+    return name
+
+
+def _webhook_url(url: str) -> str:
+    """Return `url` unchanged if it is a valid webhook URL.
+
+    Raises:
+        ValueError: the URL is invalid. The message never quotes the URL, because it may contain a secret.
+    """
+    address, _, query = url.partition("?")
+    if "@" in address.partition("://")[2].partition("/")[0]:
+        raise ValueError("must hold no user name or password: a token goes into webhook_token_env")
+    _http_url(address)
+    if clean(query, _LONGEST_QUERY) != query or " " in query or "#" in query:
+        raise ValueError("is no URL, as in 'https://example.org/alerts'")
+    return url
+
+
+def _argument(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable text: a program or one of its arguments")
+    return text
+
+
+def arguments(value: object) -> object:
+    """Return `value` unchanged; raise a `ValueError` if it is a string, because a hook must be a list."""
+    if isinstance(value, str):
+        message = "must be a list: a program and its arguments, as in ['/path/to/program', 'argument']"
+        raise ValueError(message)  # noqa: TRY004 - pydantic reports a ValueError only
+    return value
+
+
+Name = Annotated[str, AfterValidator(_printable_name)]
+Url = Annotated[str, AfterValidator(_http_url)]
+Variable = Annotated[str, AfterValidator(_variable)]
+FileName = Annotated[str, AfterValidator(_file_name)]
+Command = Annotated[str, AfterValidator(_command)]
+WebhookUrl = Annotated[str, AfterValidator(_webhook_url)]
+Argument = Annotated[str, AfterValidator(_argument)]
+Count = Annotated[int, Field(ge=1)]
+Number = Annotated[int, Field(ge=1, le=65_536)]
+Depth = Annotated[int, Field(ge=0, le=10_000_000)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Percent = Annotated[float, Field(gt=0, le=100)]
+Limit = Annotated[float, Field(gt=0)]
+
+
+class Reach(Enum):
+    """What a setting can do beyond addresses and looks, in words for the question whether to trust its file.
+
+    Each setting has one of these marks, its own or that of its table. One without a mark is not harmless.
+    The worst come first.
+    """
+
+    PROGRAM = "runs a program"
+    SECRET = "sends a secret to a server that the file names"  # noqa: S105 - a sentence
+    FILE = "reads a file"
+    REQUEST = "sends what the file says to a server that the file names"
+    LOAD = "puts load on servers when it is started"
+    CONTROL = "changes keys, limits or what is stored and asked"
+    UNKNOWN = "does what a found file may not do"
+    NONE = ""
+
+
+_T = TypeVar("_T")
+Runs: TypeAlias = Annotated[_T, Reach.PROGRAM]
+SendsSecret: TypeAlias = Annotated[_T, Reach.SECRET]
+ReadsFile: TypeAlias = Annotated[_T, Reach.FILE]
+Sends: TypeAlias = Annotated[_T, Reach.REQUEST]
+Loads: TypeAlias = Annotated[_T, Reach.LOAD]
+Steers: TypeAlias = Annotated[_T, Reach.CONTROL]
+Harmless: TypeAlias = Annotated[_T, Reach.NONE]
+"""The mark of an address, or of how something is shown or judged: a file found by chance may set it."""
+
+
+class Strict(BaseModel):
+    """Base of all tables of the file: no unknown keys, no type conversions, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+# The table `[[prometheus]]` of the configuration file: its schema, its checks, and its target.
+
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+_SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+_LONGEST = 1000
+
+
+def _label(name: str) -> str:
+    if not _LABEL.fullmatch(name):
+        raise ValueError("must be the name of a label, as in 'namespace'")
+    return name
+
+
+def _api_url(url: str) -> str:
+    for end in ("/api/v1/query", "/api/v1"):
+        url = url.removesuffix(end)
+    return url.rstrip("/")
+
+
+def _selector(text: str) -> str:
+    """Return label matchers without braces around them.
+
+    Raises:
+        ValueError: the text is too long, cannot be printed, or has unequal quotes.
+    """
+    inner = text.strip().removeprefix("{").removesuffix("}").strip()
+    if len(inner) > _LONGEST or not inner.isprintable() or inner.replace('\\"', "").count('"') % 2:
+        raise ValueError("must be label matchers, as in 'namespace=\"llm\"'")
+    return inner
+
+
+def _headers(given: dict[str, str]) -> dict[str, str]:
+    """Return the headers.
+
+    Raises:
+        ValueError: one of them cannot be sent, or would hold a secret. The message never quotes a value.
+    """
+    for name, value in given.items():
+        if not _HEADER.fullmatch(name) or not (value.isascii() and value.isprintable()):
+            raise ValueError('must be names and values of HTTP headers, as in { X-Scope-OrgID = "team" }')
+        if name.lower() in _SECRET:
+            raise ValueError("must hold no secret: use bearer_env, bearer_file or password_env")
+    return given
+
+
+def _listed(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
+Hosts = Annotated[list[Name], BeforeValidator(_listed), Field(min_length=1, max_length=64)]
+"""A host, or a list of hosts."""
+
+
+class PrometheusTable(Strict):
+    """`[[prometheus]]`: a Prometheus, or another server with its API, through which servers are watched."""
+
+    name: Harmless[Name] = "prometheus"
+    url: Harmless[Annotated[Url, AfterValidator(_api_url)]]
+    bearer_env: SendsSecret[Variable | None] = None
+    bearer_file: SendsSecret[FileName | None] = None
+    basic_user: SendsSecret[Name | None] = None
+    password_env: SendsSecret[Variable | None] = None
+    tls_ca: ReadsFile[FileName | None] = None
+    tls_cert: ReadsFile[FileName | None] = None
+    tls_key: ReadsFile[FileName | None] = None
+    headers: Sends[Annotated[dict[str, str], AfterValidator(_headers)]] = Field(default_factory=dict)
+    selector: Harmless[Annotated[str, AfterValidator(_selector)]] = ""
+    group_by: Harmless[list[Annotated[str, AfterValidator(_label)]]] = Field(default_factory=list)
+    machine_selector: Harmless[Annotated[str, AfterValidator(_selector)]] = ""
+    machines: Harmless[dict[str, Hosts]] = Field(default_factory=dict)
+    closer: Harmless[Literal["ask", "auto", "never"]] = "ask"
+
 
 if TYPE_CHECKING:
     EngineName = str  # a literal of names that are computed is none to a type checker

@@ -1,12 +1,10 @@
-"""Converts validated settings of the configuration file to a `Watch`, the targets and settings for watching.
-
-Imports no pydantic, so that starts from the cache are fast.
-"""
+"""Reads the configuration file, and makes a `Watch` of its settings, without pydantic."""
 
 from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +27,11 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.model.text import clean
+from sparktop.values import dataclass
+
+# Converts validated settings of the configuration file to a `Watch`, the targets and settings for watching.
+#
+# Imports no pydantic, so that starts from the cache are fast.
 
 MOST_BYTES = 1 << 20
 """Most bytes of a configuration file."""
@@ -227,3 +230,44 @@ def variable_words(variable: str) -> str:
 def default_toml() -> str:
     """Return a commented example of the configuration file, as TOML."""
     return Path(__file__).with_name("default.toml").read_text(encoding="utf-8")
+
+
+# Which variables and files a configuration file names, for the systemd unit of a service that reads it.
+
+_CERTIFICATES_AND_KEYS = FILES - {"trace", "prompts"}
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a service that reads a configuration file needs beside it."""
+
+    variables: bool | None = None
+    """Whether the configuration names environment variables; None if the file cannot be read here."""
+    files: tuple[Path, ...] = ()
+    """The configuration file itself and the files of keys and certificates that it names."""
+
+
+def needs_of(path: Path) -> Needs:
+    """Return what the configuration file `path` needs; invalid settings are passed over.
+
+    Relative names are relative to the file's folder, and "~" is the home of the user who runs this.
+    """
+    place = path.expanduser().absolute()
+    try:
+        values = [*_values(tomllib.loads(read_config(place)[0]))]
+    except (ConfigError, ValueError, RecursionError):
+        return Needs(files=(place,))
+    files = [
+        place.parent / Path(value).expanduser() for key, value in values if key in _CERTIFICATES_AND_KEYS
+    ]
+    return Needs(any(key.endswith("_env") for key, _ in values), (place, *files))
+
+
+def _values(table: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (key, text) for each text in a table and in the tables below it."""
+    for key, value in table.items():
+        if isinstance(value, str):
+            yield key, value
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict):
+                yield from _values(one)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sparktop.agent.unit import UnitFlags, command_line, environment_lines, quoted, user_lines
-from sparktop.config.needs import Needs, needs_of
+from sparktop.config.watch import Needs, needs_of
 from sparktop.errors import UsageError
 
 CONFIG = "/etc/sparktop/sparktop.toml"

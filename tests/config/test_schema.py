@@ -167,7 +167,7 @@ def test_a_theme_that_cannot_be_used_is_told_with_its_reason(
 ) -> None:
     """If the user's theme is broken, the error states why; for another name, the nearest is suggested."""
     problems = ("mine.toml: colors.text must be a color", "other.theme: is binary: no theme")
-    monkeypatch.setattr("sparktop.config.fields.theme_problems", lambda: problems)
+    monkeypatch.setattr("sparktop.config.schema.theme_problems", lambda: problems)
     error = error_of(written(tmp_path, 'theme = "mine"\n'))
     assert error.endswith("key 'theme' names no theme: 'mine'; mine.toml: colors.text must be a color")
     assert error_of(written(tmp_path, 'theme = "othe"\n')).count("binary") == 0

@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from sparktop.cli import main
 from sparktop.commands.choice import configured_watch
 from sparktop.config import trust
-from sparktop.config.fields import Reach, Strict
-from sparktop.config.schema import Settings, check
+from sparktop.config.schema import Reach, Settings, Strict, check
 from sparktop.errors import ConfigError
 from sparktop.model.targets import Watch
 from sparktop.store import Store

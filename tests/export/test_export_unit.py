@@ -11,7 +11,7 @@ import pytest
 
 from sparktop.agent.unit import UnitFlags
 from sparktop.cli import main
-from sparktop.config.needs import Needs
+from sparktop.config.watch import Needs
 from sparktop.export.unit import unit, watched_by
 
 pytestmark = pytest.mark.outside
