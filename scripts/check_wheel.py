@@ -19,7 +19,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-INSTALL_S = 240
+INSTALL_S = 900
 COMMAND_S = 30
 SHA256_DIGITS = 64
 FREE = (

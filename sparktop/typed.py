@@ -90,7 +90,9 @@ def whole_number(text: str, least: int, most: int) -> int:
     """
     value = _count(text)
     if not (least <= value <= most and value == int(value)):
-        raise UsageError(f"must be a whole number, {least} to {most}, not '{clean(text, 40)}'")
+        raise UsageError(
+            f"must be a whole number, {least:,} to {most:,}, such as 12 or 4k, not '{clean(text, 40)}'"
+        )
     return int(value)
 
 

@@ -102,7 +102,10 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
         (["--theme", "spark-drak"], "there is no theme 'spark-drak': did you mean 'spark-dark'?"),
         (["--interval", "2", "snapshot"], "'snapshot' is a command: write it first"),
         (["ftp://host"], "ftp:// is not watched"),
-        (["demo", "--backends", "9"], "argument --backends: must be a whole number, 1 to 8, not '9'"),
+        (
+            ["demo", "--backends", "9"],
+            "argument --backends: must be a whole number, 1 to 8, such as 12 or 4k, not '9'",
+        ),
         (["demo", "--seed", "x"], "argument --seed: must be a whole number"),
         (["demo", "--scenario", "rain"], "argument --scenario: invalid choice: 'rain'"),
         (["demo", "--strategy", "fair"], "argument --strategy: invalid choice: 'fair'"),

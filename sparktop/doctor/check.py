@@ -66,7 +66,7 @@ def next_step(
     words = [*(() if config is None else ("--config", config)), *targets]
     arguments = "".join(f" {quote(clean(word, _LONGEST_WORD))}" for word in words)
     if failed(checks):
-        return f"correct what FAILED, from the top, then run sparktop doctor{arguments} again"
+        return f"correct what says FAIL, from the top, then run sparktop doctor{arguments} again"
     command = f"sparktop{arguments}"
     if not found:
         return f"{command} shows this machine; sparktop HOST looks elsewhere; sparktop demo simulates servers"

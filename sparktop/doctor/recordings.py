@@ -37,22 +37,27 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
         return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
     usual = folder_of(env, Place.STATE) / "flight"
     moved = f"; not in {clean(usual, 200)}, which is on a network file system" if usual != folder else ""
-    message = f"{where}: {_kept(folder)} of at most {watch.flight_mib} MiB{moved}"
+    kept = _kept(folder)
+    message = f"{where}: {kept} of at most {watch.flight_mib} MiB{moved}"
+    if kept is None:
+        message = f"nothing recorded yet in {where}, which keeps at most {watch.flight_mib} MiB{moved}"
     if is_network(folder):
         advice = "each second of recording waits for the network: set XDG_STATE_HOME to a local disk"
         return Check(_TITLE, Status.WARN, f"{message}; on a network file system", advice)
     return Check(_TITLE, Status.OK, message)
 
 
-def _kept(folder: Path) -> str:
+def _kept(folder: Path) -> str | None:
     """Return a part of a message: size and hours of the recorded files, and the number of saved incidents.
+
+    None if nothing is recorded.
 
     The hours are those between the last writes of the oldest and the newest file.
     """
     found = [one.stat() for one in parts(folder)]
     size = numbers.data(sum(one.st_size for one in found), 12).strip()
     if not found:
-        return "nothing recorded yet,"
+        return None
     hours = (max(one.st_mtime for one in found) - min(one.st_mtime for one in found)) / _HOUR_S
     saved = len(parts(incident_folder(folder)))
     incidents = f", {saved} {'incident' if saved == 1 else 'incidents'} saved" if saved else ""
@@ -63,6 +68,6 @@ def _check_own_machine(watch: Watch) -> list[Check]:
     """Return a check with advice to record from elsewhere too, if this machine is watched; else []."""
     if not any(node.via == "local" for node in watch.nodes):
         return []
-    message = "this machine is recorded by itself: if it hangs, its last seconds are not written"
-    advice = "run `sparktop record` on another machine, too (sparktop record --systemd-unit)"
+    message = "this machine records itself: if it hangs, its last seconds are not written"
+    advice = "to keep them, run `sparktop record` on another machine as well (sparktop record --systemd-unit)"
     return [Check(_TITLE, Status.OK, message, advice)]

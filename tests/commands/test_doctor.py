@@ -81,7 +81,9 @@ def test_a_failed_check_is_exit_code_1(closed: str, tmp_path: Path) -> None:
     )
     others = [line for line in out.splitlines() if line[:6] not in {"ok    ", "warn  ", "FAIL  ", "skip  "}]
     assert others[:-2] == ["sparktop", "", "this machine", "", "nodes and servers", ""]
-    assert others[-1] == f"next: correct what FAILED, from the top, then run sparktop doctor {closed} again"
+    assert (
+        others[-1] == f"next: correct what says FAIL, from the top, then run sparktop doctor {closed} again"
+    )
     assert re.fullmatch(r"\d+ ok(, \d+ warnings?)?, \d+ failed, \d+ skipped", others[-2])
 
 

@@ -16,7 +16,7 @@ GOOD, BAD = Check("port", Status.OK, "open"), Check("port", Status.FAIL, "closed
             [GOOD, BAD],
             ["a"],
             (True, True),
-            "correct what FAILED, from the top, then run sparktop doctor a again",
+            "correct what says FAIL, from the top, then run sparktop doctor a again",
         ),
         ([GOOD], [], (True, True), "sparktop"),
         (

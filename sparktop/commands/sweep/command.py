@@ -420,7 +420,7 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     if all(level.error is not None for level in levels) and all(
         target.error is not None for target in result.targets
     ):
-        raise UnreachableError(result.stop_reason or "no target could be measured")
+        raise UnreachableError(result.stop_reason or "nothing was measured")
     if result.status != "done":
         tell(f"{(result.status or 'unfinished').replace('_', ' ')}: {result.stop_reason}")
         return 1

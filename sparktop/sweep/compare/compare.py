@@ -482,7 +482,7 @@ def _in_doubt(series: Sequence[Series]) -> Iterator[str]:
             for mark in level.validity:
                 places.setdefault(WORDS.get(mark, mark), []).append(_where(level, one))
         doubts = (
-            f"{word} at {'all' if len(where) == len(one.levels) > 1 else ', '.join(where)}"
+            f"{word} at {'every level' if len(where) == len(one.levels) > 1 else ', '.join(where)}"
             for word, where in places.items()
         )
         if places:

@@ -74,7 +74,10 @@ def sections(
     found[:0] = [
         Section(
             paragraphs=(
-                f"**Not the same load**: differences below are not those of the targets alone: {code(one)}",
+                (
+                    f"**Not the same load** ({code(one.removeprefix('not alike: '))}): "
+                    "differences below are not those of the targets alone"
+                ),
             )
         )
         for one in unlike

@@ -530,7 +530,7 @@ def _unknown(target: TargetResult, levels: Sequence[LevelResult]) -> str:
         f"{router_words(target)} loses about {lost:.0f} % of the tokens to uneven load at {level.point.short}"
     )
     causes = ", ".join(_causes(level))
-    return f"{words} ({causes})" if causes else words
+    return f"{words}: {causes}" if causes else words
 
 
 def _causes(level: LevelResult) -> Iterator[str]:
@@ -545,11 +545,11 @@ def _causes(level: LevelResult) -> Iterator[str]:
         if isinstance(share, float) and share >= _LEAST_STARVED:
             yield f"{code(str(name))} nearly empty {share:.0f} % of the time"
     if (words := split_words(level)) is not None:
-        yield f"{words} (even: {_WHOLE / max(1, len(level.known_servers)):.0f} %)"
+        yield f"{words}, {_WHOLE / max(1, len(level.known_servers)):.0f} % would be even"
     if isinstance(cause := kept.get("cause"), str):
         yield plain(cause)
     if CLIENT_LAG in marks:
-        yield "warning: the load generator was too slow"
+        yield "the load generator was too slow (warning)"
 
 
 def _latency(levels: Sequence[LevelResult]) -> str:
@@ -557,7 +557,7 @@ def _latency(levels: Sequence[LevelResult]) -> str:
     added = next((level.own_overhead_ms for level in levels if level.own_overhead_ms is not None), None)
     if added is None:
         return ""
-    return f". Itself it adds {'less than 1' if added < 1 else f'{added:.0f}'} ms to a request"
+    return f". The router itself adds {'less than 1' if added < 1 else f'{added:.0f}'} ms to a request"
 
 
 _MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least headroom")

@@ -70,9 +70,10 @@ def render(
     after = [*_repeat(commands), _data(files)]
     if rate is None:
         return "\n\n".join([*before, "Nothing was measured.", *after]) + "\n"
-    notes = [_notes(METRICS[rate], comparison)]
+    marked = not _all_doubtful(result)
+    notes = [_notes(METRICS[rate], comparison, marked=marked)]
     used = sum(block.count("\n") + 2 for block in [*before, *notes, *after])
-    table = _table(result, METRICS[rate], comparison, MOST_LINES - used)
+    table = _table(result, METRICS[rate], comparison, MOST_LINES - used, marked=marked)
     return "\n\n".join([*before, *table, *notes, *after]) + "\n"
 
 
@@ -103,6 +104,13 @@ def _sentences(
     yield from filter(None, map(_sentence_each, ([*others, *_published(series, beside)], costs)))
     if not doubtful:
         yield _sentence_each(caveats(result)) or "No level has a warning."
+
+
+def _all_doubtful(result: SweepResult) -> bool:
+    """Return whether every level has a warning, so that a mark in each row would say nothing."""
+    return all(
+        any(mark.doubt for mark in marks_of(level)) for target in result.targets for level in target.levels
+    )
 
 
 def _doubtful(result: SweepResult) -> str:
@@ -180,9 +188,12 @@ def _titled(one: Series) -> str:
 
 
 def _table(
-    result: SweepResult, metric: Metric, comparison: ComparisonResult | None, most: int
+    result: SweepResult, metric: Metric, comparison: ComparisonResult | None, most: int, *, marked: bool
 ) -> Iterator[str]:
-    """Yield the table of all targets by level in at most `most` lines, and a line on levels left out."""
+    """Yield the table of all targets by level in at most `most` lines, and a line on levels left out.
+
+    With `marked`, a level that has a warning has a question mark.
+    """
     rows_of = Counter(
         (one.depth, one.pp or 0, one.point) for target in result.targets for one in target.levels
     )
@@ -191,7 +202,7 @@ def _table(
     fitting = (most - _HEAD_LINES - 2) // max(rows_of.values())  # a line says that some are left out
     kept = set(loads if fits else _thinned(loads, max(_LEAST_LEVELS, fitting)))
     rows = [
-        _row(target, level, metric, comparison)
+        _row(target, level, metric, comparison, marked=marked)
         for load in loads
         if load in kept
         for target in result.targets
@@ -212,7 +223,12 @@ def _thinned(loads: Sequence[tuple[int, int, object]], most: int) -> Sequence[tu
 
 
 def _row(
-    target: TargetResult, level: LevelResult, metric: Metric, comparison: ComparisonResult | None
+    target: TargetResult,
+    level: LevelResult,
+    metric: Metric,
+    comparison: ComparisonResult | None,
+    *,
+    marked: bool,
 ) -> tuple[Cell, ...]:
     load = load_of_level(level)
     where = load_words(load, lengths=len({one.pp for one in target.levels}) > 1)
@@ -224,7 +240,7 @@ def _row(
         words = f"**{words}**"
     if rate is not None and rate.std is not None:
         words += f" ± {metric.text(rate.std)}"
-    if any(mark.doubt for mark in marks_of(level)):
+    if marked and any(mark.doubt for mark in marks_of(level)):
         words += " ?"
     ttft = METRICS["ttft_ms"]
     return (
@@ -248,14 +264,15 @@ def _wins(name: str, level: LevelResult, metric: Metric, comparison: ComparisonR
     )
 
 
-def _notes(metric: Metric, comparison: ComparisonResult | None) -> str:
+def _notes(metric: Metric, comparison: ComparisonResult | None, *, marked: bool) -> str:
     """Return one line that explains the table."""
     parts = [
         f"{metric.title}: {metric.definition}; ± standard deviation over runs",
         "per request: median",
         f"TTFT: first token - start, mean and 95th percentile ({UNKNOWN}: fewer than {P95_FROM} requests)",
-        "?: has a warning, see above",
     ]
+    if marked:
+        parts.append("?: has a warning, see above")
     if comparison is not None:
         parts += [f"**bold**: {next(rules(comparison), 'better than every other target')}"]
     return f"{'. '.join(parts)}. In llama-benchy's tables these are {_LLAMA_BENCHY}."

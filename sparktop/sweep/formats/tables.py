@@ -707,9 +707,9 @@ TABLES: Sequence[Columns] = (
 
 
 _SPLIT_NOTE = (
-    "Requests are those of all runs; the largest share is of single runs, since runs that went to one "
-    "server each add up to an even total. A batch is the mean of the engine's steps, or of the polls of it, "
-    "while it computed anything."
+    "Requests: the sum of all runs. Largest share: the most that one server got within a single run (two "
+    "runs, each all to another server, add up to an even sum). A batch is the mean of the engine's steps, or "
+    "of the polls of it, while it computed anything."
 )
 
 

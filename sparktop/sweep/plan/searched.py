@@ -58,8 +58,8 @@ def fitted(plan: Plan, contexts: Mapping[str, int]) -> tuple[Plan, str]:
     if found == chosen:
         return plan, ""
     words = (
-        f"agents of {found.name}: {clean(server, 64)} takes {context:,} tokens a request, "
-        f"{chosen.name} needs about {chosen.least_context_tokens:,}"
+        f"workload {found.name} instead of {chosen.name}, which needs about {chosen.least_context_tokens:,} "
+        f"tokens a request: {clean(server, 64)} takes at most {context:,}"
     )
     return replace(plan, conversations=found), words
 

@@ -62,7 +62,7 @@ def _json(path: Path, data: bytes) -> object:
     except json.JSONDecodeError as error:
         what = clean(error.msg, 80)
         raise UsageError(
-            f"{name}: line {error.lineno}, column {error.colno}: {what}; the file is cut short or no JSON"
+            f"{name}: is cut short or not JSON (line {error.lineno}, column {error.colno}: {what})"
         ) from None
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{name}: is not readable as JSON: {clean(error, 80)}") from None

@@ -468,7 +468,7 @@ class SweepRunner:
             self._book.finish(brake.status, brake.reason, self._now())
         elif not reachable:
             errors = "; ".join(f"{one.name}: {one.error}" for one in self.result.targets)
-            self._book.finish("failed", f"no target could be measured: {errors}", self._now())
+            self._book.finish("failed", f"nothing was measured: {errors}", self._now())
         else:
             self._book.finish("done", None, self._now())
         self._book.seen(simulated=self._feed.snapshot().simulated)

@@ -66,7 +66,8 @@ def routing_test(sequence: Sequence[str]) -> RoutingTest:
     rare = f"{100 * totals_p:.1f} % of cases"
     uneven = "" if totals_p >= SIGNIFICANT else f"; chance gives totals as uneven in {rare}"
     sentence = (
-        f"{split}: order looks {word}: backend changed {runs - 1} times, by chance {mean - 1:.0f}{uneven}"
+        f"{split}: order looks {word}: the backend changed {runs - 1} times from one request to the next; "
+        f"chance gives about {mean - 1:.0f}{uneven}"
     )
     return RoutingTest(word, total, runs, mean, runs_p, totals_p, sentence)
 

@@ -152,7 +152,7 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
     if level.ttft_ms is not None and off > min(
         MOST_OFF_MS, max(LEAST_OFF_MS, MOST_OFF_SHARE * level.ttft_ms.mean)
     ):
-        reasons.append(f"a TTFT may be {off:.1f} ms too long: {why}")
+        reasons.append(why.format(f"{off:.1f} ms"))
     cpu = max((one.cpu_percent for one in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append(f"it took {cpu:.0f} % of a core")
@@ -161,15 +161,15 @@ def _client(level: LevelResult, facts: LevelFacts) -> Iterator[Validity]:
 
 
 def _may_be_off(health: Sequence[ClientHealth]) -> tuple[float, str]:
-    """Return (milliseconds by which the generator's own lag may lengthen a TTFT, how that is known)."""
+    """Return (ms by which the generator's own lag may lengthen a TTFT, a sentence with {0} for them)."""
     lags = [one.loop_lag_ms for one in health if one.loop_lag_ms is not None]
     late = max((lag.p90 for lag in lags if lag.p90 is not None), default=None)
     waits = max((one.core_wait_ms for one in health if one.core_wait_ms is not None), default=0.0)
     # The lag leaves out the millisecond to which timers are rounded, which it may well be.
     by_lag = 0.0 if late is None else late + TIMER_MS
     if by_lag >= waits:
-        return by_lag, "its loop was that late one time in ten"
-    return waits, "its process waited that long for a CPU core each time"
+        return by_lag, "it was {0} late or more one time in ten, and TTFT may read that much too long"
+    return waits, "it waited {0} for a CPU core each time, and TTFT may read that much too long"
 
 
 def _queue(facts: LevelFacts, level: LevelResult) -> Iterator[Validity]:
@@ -305,20 +305,21 @@ def _length(plan: Plan, level: LevelResult, facts: LevelFacts) -> Iterator[Valid
         life = (level.e2e_ms.p50 or 0.0) / 1000 if level.e2e_ms is not None else 0.0
         needed = max(ENOUGH_S, LEAST_LIFETIMES * life)
         if shortest < needed:
-            message = f"the window is {shortest:.1f} s; it takes {needed:.0f} s (10 s, and three lifetimes)"
+            why = f"a result needs {needed:.0f} s (10 s, and 3 × the median E2E)"
+            message = f"the window is {shortest:.1f} s; {why}"
             yield Validity(code=TOO_SHORT, message=message)
     elif level.duration_s is None:
-        yield Validity(code=TOO_SHORT, message=f"nothing was measured, it takes {ENOUGH_S:.0f} s")
+        yield Validity(code=TOO_SHORT, message=f"nothing was measured; a result needs {ENOUGH_S:.0f} s")
     elif level.duration_s < ENOUGH_S:
-        message = f"all runs together lasted {level.duration_s:.1f} s, it takes {ENOUGH_S:.0f} s"
+        message = f"{level.duration_s:.1f} s in all runs; a result needs {ENOUGH_S:.0f} s"
         yield Validity(code=TOO_SHORT, message=message)
     if plan.capacity is not None:
         return  # a search has intervals of its own
     if level.agents is not None:
         yield from conversation_doubts(level)
     elif level.runs < LEAST_RUNS:
-        few = "a single run has" if level.runs == 1 else f"{level.runs} runs have"
-        yield Validity(code=FEW_RUNS, message=f"{few} no interval worth its name; make {LEAST_RUNS}")
+        few = "a single run is" if level.runs == 1 else f"{level.runs} runs are"
+        yield Validity(code=FEW_RUNS, message=f"{few} too few for a useful interval; make {LEAST_RUNS}")
 
 
 def _machines(facts: LevelFacts) -> Iterator[Validity]:

@@ -264,7 +264,7 @@ MEANINGS = {
         "levels that are compared ran at different GPU clocks",
         "fix the clock, or repeat both in turns (--order abba)",
     ),
-    FEW_RUNS: Explained("fewer than 3 runs have no interval worth its name", "--runs 3 or more"),
+    FEW_RUNS: Explained("fewer than 3 runs are too few for a useful interval", "--runs 3 or more"),
     ERRORS: Explained(
         "some requests failed; figures are of the others", "see the error words, then the server's log"
     ),

@@ -187,7 +187,7 @@ def test_a_router_without_its_engines_has_an_unknown_cost() -> None:
     )
     lossy = routed_sweep({"verdict": "starved", "lost_percent": 11.6})
     post = post_of(lossy.model_copy(update={"targets": lossy.targets[:1]}))
-    assert "loses about 12 % of the tokens to uneven load at c2 (starved)" in post
+    assert "loses about 12 % of the tokens to uneven load at c2: starved" in post
 
 
 def test_a_published_table_with_the_same_name_stands_beside() -> None:
@@ -287,4 +287,4 @@ def test_bunched_requests_and_a_slow_client_are_causes_too() -> None:
     post = post_of(
         result.model_copy(update={"targets": (proxy.model_copy(update={"levels": slowed}), alpha)})
     )
-    assert "at c2: one server at a time, warning: the load generator was too slow" in post
+    assert "at c2: one server at a time, the load generator was too slow (warning)" in post

@@ -254,7 +254,7 @@ def test_a_sweep_of_another_machine_is_brought_in_as_a_sweep(shelf: Shelf, tmp_p
 
 @pytest.mark.parametrize(
     ("text", "what"),
-    [("{", "cut short or no JSON"), ("{}", "is JSON, but not a sparktop sweep"), ("", "is empty")],
+    [("{", "is cut short or not JSON"), ("{}", "is JSON, but not a sparktop sweep"), ("", "is empty")],
 )
 def test_a_wrong_file_is_not_brought_in(shelf: Shelf, tmp_path: Path, text: str, what: str) -> None:
     """The error is one line, and nothing is copied."""

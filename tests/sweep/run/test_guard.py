@@ -92,11 +92,14 @@ def node(name: str, *, unified: bool | None = True, answers: bool = True) -> Nod
             [node("a"), node("b", answers=False)],
             "guard: stops below 8 GiB of headroom or above 92 °C on a; not guarded: b (does not answer)",
         ),
-        (Guard(), [node("a")] * 3, "no guard: proxy (no node of it is watched)"),
+        (Guard(), [node("a")] * 3, "no guard of memory or temperature: proxy (no node of it is watched)"),
         (
             Guard(),
             [node("b", unified=None)],
-            "no guard: b (no unified memory, and no limit is set), solo (no node of it is watched)",
+            (
+                "no guard of memory or temperature: b (no unified memory, no temperature limit set), "
+                "solo (no node of it is watched)"
+            ),
         ),
     ],
 )
@@ -105,7 +108,7 @@ def test_the_header_states_what_stops_the_sweep_and_where(
 ) -> None:
     """The limits by machine, and every machine and target that nothing guards."""
     targets = {"proxy": ["a", "b"]} if len(nodes) < 3 else {"proxy": []}
-    if words.startswith("no guard: b"):
+    if words.startswith("no guard of memory or temperature: b"):
         targets["solo"] = []
     assert guard_words(guard, targets, nodes) == words
 

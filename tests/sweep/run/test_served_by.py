@@ -53,7 +53,10 @@ def test_waves_are_bunched() -> None:
     found = routing_test(("a" * 8 + "b" * 8) * 3)
     assert found.word == "bunched"
     assert found.totals_p == pytest.approx(1.0)
-    assert "order looks bunched: backend changed 5 times, by chance 24" in found.sentence
+    assert (
+        "order looks bunched: the backend changed 5 times from one request to the next; chance gives about 24"
+        in found.sentence
+    )
 
 
 def test_random_routing_is_called_random() -> None:

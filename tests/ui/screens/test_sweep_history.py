@@ -65,7 +65,7 @@ async def test_an_unreadable_file_says_its_problem(filled: Shown, size: tuple[in
         await filled.press("enter")
         assert filled.opened == []
         (toast,) = filled.pilot.app._notifications
-        assert "the file is cut short or no JSON" in toast.message
+        assert "is cut short or not JSON" in toast.message
 
 
 @pytest.mark.parametrize("size", [(59, 20), (80, 15)])

@@ -53,5 +53,8 @@ def test_a_short_context_is_asked_about_chats() -> None:
     names = [plan.conversations.name for plan in desk.plans if plan.conversations is not None]
     assert names == ["chat", "coder-quick"]
     assert desk.said == [
-        "agents of chat: spark takes 4,096 tokens a request, coder-quick needs about 8,796",
+        (
+            "workload chat instead of coder-quick, which needs about 8,796 tokens a request: "
+            "spark takes at most 4,096"
+        ),
     ]

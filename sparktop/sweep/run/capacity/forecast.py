@@ -53,8 +53,9 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     usual = usual_levels(plan)
     ends = "usually ends" if is_rate else "ends"
     yield (
-        f"levels of {each}: {first}, doubled until one fails or to {capacity.most:g}, then between; those at "
-        f"the border again with other requests while it is close: about {usual} runs, {low:.0f} min; "
+        f"each level is tried for {each}: {first}, then twice as much each time until one fails (at most "
+        f"{capacity.most:g}), then those between. Close results are repeated with other requests. "
+        f"About {usual} runs, {low:.0f} min; "
         f"at most {most_levels(plan)} runs, {high:.0f} min, {ends} before {end}"
     )
 

@@ -62,14 +62,14 @@ def beyond_context(
                 if one.least_context_tokens <= view.max_model_len
             )
             return (
-                f"{view.name} takes {view.max_model_len:,} tokens a request at most; a conversation of "
+                f"{view.name} takes at most {view.max_model_len:,} tokens a request; a conversation of "
                 f"{conversations.name} begins with about {start:,} (workloads that fit: "
                 f"{', '.join(others) or 'none'})"
             )
         if view.max_model_len is not None and length + output_tokens > view.max_model_len:
             return (
-                f"{view.name} takes {view.max_model_len} tokens a request at most; "
-                f"pp {length} and tg {output_tokens} are {length + output_tokens}"
+                f"{view.name} takes at most {view.max_model_len:,} tokens a request; "
+                f"pp {length:,} and tg {output_tokens:,} need {length + output_tokens:,}"
             )
     return None
 

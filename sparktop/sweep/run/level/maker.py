@@ -188,10 +188,14 @@ class LevelMaker:
                 continue
             self.rest[name] = point
             if not point.idle:
-                count = "" if point.running is None else f"{point.running:.0f} "
-                busy.append(f"{name} ran {count}requests")
-        what = ", ".join(busy) or "the counters still moved"
-        return f"the servers did not come to rest within {limit_s:.0f} s of our last request: {what}"
+                count = (
+                    "requests"
+                    if point.running is None
+                    else f"{point.running:.0f} request{'' if point.running == 1 else 's'}"
+                )
+                busy.append(f"{name} still ran {count}")
+        what = ", ".join(busy) or "the counters of a server still moved"
+        return f"{what} {limit_s:.0f} s after our last request ended: of others, or ours and not cancelled"
 
     def _numbers(self, stint: Stint, record: LevelRecord) -> Iterator[int]:
         """Yield the numbers of the stint's runs, from 0, as long as another run is to be made."""

@@ -8,7 +8,7 @@ from sparktop.model.judgement import NO_DIFFERENCE, NOT_TESTED, Name
 from sparktop.model.sweep_comparison import Topologies
 from sparktop.model.sweep_view import Rank, ResultRow
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.terms.definitions import METRICS, in_sentence
+from sparktop.sweep.terms.definitions import FEW_RUNS, METRICS, in_sentence
 from sparktop.sweep.view.depth import depth_sentences
 from sparktop.sweep.view.words.targets import main_sentences
 
@@ -72,6 +72,8 @@ def _sure(row: ResultRow, key: str) -> str:
     """Return the value of the metric `key` as text, with its unit and 95 % confidence interval if known."""
     metric, figure = METRICS[key], row.figures[key]
     words = f"{metric.text(figure.mean)} {metric.unit}"
+    if any(mark.code == FEW_RUNS for mark in row.marks) and row.runs > 1:
+        return f"{words} ({row.runs} runs: too few for an interval)"
     if figure.low is None or figure.high is None:
         return f"{words} ({NOT_TESTED})"
     return f"{words} (95 % interval {metric.text(figure.low)} to {metric.text(figure.high)})"

@@ -110,7 +110,7 @@ async def test_a_reported_context_needs_no_request(short: Short) -> None:
     """What the server's own page says is enough: nothing too long is sent."""
     short.store.identify(SourceKey.backend("solo"), EngineIdentity("1", "tiny", CONTEXT))
     (_, refused) = shown(await short.sweep())
-    assert refused[2] == f"solo takes {CONTEXT} tokens a request at most; pp 300 and tg 9 are 309"
+    assert refused[2] == f"solo takes at most {CONTEXT:,} tokens a request; pp 300 and tg 9 need 309"
     assert max(short.server.count(one["messages"][0]["content"]) for one in short.server.bodies) < CONTEXT
 
 
@@ -242,5 +242,5 @@ def test_conversations_that_begin_beyond_a_context_are_refused() -> None:
     why = beyond_context(400, 120, views, find_conversations("coder-quick"))
     assert why is not None
     assert why.startswith(
-        "spark-a takes 4,096 tokens a request at most; a conversation of coder-quick begins"
+        "spark-a takes at most 4,096 tokens a request; a conversation of coder-quick begins"
     )
