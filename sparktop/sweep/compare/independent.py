@@ -12,14 +12,11 @@ from dataclasses import replace
 
 from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import names_in_words
-from sparktop.sweep.compare.ratio import ERROR_RATE, Ratio, ratio_of
+from sparktop.sweep.compare.ratio import ERROR_RATE, NOISE_FLOOR_PERCENT, Ratio, ratio_of
 from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.result.results import EnginesLevel, IndependentEngines
 from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS
 from sparktop.sweep.terms.statistics import value_of
-
-_FLOOR_PERCENT = 3.0
-"""Noise floor in percent: a target must exceed the bound by more than this."""
 
 
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
@@ -179,7 +176,7 @@ def _exceeds(figure: Value, bound: Value, *, tests: int, stated: bool) -> bool:
     `stated`, which is True if all values are from published tables.
     """
     ratio = ratio_of(figure, bound)
-    if ratio is None or ratio.ratio <= 1 or not ratio.beyond(_FLOOR_PERCENT):
+    if ratio is None or ratio.ratio <= 1 or not ratio.beyond(NOISE_FLOOR_PERCENT):
         return False
     return stated if ratio.p is None else _is_shown(ratio, tests)
 
@@ -189,4 +186,4 @@ def _is_shown(ratio: Ratio, tests: int) -> bool:
 
     `tests` is the number of such tests, for a Bonferroni correction.
     """
-    return (ratio.p or 0.0) <= ERROR_RATE / max(1, tests) and ratio.beyond(_FLOOR_PERCENT)
+    return (ratio.p or 0.0) <= ERROR_RATE / max(1, tests) and ratio.beyond(NOISE_FLOOR_PERCENT)

@@ -6,6 +6,7 @@ A reference names its source, and its metrics have the source's own definitions.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,6 @@ from sparktop.nearest import did_you_mean
 from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, TableRule
 from sparktop.sweep.result.store import read_json
 from sparktop.sweep.terms.statistics import ranged, value_of
-from sparktop.values import dataclass
 
 PREFIX = "ref:"
 FOLDER = Path(__file__).resolve().parent.parent.parent / "references"
@@ -66,11 +66,14 @@ class StatedChanges(_Strict):
     """By name of the other series, then by concurrency."""
 
 
-class _File(_Strict):
+class Reference(_Strict):
+    """A published benchmark table as its file states it."""
+
     schema_: Literal["sparktop.reference/1"] = Field(alias="schema")
     name: str
     title: str
     source: str
+    """Publisher and place of publication."""
     date: str | None
     tool: str | None
     model: str
@@ -84,27 +87,21 @@ class _File(_Strict):
     targets: tuple[_Target, ...]
     winner_vs: _Rule | None = None
     stated_winners: dict[str, dict[int, StatedWinner]] = Field(default_factory=dict)
+    """The winners that the table itself names, by metric, then by concurrency."""
     stated_changes: StatedChanges | None = None
     facts: dict[str, JsonValue] = Field(default_factory=dict)
+    """Further facts that the source states, by name."""
     notes: tuple[str, ...] = ()
 
+    @property
+    def rule(self) -> TableRule | None:
+        """What the table's percentages refer to; None if it states no percentages."""
+        return None if self.winner_vs is None else TableRule(self.winner_vs.first, self.winner_vs.then)
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A published benchmark table: its series, and what it states about them."""
-
-    name: str
-    title: str
-    source: str
-    """Publisher and place of publication."""
-    series: tuple[Series, ...]
-    rule: TableRule | None
-    """What the table's percentages refer to; None if it states no percentages."""
-    stated_winners: Mapping[str, Mapping[int, StatedWinner]]
-    """The winners that the table itself names, by metric, then by concurrency."""
-    stated_changes: StatedChanges | None
-    facts: Mapping[str, JsonValue]
-    """Further facts that the source states, by name."""
+    @cached_property
+    def series(self) -> tuple[Series, ...]:
+        """The series of the table, one for each target."""
+        return tuple(_series(self, target) for target in self.targets)
 
 
 def reference_names() -> list[str]:
@@ -123,7 +120,7 @@ def load_reference(name: str) -> Reference:
     if word not in known:
         near = did_you_mean(word, known) or f" (known: {', '.join(known)})"
         raise UsageError(f"no reference '{clean(word, 60)}'{near}; sparktop compare --list shows them")
-    return _reference(_File.model_validate(read_json(FOLDER / f"{word}.json")))
+    return Reference.model_validate(read_json(FOLDER / f"{word}.json"))
 
 
 def fact_lines(facts: Mapping[str, JsonValue]) -> list[str]:
@@ -157,21 +154,7 @@ def _fact(value: JsonValue) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _reference(file: _File) -> Reference:
-    rule = file.winner_vs
-    return Reference(
-        name=file.name,
-        title=file.title,
-        source=file.source,
-        series=tuple(_series(file, target) for target in file.targets),
-        rule=TableRule(rule.first, rule.then) if rule else None,
-        stated_winners=file.stated_winners,
-        stated_changes=file.stated_changes,
-        facts=file.facts,
-    )
-
-
-def _series(file: _File, target: _Target) -> Series:
+def _series(file: Reference, target: _Target) -> Series:
     shapes = {"burst": LoadShape.BURST, "closed loop": LoadShape.CLOSED_LOOP}
     names = {name for level in target.levels for name in level.figures}
     return Series(
@@ -188,7 +171,7 @@ def _series(file: _File, target: _Target) -> Series:
     )
 
 
-def _level(file: _File, level: _Level) -> SeriesLevel:
+def _level(file: Reference, level: _Level) -> SeriesLevel:
     return SeriesLevel(
         load=Load(level.concurrency, level.pp or file.pp, level.tg or file.tg),
         figures={name: _figure(value, level.stds.get(name)) for name, value in level.figures.items()},

@@ -18,6 +18,7 @@ from sparktop.report.document.prose import plain
 from sparktop.report.document.section import Section, to_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import comparison_of
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.comparison import MEANINGS, beside_sections, engine_sections, note_sections
 from sparktop.sweep.formats.tables import (
@@ -451,8 +452,6 @@ def _router_title(target: TargetResult) -> str:
 _LEAST_STARVED = 5.0
 """A backend that starved for a smaller share of the time, in percent, is not mentioned."""
 _WHOLE = 100.0
-_NOISE_PERCENT = 3.0
-"""A router that reaches at least 97 % loses nothing beyond noise."""
 
 
 def router_costs(result: SweepResult, comparison: ComparisonResult | None) -> Iterator[str]:
@@ -508,7 +507,7 @@ def _sure(reached: Sequence[tuple[float, EnginesLevel]]) -> str:
         return f"it loses {names_in_words([f'{_WHOLE - p:.0f} % at c{one.concurrency}' for p, one in lost])}"
     if all(one.significant is None for _, one in reached):
         return "single runs, no test possible"
-    if min(percent for percent, _ in reached) < _WHOLE - _NOISE_PERCENT:
+    if min(percent for percent, _ in reached) < _WHOLE - NOISE_FLOOR_PERCENT:
         return "whether that is a loss is not certain, because the runs differ too much"
     return "no loss is shown"
 

@@ -61,23 +61,21 @@ def open_loop_result(
     ]
     if not found:
         return None
-    grown = [one for one in found if one.unstable]
-    rate = rate_of(level.point)
     return OpenLoopResult(
-        offered_per_s=rate.mean_per_s,
-        arrived_per_s=fmean(one.arrived_per_s for one in found),
-        completed_per_s=fmean(one.completed_per_s for one in found),
-        requests=sum(one.arrivals for one in found),
+        offered_per_s=rate_of(level.point).mean_per_s,
+        arrived_per_s=_mean(one.arrived_per_s for one in found),
+        completed_per_s=_mean(one.completed_per_s for one in found),
+        requests=sum(one.requests for one in found),
         unanswered=sum(one.unanswered for one in found),
-        in_flight_mean=fmean(one.in_flight_mean for one in found),
-        in_flight_max=max(one.in_flight_max for one in found),
+        in_flight_mean=_mean(one.in_flight_mean for one in found),
+        in_flight_max=max(one.in_flight_max or 0 for one in found),
         in_flight_limit=level.concurrency,
         overloaded=any(one.overloaded for one in found),
-        unstable=bool(grown),
-        ttft_growth=_mean(one.ttft_growth for one in grown),
-        queue_growth_per_s=_mean(one.queue_growth_per_s for one in grown),
+        unstable=any(one.unstable for one in found),
+        ttft_growth=_mean(one.ttft_growth for one in found),
+        queue_growth_per_s=_mean(one.queue_growth_per_s for one in found),
         late=any(one.late for one in found),
-        client_wait_p99_ms=1000 * max(one.client_wait_p99_s or 0.0 for one in found),
+        client_wait_p99_ms=max(one.client_wait_p99_ms or 0.0 for one in found),
     )
 
 
@@ -167,33 +165,9 @@ def open_rates(run: Sequence[RequestTrace], window: Span) -> dict[str, float | N
     }
 
 
-@dataclass(frozen=True, slots=True)
-class OpenLoopFigures:
-    """What an open-loop run shows; None for what is unknown."""
-
-    arrived_per_s: float
-    """Measured arrivals per second, as drawn."""
-    completed_per_s: float
-    """Requests that completed within the measured time, per second."""
-    arrivals: int
-    unanswered: int
-    """Measured requests without an answer at the end of the run."""
-    in_flight_mean: float
-    in_flight_max: int
-    overloaded: bool
-    """True if as many requests were in flight as the client sends at once."""
-    unstable: bool
-    ttft_growth: float | None
-    """Seconds by which the TTFT from the due time grows each second; None unless unstable."""
-    queue_growth_per_s: float | None
-    """Requests by which those without a first token grow in number each second; None unless unstable."""
-    client_wait_p99_s: float | None
-    late: bool
-
-
 def open_loop_figures(
     traces: Sequence[RequestTrace], begin: float, end: float, limit: int | None = None
-) -> OpenLoopFigures | None:
+) -> OpenLoopResult | None:
     """Return what the requests of a run show; `begin` and `end` (monotonic seconds) of its measured time.
 
     `traces` includes requests that are not measured (without a due time), because they are part of the load.
@@ -218,10 +192,10 @@ def open_loop_figures(
         LATE_P50_S, LATE_SHARE * quantile(known, 0.5)
     )
     ttft_growth, queue_growth = growth or (None, None)
-    return OpenLoopFigures(
+    return OpenLoopResult(
         arrived_per_s=len(counted) / span_s,
         completed_per_s=sum(trace.ok and begin < trace.end <= end for trace in traces) / span_s,
-        arrivals=len(counted),
+        requests=len(counted),
         unanswered=sum(_is_unanswered(trace) for _, trace in counted),
         in_flight_mean=flying.mean(begin, end),
         in_flight_max=flying.most(begin, end),
@@ -229,7 +203,7 @@ def open_loop_figures(
         unstable=growth is not None,
         ttft_growth=ttft_growth,
         queue_growth_per_s=queue_growth,
-        client_wait_p99_s=wait_p99_s,
+        client_wait_p99_ms=1000 * wait_p99_s,
         late=late,
     )
 

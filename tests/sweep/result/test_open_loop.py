@@ -14,7 +14,8 @@ from sparktop.simulation.open_loop import OpenLoop
 from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.plan.arrivals import Rate, due_times, later_times, parse_pattern
-from sparktop.sweep.result.open_loop import OpenLoopFigures, open_loop_figures
+from sparktop.sweep.result.open_loop import open_loop_figures
+from sparktop.sweep.result.results import OpenLoopResult
 from sparktop.sweep.result.trace import RequestTrace, collect
 
 WARM_UP_S, TAIL_S = 15.0, 60.0
@@ -47,7 +48,7 @@ def made(
     return loop.events
 
 
-def judged(shape: str, share: float, pattern: str, seed: int) -> OpenLoopFigures:
+def judged(shape: str, share: float, pattern: str, seed: int) -> OpenLoopResult:
     profile, tokens = {"solo": (SOLO, (256, 128)), "tp2": (CLUSTER_TP2, (512, 256))}[shape]
     events = made(profile, share * SATURATED_PER_S[shape], pattern, seed, tokens)
     found = open_loop_figures(collect(events), WARM_UP_S, WARM_UP_S + 60.0)
@@ -75,6 +76,8 @@ def test_a_server_that_gets_too_much_is_unstable(shape: str, pattern: str) -> No
         assert found.unstable, seed
         assert found.ttft_growth is not None
         assert 0.5 < found.ttft_growth < 2.0
+        assert found.completed_per_s is not None
+        assert found.arrived_per_s is not None
         assert found.completed_per_s < 0.7 * found.arrived_per_s
         assert found.unanswered > 0
 
@@ -106,7 +109,7 @@ def test_rates_and_requests_in_flight_are_counted() -> None:
     traces = [_trace(number, due=float(number), first=number + 0.5, end=number + 2.5) for number in range(10)]
     found = open_loop_figures(traces, 0.0, 10.0)
     assert found is not None
-    assert (found.arrivals, found.arrived_per_s) == (10, 1.0)
+    assert (found.requests, found.arrived_per_s) == (10, 1.0)
     assert found.completed_per_s == pytest.approx(0.8)
     assert found.in_flight_mean == pytest.approx((8 * 2.5 + 2.0 + 1.0) / 10)
     assert found.in_flight_max == 3
@@ -120,7 +123,7 @@ def test_requests_that_are_sent_late_are_marked() -> None:
     found = open_loop_figures(traces, -0.02, 9.0)
     assert found is not None
     assert found.late
-    assert found.client_wait_p99_s == pytest.approx(0.02)
+    assert found.client_wait_p99_ms == pytest.approx(20.0)
 
 
 def test_a_run_without_measured_requests_has_no_figures() -> None:
