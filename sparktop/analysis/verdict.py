@@ -196,7 +196,9 @@ def _of_states(snapshot: Snapshot) -> Verdict:
     open_groups = [
         one
         for one in snapshot.balance
-        if one.within is None and not one.in_sweep and (one.word is BalanceWord.UNKNOWN or one.word_now.bad)
+        if one.within is None
+        and not one.in_sweep
+        and ((one.word is BalanceWord.UNKNOWN and not one.is_slow) or one.word_now.bad)
     ]
     open_groups.sort(key=lambda one: one.too_few)
     # The balance covers a sweep for longer than the states do.

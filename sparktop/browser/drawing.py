@@ -57,7 +57,6 @@ _HEADINGS: dict[str, str] = {
     "router": "Router",
     "balance": "Balance of",
     "evidence": "Why this verdict on",
-    "checks": "Why this verdict on",
     "events": "Alerts and events",
     "empty": "No server",
     "wall": "Servers",
@@ -73,7 +72,7 @@ _HEADINGS: dict[str, str] = {
 """Headings by the kind of a panel; the name of what it shows follows."""
 _ZOOMED = {
     Kind.BALANCE: "balance",
-    Kind.WHY: "checks",
+    Kind.WHY: "evidence",
     Kind.BACKEND: "backend",
     Kind.NODE: "node",
     Kind.ROUTER: "router",
@@ -89,7 +88,7 @@ _EVENTS_HEIGHT = 3
 """Least rows of alerts and events."""
 _LOWER_EDGE = {
     "balance": (Kind.WHY, "why this verdict on"),
-    "checks": (Kind.BALANCE, "back to the balance of"),
+    "evidence": (Kind.BALANCE, "back to the balance of"),
 }
 """Where the lower edge of a kind of panel leads, and in words; two rows, so that a finger finds it."""
 _NO_GROUP = (

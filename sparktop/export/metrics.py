@@ -194,8 +194,8 @@ GROUP: tuple[Metric[Balance], ...] = (
     _word(
         "group_word",
         "word",
-        "1 for the verdict on how evenly a group is loaded: balanced, oscillating, starved, uneven or idle, "
-        "or at slow scrapes: uneven requests, wide spread, may swing, even within chance, too slow to tell.",
+        "1 for the verdict on how evenly a group is loaded: balanced, oscillating, starved, uneven or "
+        "idle; none where it is unknown.",
         lambda found: None if found.word is BalanceWord.UNKNOWN else found.word.value,
     ),
     _value(

@@ -25,30 +25,16 @@ class BalanceWord(StrEnum):
     """A backend has next to no work while another has more than its share."""
     UNEVEN = "uneven"
     """One backend always has more load than its share."""
-    UNEVEN_REQUESTS = "uneven requests"
-    """By counters, one backend gets more requests than its share; whether loads swing is not known."""
-    MAY_SWING = "wide spread, may swing"
-    """Samples are too seldom to see a swing, but the loads vary far more than chance: a suspicion."""
     BALANCED = "balanced"
-    EVEN_WITHIN_CHANCE = "even within chance"
-    """Samples are too seldom to see a swing, and for half an hour the loads varied as by chance."""
-    TOO_SLOW = "too slow to tell"
 
     @property
     def bad(self) -> bool:
-        """Whether the verdict calls for action: OSCILLATING, STARVED, UNEVEN or UNEVEN_REQUESTS."""
-        unequal = {BalanceWord.UNEVEN, BalanceWord.UNEVEN_REQUESTS}
-        return self in {BalanceWord.OSCILLATING, BalanceWord.STARVED} | unequal
+        """Whether the verdict calls for action: OSCILLATING, STARVED or UNEVEN."""
+        return self in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}
 
-    @property
-    def slow(self) -> bool:
-        """Whether this is a verdict on samples that are too seldom to see a swing."""
-        return self in {
-            BalanceWord.UNEVEN_REQUESTS,
-            BalanceWord.MAY_SWING,
-            BalanceWord.EVEN_WITHIN_CHANCE,
-            BalanceWord.TOO_SLOW,
-        }
+
+SLOW_S = 2.2
+"""Time between two samples from which on they are too seldom to see a swing: slower than every 2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +335,11 @@ class Balance:
         """The announced verdict in words: of "unknown" for lack of requests, that these are too few."""
         few = self.too_few and self.word is BalanceWord.UNKNOWN is self.word_now
         return "too few requests to judge" if few else self.word.value
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its samples are too seldom to see a swing, as those of a Prometheus."""
+        return self.sample_hz is not None and self.sample_hz < 1 / SLOW_S
 
     @property
     def bad(self) -> bool:

@@ -155,22 +155,10 @@ BALANCE: Mapping[BalanceWord, Explained] = {
     BalanceWord.BALANCED: Explained(
         "none of these; so are loads that differ within chance, as by random routing"
     ),
-    BalanceWord.UNEVEN_REQUESTS: Explained(
-        "through Prometheus: by counters, one gets more requests than its share",
-        "weights and order in the router; enter on the balance polls the servers directly",
-    ),
-    BalanceWord.MAY_SWING: Explained(
-        "through Prometheus, too seldom to see a swing: loads spread 4 × as widely as chance",
-        "enter on the balance polls the servers directly, which shows whether they swing",
-    ),
-    BalanceWord.EVEN_WITHIN_CHANCE: Explained("through Prometheus: for 30 min loads spread as by chance"),
-    BalanceWord.TOO_SLOW: Explained(
-        "through Prometheus: samples are too seldom to see a swing, and nothing else is certain",
-        "enter on the balance polls the servers directly",
-    ),
     BalanceWord.IDLE: Explained("no load to be distributed"),
     BalanceWord.UNKNOWN: Explained(
-        "too few samples yet, or too few requests to judge: it says which, and who has how many"
+        "too few samples yet, too few requests, or sampled too seldom to see a swing: it says which",
+        "through Prometheus: enter on the balance polls the servers directly",
     ),
 }
 """How evenly the backends of a group are loaded."""

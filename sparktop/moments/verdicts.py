@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from sparktop.analysis.balance.rules import RULES
 from sparktop.graphics import numbers
-from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.moments.moment import Moment, Spell
 from sparktop.panels.balance.checks import limit_text, value_text
@@ -18,8 +17,6 @@ from sparktop.report.markdown import code
 
 _QUIET = frozenset({"unknown", "idle", "normal"})
 """Verdicts on a node's speed that need no line."""
-_IN_FLIGHT = "requests in flight"
-"""Name of the check "requests" here, because `requests` of the report's JSON counts arrivals."""
 _MOST_SPELLS = 40
 _MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
 
@@ -97,24 +94,24 @@ def _evidence(spell: Spell) -> Iterator[str]:
 
 
 def _tests(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
-    """Return a table of the rule on whether there is enough data, then of the rules that hold.
+    """Return a table of the checks on whether there is enough data, then of the rules that hold.
 
     In Markdown (`on_page` False), only the first rule that holds is included.
     """
-    first, *others = (make(balance) for make in RULES)
-    holding = [rule for rule in others if rule.holds]
+    first, *others = (rule(balance) for rule in RULES)
+    holding = [rule for rule in others if all(check.holds for check in rule)]
     rows = tuple(
         (
-            rule.name if not number else "",
-            _IN_FLIGHT if check.name == "requests" else check.name,
+            check.code if not number else "",
+            check.name,
             value_text(check),
-            limit_text(check) or UNKNOWN,
-            {True: "yes", False: "no", None: UNKNOWN}[check.holds],
+            limit_text(check),
+            "yes" if check.holds else "no",
         )
         for rule in [first, *(holding if on_page else holding[:1])]
-        for number, check in enumerate(rule.checks)
+        for number, check in enumerate(rule)
     )
-    names = ", ".join(rule.name for rule in holding)
+    names = ", ".join(rule[0].code for rule in holding)
     when = f"the {balance.window_s:.0f} s before {time_of(spell.end)} UTC"
     note = (
         f"in {when}; rules that hold: {names}" if holding else f"in {when} no rule for an uneven load holds"

@@ -8,11 +8,10 @@ of the schema's first release come first, then the evidence of the verdict, with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from sparktop.analysis.balance.check import Rule
-from sparktop.analysis.balance.rules import RULES
+from sparktop.analysis.balance.rules import RULES, Check
 from sparktop.model.balance import Balance, StepTime, Swing
 from sparktop.report.json_node import fields_of
 
@@ -107,24 +106,22 @@ def balance_json(one: Balance, time: Callable[[datetime], str]) -> dict[str, obj
     }
 
 
-def _rule(rule: Rule) -> dict[str, object]:
-    """Return a rule as a mapping: name, whether it holds, and its checks.
-
-    Each check has its value, unit and limit, and whether it holds.
-    """
+def _rule(checks: Sequence[Check]) -> dict[str, object]:
+    """Return a rule as a mapping: its name, whether it holds, and its checks with their values and limits."""
     return {
-        "name": rule.name,
-        "holds": rule.holds,
+        "name": checks[0].code,
+        "holds": all(check.holds for check in checks),
         "checks": [
             {
                 "name": check.name,
                 "value": check.value,
-                "unit": "s" if check.unit == "life" else check.unit or None,
+                "unit": check.unit or None,
                 "at_least": None if check.most else check.limit,
                 "at_most": check.limit if check.most else None,
                 "holds": check.holds,
+                "missing": check.but or None,
             }
-            for check in rule.checks
+            for check in checks
         ],
     }
 

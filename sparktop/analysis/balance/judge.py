@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sparktop.analysis.balance import limits, rules, swings
+from sparktop.analysis.balance import limits, rules
 from sparktop.analysis.balance import words as balance_words
 from sparktop.analysis.balance.arrivals import find_herds
 from sparktop.analysis.balance.convoys import find_convoys
@@ -35,14 +35,14 @@ from sparktop.analysis.balance.group_pace import GroupPace, full_slots, group_pa
 from sparktop.analysis.balance.lead import follow_lead, follow_turns, lead_margin
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, lay_out, slow_members
 from sparktop.analysis.balance.periodicity import find_swing
-from sparktop.analysis.balance.slow import SLOW_S, too_slow
+from sparktop.analysis.balance.slow import too_slow
 from sparktop.analysis.balance.step_time import FLAT, variance_factor
 from sparktop.analysis.balance.swing_score import SCORE_LIMIT, swing_score
-from sparktop.model.balance import Balance, BalanceWord, Swing
+from sparktop.model.balance import SLOW_S, Balance, BalanceWord, Swing
 
 SHORTEST_S, LONGEST_S = limits.SHORTEST_S, 600.0
 LIFETIMES = 8
-_DECIDING = (*swings.WAYS_TO_SWING, rules.starved, rules.ahead)
+_DECIDING = (*rules.WAYS_TO_SWING, rules.starved, rules.ahead)
 _SWINGS = frozenset({"lead", "rhythm", "turns", "convoys", "herds"})
 _USUAL_S = 60.0
 """Seconds analysed where the history is long enough, so that a swing of 6 s shows 10 cycles; 45 s are enough
@@ -316,8 +316,8 @@ def _held(measured: Balance) -> frozenset[str]:
     The name "drained" is added where a backend is empty because it gets no requests at all (it is drained,
     or not in the router yet). Such a backend does not count as starved, but the split is not even either.
     """
-    held = {rule.name for rule in (way(measured) for way in _DECIDING) if rule.holds}
-    if measured.away_s and "starved" not in held and rules.drained(measured).holds:
+    held = {rule.__name__ for rule in _DECIDING if rules.holds(rule, measured)}
+    if measured.away_s and "starved" not in held and rules.holds(rules.drained, measured):
         held.add("drained")
     return frozenset(held)
 

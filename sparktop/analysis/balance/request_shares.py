@@ -144,12 +144,13 @@ def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: b
     load, total = balance.mean_load.get(found.most), balance.mean_total
     if load is None or total is None or load < _LOADED * found.fair * total:
         return replace(updated, reasons=(*balance.reasons, f"{said}, and is done with them sooner"))
+    doubt = balance.reasons if balance.is_slow else () if word is BalanceWord.UNKNOWN else balance.reasons[1:]
     return replace(
         updated,
         word=BalanceWord.UNEVEN,
         word_now=BalanceWord.UNEVEN,
         confidence=(balance.samples_percent or 0.0) / 100 * (1 - 0.5 * ODDS_LIMIT / found.odds),
-        reasons=(said, *(() if word is BalanceWord.UNKNOWN else balance.reasons[1:])),
+        reasons=(said, *doubt),
     )
 
 

@@ -2,8 +2,8 @@
 
 Samples every 15 s miss a swing of 6 s, and the loads of different backends are those of different moments. So
 no swing, no period and no starvation is ever stated. What can be stated: how the requests were shared, by
-counters, which are exact; and how widely the load of each backend varies, in units of the variation of random
-routing. Bursts of requests vary as widely as a swing does, so a wide spread is a suspicion, not a verdict.
+counters, which are exact. How widely the load of each backend varies, in units of the variation of random
+routing, shows which group is worth a closer look.
 """
 
 from __future__ import annotations
@@ -15,34 +15,27 @@ from itertools import pairwise
 from statistics import median
 
 from sparktop.analysis.balance.load_grid import LoadTrack
-from sparktop.analysis.balance.request_shares import request_shares
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
+from sparktop.model.balance import SLOW_S, Balance, BalanceWord
 from sparktop.model.fleet import stale_s
 from sparktop.model.series import LATE
 from sparktop.values import dataclass, replace
 
-SLOW_S = 2.2
-"""Time between two samples from which on a group is judged here: slower than every 2 s."""
-SPREAD_S, AGAIN_S = 300.0, 60.0
-"""Window in which the spread is computed, and how much earlier it must have been wide too."""
-EVEN_S = 1800.0
-"""Window in which a group must have been even to be called so."""
+SPREAD_S = 300.0
+"""Window in which the spread is computed."""
 REQUESTS_S = 600.0
+"""Window in which the requests are compared, and before which no sample matters."""
 _LEAST_SHARED_S, _LEAST_SHARED_STEPS = 60.0, 4.0
 """Time, in seconds and in steps, that all backends must have answered before their requests are compared."""
-WIDE_Z, WIDE_SIZE, CHANCE_Z = 4.0, 0.5, 2.0
-"""A spread is wide from this multiple of chance and this share of the mean load on; below the last multiple
-it is within chance."""
 FEWEST_PER_BACKEND = 4.0
 """Mean requests per backend below which chance alone makes any spread."""
 _FEWEST_SAMPLES = 8
-_UNEVEN_CHI2, _UNEVEN_SHARE = 6.0, 1.1
-_STEPS_LOOKED_AT = 9
+_STEPS_COMPARED = 9
 _QUIET_S = 5.0
 """Quick samples of a backend have ended if none is younger."""
 _THINNED = 0.5
 """Samples are kept that are at least this share of the usual step apart."""
-_SETTLED = 0.9
+_SETTLED = 0.7
 """Share of a window that must have samples."""
 
 
@@ -61,7 +54,7 @@ class Spread:
 def slow_step_s(tracks: Sequence[LoadTrack]) -> float | None:
     """Return the time between two samples if it is too long to see a swing; None if not, or if unknown."""
     steps = [
-        later - earlier for track in tracks for earlier, later in pairwise(track.times_s[-_STEPS_LOOKED_AT:])
+        later - earlier for track in tracks for earlier, later in pairwise(track.times_s[-_STEPS_COMPARED:])
     ]
     step_s = median(steps) if steps else 0.0
     return step_s if step_s > SLOW_S else None
@@ -113,86 +106,43 @@ def quick_since(tracks: Sequence[LoadTrack]) -> float:
 
 def too_slow(step_s: float) -> str:
     """Return the reason why nothing is said of a swing."""
-    return f"samples every {step_s:.0f} s are too slow to see a swing"
+    return f"sampled every {step_s:.0f} s: too slow to see a swing"
 
 
 def judge_slowly(
     group: str, tracks: Sequence[LoadTrack], now_s: float, step_s: float, router: str | None
 ) -> Balance:
-    """Judge a group by samples that are `step_s` seconds apart, up to `EVEN_S` before `now_s` (monotonic).
+    """Judge a group by samples `step_s` seconds apart, up to `REQUESTS_S` before `now_s` (monotonic).
 
-    The verdict is UNEVEN_REQUESTS, MAY_SWING, EVEN_WITHIN_CHANCE, IDLE or TOO_SLOW.
+    The verdict is UNEVEN where the backends' counters say so, IDLE, or UNKNOWN.
     """
-    shortest_s = max(SPREAD_S, _FEWEST_SAMPLES * step_s)
-    spread = spread_of(tracks, now_s - shortest_s, now_s)
-    earlier = spread_of(tracks, now_s - AGAIN_S - shortest_s, now_s - AGAIN_S)
-    counts = _arrived(tracks, now_s, step_s)
-    shares = request_shares(counts) if counts else None
-    needed_s = shortest_s + AGAIN_S
-    seen_s = _seen_s(tracks, now_s, step_s, needed_s)
-    if seen_s < shortest_s:
-        earlier = None  # samples over less time show no spread that has lasted
-    word, reasons = _word(tracks, now_s, step_s, spread, earlier)
-    also: tuple[BalanceWord, ...] = ()
-    if shares is not None and shares.requests and _is_uneven(counts):
-        also = (word,) if word is BalanceWord.MAY_SWING else ()
-        word, reasons = BalanceWord.UNEVEN_REQUESTS, (shares.sentence, *reasons)
-    means = {track.name: _mean(_loads(track, now_s - shortest_s)) for track in tracks}
-    even = word is BalanceWord.EVEN_WITHIN_CHANCE
-    return Balance(
+    needed_s = max(SPREAD_S, _FEWEST_SAMPLES * step_s)
+    spread = spread_of(tracks, now_s - needed_s, now_s)
+    idle = spread is not None and spread.mean_total < len(tracks)
+    plain = spread is not None and spread.mean_total >= FEWEST_PER_BACKEND * len(tracks)
+    word = BalanceWord.IDLE if idle else BalanceWord.UNKNOWN
+    means = {track.name: _mean(_loads(track, now_s - needed_s)) for track in tracks}
+    found = Balance(
         group=group,
         backends=tuple(track.name for track in tracks),
         word=word,
         word_now=word,
-        also=also,
-        window_s=_seen_s(tracks, now_s, step_s, EVEN_S) if even else seen_s,
+        window_s=_seen_s(tracks, now_s, step_s, needed_s),
         needed_s=needed_s,
         sample_hz=1 / step_s,
         mean_total=None if spread is None else spread.mean_total,
         mean_load={name: mean for name, mean in means.items() if mean is not None},
-        dispersion_z=None if spread is None else spread.z,
-        requests=None if shares is None else shares.requests,
-        requests_share={} if shares is None else shares.shares,
-        requests_chance=None if shares is None else shares.chance,
+        dispersion_z=spread.z if spread is not None and plain else None,
         router=router,
-        reasons=reasons,
+        reasons=(too_slow(step_s),),
     )
+    return weigh_requests(found, request_shares(_arrived(tracks, now_s, step_s)), all_told=True)
 
 
-def _word(
-    tracks: Sequence[LoadTrack], now_s: float, step_s: float, spread: Spread | None, earlier: Spread | None
-) -> tuple[BalanceWord, tuple[str, ...]]:
-    slow = too_slow(step_s)
-    if spread is None:
-        return BalanceWord.TOO_SLOW, (slow,)
-    if spread.mean_total < len(tracks):
-        return BalanceWord.IDLE, (slow,)
-    said = f"the loads spread {spread.z:.1f} × as widely as chance"
-    if spread.mean_total < FEWEST_PER_BACKEND * len(tracks):
-        few = f"{spread.mean_total:.0f} requests are too few to compare their spread with chance"
-        return BalanceWord.TOO_SLOW, (slow, few)
-    if _is_wide(spread) and earlier is not None and _is_wide(earlier):
-        return BalanceWord.MAY_SWING, (f"{said}: a swing, if demand is steady", slow)
-    whole = spread_of(tracks, now_s - EVEN_S, now_s, least=_SETTLED)
-    if whole is not None and whole.z < CHANCE_Z:
-        return BalanceWord.EVEN_WITHIN_CHANCE, (
-            f"over 30 min, the loads spread {whole.z:.1f} × as widely as chance",
-            slow,
-        )
-    return BalanceWord.TOO_SLOW, (slow, said)
-
-
-def _is_wide(spread: Spread) -> bool:
-    return spread.z >= WIDE_Z and spread.size >= WIDE_SIZE
-
-
-def spread_of(
-    tracks: Sequence[LoadTrack], since_s: float, until_s: float, *, least: float = 0.7
-) -> Spread | None:
+def spread_of(tracks: Sequence[LoadTrack], since_s: float, until_s: float) -> Spread | None:
     """Return how widely the loads vary between two times, in monotonic seconds; None if too few are known.
 
-    The loads of the other backends are interpolated to the time of each sample. `least` is the share of the
-    window that must have samples, 0 to 1.
+    The loads of the other backends are interpolated to the time of each sample.
     """
     count = len(tracks)
     if count < 2:  # noqa: PLR2004 - a spread is of several
@@ -203,7 +153,7 @@ def spread_of(
     totals: list[float] = []
     for this, (times, own) in enumerate(known):
         first, last = bisect_left(times, since_s), bisect_left(times, until_s)
-        if last - first < _FEWEST_SAMPLES or times[last - 1] - times[first] < least * (until_s - since_s):
+        if last - first < _FEWEST_SAMPLES or times[last - 1] - times[first] < _SETTLED * (until_s - since_s):
             return None
         deviations: list[float] = []
         for index in range(first, last):
@@ -301,12 +251,3 @@ def _unbroken_since(times_s: Sequence[float], longest_s: float) -> float:
     """Return the time of the first sample after the newest gap of more than `longest_s` seconds."""
     gaps = (later for earlier, later in pairwise(times_s) if later - earlier > longest_s)
     return max(gaps, default=times_s[0])
-
-
-def _is_uneven(counts: dict[str, float]) -> bool:
-    """Return whether the requests are shared less evenly than by chance, and by more than a little."""
-    fair = sum(counts.values()) / len(counts)
-    if len(counts) < 2 or fair <= 0:  # noqa: PLR2004 - a share is of several
-        return False
-    chi2 = sum((count - fair) ** 2 for count in counts.values()) / fair / (len(counts) - 1)
-    return chi2 >= _UNEVEN_CHI2 and max(counts.values()) >= _UNEVEN_SHARE * fair

@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 
-from sparktop.analysis.balance.dispersion import fewest_requests
 from sparktop.analysis.balance.limits import SKEW, STEADY, are_herds
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack
 from sparktop.model.balance import Balance, BalanceWord
@@ -21,14 +19,13 @@ _RANDOM_Z = (0.3, 3.0)
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
 """Routing strategies that read no load counts: outdated counts cannot explain a swing, and there is no better
 strategy to suggest."""
-_LIKE_LIFETIMES = (1.2, 2.6)
-"""Range of a period, in lives of a request, that looks like synchronised waves: 1.3 to 2 were observed, plus
-a margin."""
-_ONE_LENGTH = 0.1
 _FLAT_S = 120.0
-_COLD_SHARE = 0.85
 _STUCK_S = 40.0
-_UNKNOWN_FAILURES = "; check the router's log for cooldowns first"
+_HERDING = "herding: requests that arrive together go to one backend, as a router on old counts sends them"
+_DRIFT = (
+    "counter drift: the router believes in requests that are long gone",
+    "restart the proxy, or try simple-shuffle",
+)
 _NO_ROUTER = (
     "no router is known to distribute their requests; if one does, list it with its backends under "
     "[[routers]] in sparktop.toml, and its balance is judged"
@@ -306,71 +303,22 @@ def advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None
 
 
 def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return (cause, hint) for a verdict on backends behind a known router; None for what is not known.
-
-    The cause is failures of backends, or a mistake of the router.
-    """
-    failing = [track.name for track in grid.tracks if track.errors]
-    word = result.word_now
+    word, failing = result.word_now, [track.name for track in grid.tracks if track.errors]
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} and failing:
         names = " and ".join(failing)
         return (
             f"cooldowns: {names} had errors; a router takes such a server out, and it comes back empty",
             "mend the errors, or try disable_cooldowns: true in the router's settings",
         )
-    return _load_advice(result, load, grid)
-
-
-def _load_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return (cause, hint) for a verdict where no backend failed; None for what is not known.
-
-    Possible causes are waves of requests, a burst after a pause, and wrong counters in the router.
-    """
-    word = result.word_now
-    if word is BalanceWord.OSCILLATING:
-        return _waves(result, load, grid)
-    if word in {BalanceWord.STARVED, BalanceWord.UNEVEN} and _cold_burst(load, grid):
-        return (
-            "a cold burst: after a pause all requests of one moment read the same counts and went one way",
-            "it passes with the requests' life; try simple-shuffle if pauses are usual",
-        )
-    if word is BalanceWord.UNEVEN and result.window_s >= _FLAT_S and _counts(load.strategy):
-        return (
-            "counter drift: the router believes in requests that are long gone",
-            "restart the proxy, or try simple-shuffle",
-        )
+    if word is BalanceWord.OSCILLATING and load.strategy not in _BLIND:
+        # Power-of-two choices does not help with two backends: it is not among the suggestions.
+        known = all(track.errors is not None for track in grid.tracks)
+        herding = known and are_herds(result.arrivals, result.convoys)
+        unknown = "" if known else "; check the router's log for cooldowns first"
+        return (_HERDING if herding else None), f"try simple-shuffle or round-robin{unknown}"
+    if word is BalanceWord.UNEVEN and result.window_s >= _FLAT_S and "least" in (load.strategy or "").lower():
+        return _DRIFT
     return None, None
-
-
-def _waves(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[str | None, str | None]:
-    """Return (cause, hint) for oscillating loads where no backend failed; None for what is not known.
-
-    Possible causes are requests that end together, and requests that are sent together. Where failures are
-    not counted, there is only a hint.
-    """
-    if load.strategy in _BLIND:
-        return None, None
-    advice_two = " (power-of-two choices does not help with two backends)"
-    hint = "try simple-shuffle or round-robin" + (advice_two if len(grid.loads) == _PAIR else "")
-    if any(track.errors is None for track in grid.tracks):
-        return None, hint + _UNKNOWN_FAILURES
-    low, high = _LIKE_LIFETIMES
-    alike = load.length_variation is not None and load.length_variation <= _ONE_LENGTH
-    if alike and load.e2e_s and result.period_s and low <= result.period_s / load.e2e_s <= high:
-        return (
-            "synchronised waves: requests of one length end together, and the router reads old counts",
-            hint,
-        )
-    if are_herds(result.arrivals, result.convoys):
-        return (
-            "herding: requests that arrive together go to one backend, as a router on old counts sends them",
-            hint,
-        )
-    return None, None
-
-
-def _counts(strategy: str | None) -> bool:
-    return strategy is not None and "least" in strategy.lower()
 
 
 def standing_still(grid: LoadGrid) -> tuple[list[str], bool]:
@@ -394,26 +342,6 @@ def standing_still(grid: LoadGrid) -> tuple[list[str], bool]:
         elif not all(map(math.isnan, speeds)) and not any(load < 1 for load in column):
             still.append(track.name)
     return still, moving
-
-
-def _cold_burst(load: GroupLoad, grid: LoadGrid) -> bool:
-    """Return whether one backend got nearly all requests after a pause, for about a request's duration."""
-    if not load.e2e_s:
-        return False
-    least, step = fewest_requests(len(grid.loads)), grid.step_s
-    starts = [
-        slot + 1
-        for slot, (before, after) in enumerate(pairwise(grid.totals))
-        if before < len(grid.loads) <= after
-    ]
-    for start in starts:
-        rows = range(start, min(len(grid.totals), start + round(2 * load.e2e_s / step)))
-        full = [slot for slot in rows if grid.totals[slot] >= least]
-        for column in grid.loads:
-            held = sum(column[slot] >= _COLD_SHARE * grid.totals[slot] for slot in full)
-            if 0.5 <= held * step / load.e2e_s <= 1.7:  # noqa: PLR2004 - about one lifetime
-                return True
-    return False
 
 
 def _count(value: float | None) -> str:

@@ -1,132 +1,86 @@
-"""Draws a question about a group's balance with its answer, and the checks that decide on the answer."""
+"""Draws the checks behind a group's verdict: question, answer, the figure that decides, and its rule."""
 
 from __future__ import annotations
 
-from sparktop.analysis.balance.check import Check, Rule, chance_text
-from sparktop.graphics.cells import fit
+from sparktop.analysis.balance import rules
+from sparktop.analysis.balance.rules import Check
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.panels.balance.verdict import short_seconds
-from sparktop.panels.parts.figures import figure, label
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.rows import Row, fit_row, row_width
 from sparktop.panels.parts.sentences import wrapped
-from sparktop.values import dataclass
 
-_NAME, _VALUE, _LIMIT = 17, 8, 14
-_LONG_MS = 1000
-"""Widths in cells of a check's name, value and limit, which stand before its explanation."""
-_BESIDE = 30
-"""Least width in cells of an explanation beside the values of its check; with less it stands below."""
-_SMALL_CHANCE = 1e-3
-"""A limit below this probability is written as a power of ten."""
+_SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("  ", "muted")}
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question about a group's balance, its answer, and the rule (a list of checks) that decides on it."""
+def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
+    """Return all checks with their answers, always in the same order.
 
-    title: str
-    answer: bool | None
-    """None while there is not enough data to answer it."""
-    rule: Rule
-
-    def folded(self, width: int) -> list[Row]:
-        """Return the question with its answer and the check that decides on it, in as few rows as possible.
-
-        A question answered with yes has rows of its own for the check; otherwise one row holds everything.
-        Where the answer is not that of the rule alone, return the rows of all checks.
-        """
-        check = self.rule.deciding
-        if check is None or (self.answer is not None and self.answer is not self.rule.holds):
-            return self.rows(width)
-        if self.answer:
-            return [*self._head(width), *_check_rows(check, width)]
-        sign = "  " if self.answer is None else "✗ "
-        left: Row = [(sign, "muted"), label(self.title)]
-        right: Row = [
-            label(f"{check.name} "),
-            (value_text(check), "text" if check.value is not None else "muted"),
-            label(f", {needed}" if (needed := _needed(check)) else ""),
-        ]
-        gap = width - row_width(left) - row_width(right)
-        if gap < 1:
-            return [
-                fit_row(left, width),
-                fit_row([label(" " * max(0, width - row_width(right))), *right], width),
-            ]
-        return [[*left, label(" " * gap), *right]]
-
-    def rows(self, width: int) -> list[Row]:
-        """Return a row with the question and its answer, then the rows of each check of the rule."""
-        rows = self._head(width)
-        for check in self.rule.checks:
-            rows += _check_rows(check, width)
-        return rows
-
-    def _head(self, width: int) -> list[Row]:
-        word, role = {
-            True: ("yes", "title"),
-            False: ("no", "muted"),
-            None: ("not known yet", "muted"),
-        }[self.answer]
-        left: Row = [("─ ", "border"), (self.title, "accent"), (" ", "border")]
-        right: Row = [(f" {word} ", role), ("─", "border")]
-        gap = max(1, width - row_width(left) - row_width(right))
-        return [fit_row([*left, ("─" * gap, "border"), *right], width)]
+    An answer is None while there is not enough data. It is yes only where the verdict says so, too.
+    """
+    said = {balance.word_now, *balance.also}
+    judged = balance.word_now is not BalanceWord.UNKNOWN
+    swings = {rule.__name__ for rule in rules.WAYS_TO_SWING}
+    # Without a known router the verdict "uneven" covers swings, too.
+    swinging = BalanceWord.OSCILLATING in said or (BalanceWord.UNEVEN in said and balance.router is None)
+    says = {
+        **dict.fromkeys(swings, swinging),
+        "starved": BalanceWord.STARVED in said,
+        "ahead": BalanceWord.UNEVEN in said,
+    }
+    return [(check, _answer(check, judged=judged, says=says, of=balance)) for check in rules.checks(balance)]
 
 
-def _check_rows(check: Check, width: int) -> list[Row]:
-    sign, role = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("  ", "muted")}[check.holds]
-    row: Row = [
-        (sign, role),
-        (fit(check.name, _NAME), "text"),
-        figure(value_text(check).rjust(_VALUE), known=check.value is not None),
-        label(f" {_needed(check)}", _LIMIT),
+def _answer(check: Check, *, judged: bool, says: dict[str, bool], of: Balance) -> bool | None:
+    if check.code == "enough":
+        return check.holds
+    if check.code == "requests":
+        return None if of.requests is None else check.holds
+    if not judged or (check.code == "herds" and of.arrivals is None):
+        return None
+    return check.holds and says[check.code]
+
+
+def answer_rows(balance: Balance, width: int) -> list[Row]:
+    """Return the checks as rows of `width` cells, each with its rule, those that decided first."""
+    answered = answers(balance)
+    if balance.word_now is not BalanceWord.UNKNOWN:
+        answered.sort(key=lambda one: (one[0].code == "enough", one[1] is not True))
+    return [row for one in answered for row in (*_head(one, width), *_rule(one[0], width))]
+
+
+def _head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
+    """Return a row with the question and the figure that decides on it; two rows where one is too short."""
+    check, answer = answered
+    left: Row = [_SIGNS[answer], (check.question, "title" if answer else "text")]
+    right: Row = [
+        label(f"{check.name} "),
+        (value_text(check), "text" if check.value is not None else "muted"),
+        label(f", {'' if check.within or check.instead else 'needs '}{limit_text(check)}"),
     ]
-    indent = row_width(row) + 1
-    if width - indent >= _BESIDE:
-        lines = wrapped(check.meaning, width - indent)
-        return [
-            fit_row([*(row if not index else [label(" " * (indent - 1))]), label(f" {line}")], width)
-            for index, line in enumerate(lines)
-        ]
-    return [
-        fit_row(row, width),
-        *(fit_row([label(f"    {line}")], width) for line in wrapped(check.meaning, width - 4)),
-    ]
+    gap = width - row_width(left) - row_width(right)
+    if gap < 1:
+        indent = max(0, width - row_width(right))
+        return [fit_row(left, width), fit_row([label(" " * indent), *right], width)]
+    return [[*left, label(" " * gap), *right]]
 
 
-def _needed(check: Check) -> str:
-    """Return a check's limit for the screen: "needs ≥ 3" unless the value meets it; "" without a limit."""
-    limit = limit_text(check)
-    return f"needs {limit}" if limit and not check.holds else limit
+def _rule(check: Check, width: int) -> list[Row]:
+    words = [check.rule, *(f"but {one}" for one in (check.but,) if one and check.within)]
+    words += [check.instead] if check.instead and not check.within else []
+    return [fit_row([label(f"    {line}")], width) for line in wrapped("; ".join(words), width - 4)]
 
 
 def value_text(check: Check) -> str:
     """Format a check's value with its unit; "–" if it is unknown."""
-    value = check.value
-    if value is None:
+    if check.value is None:
         return UNKNOWN
-    if check.unit == "chance":
-        return chance_text(value)
-    if check.unit == "life":
-        return short_seconds(value)
     # Added to 0.0, so that a rounded zero is never shown as "-0.00".
-    number = f"{0.0 + round(value, check.digits):{'+' if check.signed else ''}.{check.digits}f}"
+    number = f"{0.0 + round(check.value, check.digits):.{check.digits}f}"
     return f"{number} {check.unit}".rstrip().replace("-", "−")
 
 
 def limit_text(check: Check) -> str:
-    """Format a check's limit with "≤" or "≥" and its unit; "" for a check without a limit."""
-    if check.limit is None:
-        return ""
-    sign, limit = "≤" if check.most else "≥", check.limit
-    if check.unit in {"s", "life"}:
-        return f"{sign} {limit:.0f} s"
-    if check.unit == "ms" and limit >= _LONG_MS:
-        return f"{sign} {limit / _LONG_MS:.1f} s"
-    if check.unit in {"%", "ms"}:
-        return f"{sign} {limit:.0f} {check.unit}"
-    if check.unit == "chance":
-        small = limit < _SMALL_CHANCE
-        return f"{sign} {limit:.0e}".replace("e-0", "e-") if small else f"{sign} {limit:g}"
-    return f"{sign} {limit:g} {check.unit}".rstrip()
+    """Format a check's limit with "≤" or "≥" and its unit."""
+    number = f"{check.limit:.0f}" if check.unit in {"s", "%"} else f"{check.limit:g}"
+    return f"{'≤' if check.most else '≥'} {number} {check.unit}".rstrip()

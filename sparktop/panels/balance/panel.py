@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparktop.graphics.axis import time_axis
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import Balance
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import group_tab, members
-from sparktop.panels.balance.checks import Question
-from sparktop.panels.balance.figures import questions
+from sparktop.panels.balance.checks import answer_rows
 from sparktop.panels.balance.lines import balance_axis, group_lines
 from sparktop.panels.balance.many import many_rows
 from sparktop.panels.balance.pair import pair_rows
@@ -53,63 +52,30 @@ def balance_screen(
 
 
 def evidence_screen(
-    balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", folded: bool = True
+    balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = ""
 ) -> list[Row]:
-    """Draw why a group got its verdict: questions about its balance, answered by checks, and two plots.
+    """Draw why a group got its verdict: the checks on its balance with their figures, and two plots.
 
-    With `folded`, a question shows only the check that decides its answer, or all its checks if no single one
-    does. The rows are `width` cells wide; there are at least `height` of them, and more if the text needs
-    them (the screen scrolls). `place` is the group's position among several ("group 2 of 3"), "" if there is
-    only one.
+    The rows are `width` cells wide; there are at least `height` of them, and more if the text needs them (the
+    screen scrolls). `place` is the group's position among several ("group 2 of 3"), "" if there is only one.
     """
     inner = width - 4
     words = _words(balance, snapshot, inner, height)
-    asked = _asked(balance)
     if width >= _WIDE:
-        beside = inner - _PLOTS_WIDTH - 2
-        right = _answers(asked, beside, folded=folded, room=height - 2 - len(words))
+        right = answer_rows(balance, inner - _PLOTS_WIDTH - 2)
         tall = max(_PLOT, min(16, (height - 2 - len(words)) // 2))
         left = [row for plot in plots(balance, _PLOTS_WIDTH, tall) for row in plot]
         body = _side_by_side(left, right, _PLOTS_WIDTH)
     else:
+        body = answer_rows(balance, inner)
         if inner >= 2 * _PLOT_WIDTH + 2:
             each = (inner - 2) // 2
-            one, other = plots(balance, each, _PLOT)
-            body = _side_by_side(one, other, each)
+            body += _side_by_side(*plots(balance, each, _PLOT), each)
         else:
-            body = [row for plot in plots(balance, inner, _PLOT) for row in plot]
-        answers = _answers(asked, inner, folded=folded)
-        body = [*answers, *body] if folded else [*body, *answers]
+            body += [row for plot in plots(balance, inner, _PLOT) for row in plot]
     rows = [*words, *body]
     more = f" {place} · tab next · esc back " if place else " esc back "
     return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="why?", note=more)
-
-
-def _asked(balance: Balance) -> list[Question]:
-    """Return the questions behind the verdict, those that decided on it first."""
-    if balance.word_now is BalanceWord.UNKNOWN:
-        return questions(balance)
-    enough, *rest = questions(balance)
-    return [*sorted(rest, key=lambda question: question.answer is not True), enough]
-
-
-def _answers(asked: Sequence[Question], width: int, *, folded: bool, room: int = 0) -> list[Row]:
-    """Return the questions with their answers as rows of `width` cells.
-
-    With `folded`, the first questions still have all their checks as far as `room` rows suffice for that.
-    """
-    if not folded:
-        return [row for question in asked for row in question.rows(width)]
-    short = [question.folded(width) for question in asked]
-    left = room - 1 - sum(map(len, short))
-    rows: list[Row] = []
-    for question, few in zip(asked, short, strict=True):
-        every = question.rows(width)
-        fits = len(every) - len(few) <= left
-        left -= len(every) - len(few) if fits else 0
-        rows += every if fits else few
-    count = sum(len(question.rule.checks) for question in asked)
-    return [*rows, fit_row([label(f"enter shows all {count} checks")], width)]
 
 
 def _in_frame(

@@ -139,8 +139,8 @@ def _values(balance: Balance) -> list[Row]:
         values.append([label("every "), figure(short_seconds(period_s))])
     if balance.word.bad and not balance.in_sweep:
         values += [*([] if balance.lost_percent is None else _lost(balance)), *_starved(balance)]
-    if balance.word.slow:
-        values += [[label(reason)] for reason in balance.reasons[:1]]
+    if balance.is_slow and not balance.word.bad:
+        return [*values, *([label(reason)] for reason in balance.reasons[:1])]
     if balance.word is BalanceWord.UNKNOWN:
         values += [[label(reason)] for reason in balance.reasons[:1]] if _complete(balance) else []
         values += _window_pieces(balance)

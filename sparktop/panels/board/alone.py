@@ -17,8 +17,8 @@ from sparktop.panels.node.processes import ProcessOrder
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.rows import Row
 
-GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
-"""Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""
+GROUP_KINDS = frozenset({"balance", "evidence"})
+"""Kinds of the full-screen views of a group's balance."""
 
 
 def draw_alone(
@@ -51,8 +51,8 @@ def _group_rows(place: Place, snapshot: Snapshot, coarse: int) -> list[Row]:
     groups = snapshot.balance
     which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
     balance, size = groups[place.index], (place.width, place.height)
-    if place.kind in {"evidence", "checks"}:
-        return evidence_screen(balance, snapshot, *size, place=which, folded=place.kind == "evidence")
+    if place.kind == "evidence":
+        return evidence_screen(balance, snapshot, *size, place=which)
     return balance_screen(balance, snapshot, *size, place=which, coarse=coarse)
 
 

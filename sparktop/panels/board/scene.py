@@ -29,8 +29,8 @@ if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
     from sparktop.panels.board.wall.drawn import DrawnWall
     from sparktop.panels.board.wall.order import WallOrders
 
-_GROUP_KINDS = frozenset({"balance", "evidence", "checks"})
-"""Kinds of the full-screen views of a group's balance; "checks" is the evidence with all its checks."""
+_GROUP_KINDS = frozenset({"balance", "evidence"})
+"""Kinds of the full-screen views of a group's balance."""
 _TALL = frozenset({"node", "backend", "events"}) | _GROUP_KINDS
 """Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
 _WALLS = frozenset({"wall", "prometheus", "members", "scraped", "machines"})

@@ -70,11 +70,7 @@ WORD_ROLES = {
     BalanceWord.OSCILLATING: "bad",
     BalanceWord.STARVED: "bad",
     BalanceWord.UNEVEN: "warn",
-    BalanceWord.UNEVEN_REQUESTS: "warn",
-    BalanceWord.MAY_SWING: "warn",
     BalanceWord.BALANCED: "good",
-    BalanceWord.EVEN_WITHIN_CHANCE: "good",
-    BalanceWord.TOO_SLOW: "muted",
 }
 """The role of each verdict on balance; the verdict is always written out, too."""
 

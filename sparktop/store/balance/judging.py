@@ -14,17 +14,15 @@ from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
-from sparktop.analysis.balance.rules import ahead, requests, starved
+from sparktop.analysis.balance.rules import WAYS_TO_SWING, ahead, requests, starved
 from sparktop.analysis.balance.slow import (
-    AGAIN_S,
-    EVEN_S,
+    REQUESTS_S,
     is_slow_again,
     judge_slowly,
     quick_since,
     slow_step_s,
     thinned,
 )
-from sparktop.analysis.balance.swings import WAYS_TO_SWING
 from sparktop.analysis.balance.weights import MEANT_S, PIECES, are_unequal, is_steady, ratio
 from sparktop.analysis.roles import Role
 from sparktop.graphics import numbers
@@ -60,7 +58,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     blamed = _blamed(errors, [member.name for member in group.members], router, counted)
     scrapes = [member.scrape for member in group.members if member.scrape is not None]
     slow_s = slow_step_s(tracks := _tracks(group, since, blamed))
-    if slow_s is None and scrapes and is_slow_again(_tracks(group, at - EVEN_S, {}), at):
+    if slow_s is None and scrapes and is_slow_again(_tracks(group, at - REQUESTS_S, {}), at):
         slow_s = max(scrape.every_s for scrape in scrapes)
     if slow_s is not None:
         return _slowly(group, at, slow_s, errors, life_s)
@@ -169,7 +167,7 @@ def _slowly(
     group: JudgedGroup, at: float, step_s: float, errors: Mapping[str, float], life_s: float | None
 ) -> Balance:
     """Judge a group whose samples, `step_s` seconds apart, are too seldom to see a swing."""
-    tracks = [thinned(track, step_s) for track in _tracks(group, at - EVEN_S - AGAIN_S, {})]
+    tracks = [thinned(track, step_s) for track in _tracks(group, at - REQUESTS_S, {})]
     found = judge_slowly(group.name, tracks, at, step_s, group.router_name)
     old = [
         scrape
@@ -350,9 +348,8 @@ _RULES_OF = {
     BalanceWord.OSCILLATING: WAYS_TO_SWING,
     BalanceWord.STARVED: (starved,),
     BalanceWord.UNEVEN: (ahead, requests),
-    BalanceWord.UNEVEN_REQUESTS: (requests,),
 }
-_UNITS = {"%": "_percent", "×": "_ratio", "ms": "_ms", "s": "_s", "life": "_s", "chance": "_chance"}
+_UNITS = {"%": "_percent", "×": "_ratio", "s": "_s"}
 
 
 def verdict_values(found: Balance, word: BalanceWord) -> Values:
@@ -362,15 +359,14 @@ def verdict_values(found: Balance, word: BalanceWord) -> Values:
     limits that the verdict's rule compares.
     """
     rules = [rule(found) for rule in _RULES_OF.get(word, ())]
-    deciding = next((rule for rule in rules if rule.holds), None)
+    deciding = next((rule for rule in rules if all(check.holds for check in rule)), ())
     values: dict[str, float | str | None] = {
         "period_s": found.period_s,
         "lost_percent": found.lost_percent,
         "window_s": found.window_s,
-        "rule": None if deciding is None else deciding.name,
+        "rule": deciding[0].code if deciding else None,
     }
-    for check in deciding.checks if deciding is not None else ():
-        if check.limit is not None:
-            name = f"{check.name.replace(' ', '_')}{_UNITS.get(check.unit, '')}"
-            values |= {name: check.value, f"limit_{name}": check.limit}
+    for check in deciding:
+        name = f"{check.name.replace(' ', '_')}{_UNITS.get(check.unit, '')}"
+        values |= {name: check.value, f"limit_{name}": check.limit}
     return values

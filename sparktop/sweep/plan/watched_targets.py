@@ -19,7 +19,7 @@ _TYPED = "arguments"
 """Value of `Watch.source` for targets typed on the command line, which are not in the configuration."""
 MOST_UNMARKED = 16
 """Servers that a key loads all together where none of them is marked."""
-_GROUPS = frozenset({"balance", "evidence", "checks"})
+_GROUPS = frozenset({"balance", "evidence"})
 _MOST_LINES = 6
 """Lines of a question that name servers."""
 _WALL_GROUPS = frozenset({"wall", "members"})

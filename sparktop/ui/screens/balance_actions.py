@@ -97,8 +97,7 @@ class BalanceActions(BaseScreen[None]):
             closer = [(shown["open"], "look closer")] if self._too_slow() is not None else []
             keys = [*closer, (shown["why"], "why?")]
         else:
-            all_checks = "all checks" if self.zoomed.kind == "evidence" else "fewer checks"
-            keys = [(shown["open"], all_checks), (shown["why"], "picture")]
+            keys = [(shown["why"], "picture")]
         return [*keys, *([(shown["turn"], "next group")] if several else [])]
 
     def action_balance(self) -> None:
@@ -124,7 +123,7 @@ class BalanceActions(BaseScreen[None]):
 
     @property
     def _on_group(self) -> bool:
-        return self.zoomed is not None and self.zoomed.kind in {"balance", "evidence", "checks"}
+        return self.zoomed is not None and self.zoomed.kind in {"balance", "evidence"}
 
     def _chosen_group(self) -> str | None:
         """Return the name of the selected group, or of the selected backend's group.
@@ -146,12 +145,7 @@ class BalanceActions(BaseScreen[None]):
 
         If the samples of a group are too seldom for a verdict on swings, poll its servers directly instead.
         """
-        if self.zoomed is not None and self.zoomed.kind in {"evidence", "checks"}:
-            kind = "checks" if self.zoomed.kind == "evidence" else "evidence"
-            self.zoomed = PanelKey(kind, self.zoomed.name)
-            self._scroll = 0
-            self._paint()
-        elif self._on_group and (group := self._too_slow()) is not None:
+        if self._on_group and (group := self._too_slow()) is not None:
             self.notify(
                 self.look_closer(group) if self.look_closer else "nothing is polled here", markup=False
             )
@@ -164,7 +158,7 @@ class BalanceActions(BaseScreen[None]):
         """Return the group that is shown alone, if it is judged by samples too seldom to see a swing."""
         name = "" if self.zoomed is None else self.zoomed.name
         groups = self.shown.balance if self.shown is not None else ()
-        slow = (one.group for one in groups if one.group == name and (one.word.slow or one.word_now.slow))
+        slow = (one.group for one in groups if one.group == name and one.is_slow)
         return next(slow, None)
 
     def action_turn(self, step: int) -> None:

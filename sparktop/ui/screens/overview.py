@@ -328,7 +328,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         zoomed, self.zoomed = self.zoomed, None
         if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
             self.zoomed = PanelKey("node", zoomed.name)
-        elif zoomed is not None and zoomed.kind in {"evidence", "checks"} and not self._why_on_board:
+        elif zoomed is not None and zoomed.kind == "evidence" and not self._why_on_board:
             self.zoomed = PanelKey("balance", zoomed.name)
         else:
             self.view = replace(self.view, processes=replace(self.view.processes, filter=""))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparktop.model.balance import BalanceWord
+from sparktop.model.balance import Balance
 from sparktop.model.failure import Failure
 from sparktop.model.targets import BackendTarget, PrometheusTarget
 from sparktop.model.text import clean
@@ -26,7 +26,8 @@ MOST_MEMBERS = 16
 AUTO_AGAIN_S = 600.0
 _AUTO_EVERY_S = 15.0
 _FIRST_DEADLINE_S, _DEADLINE_S = 3.0, 2.0
-_SUSPECT = frozenset({BalanceWord.MAY_SWING, BalanceWord.UNEVEN_REQUESTS})
+_WIDE_Z = 4.0
+"""Spread of the loads, over that of random routing, from which on they may swing."""
 
 Deliver = Callable[[SourceKind, str, "Reading", float | None], None]
 
@@ -151,8 +152,13 @@ class Through:
         suspects = [
             one
             for one in self._store.balance.view()
-            if one.word in _SUSPECT and any(one.backends and set(one.backends) <= names for names in own)
+            if _is_suspect(one) and any(one.backends and set(one.backends) <= names for names in own)
         ]
         if suspects:
             self._auto_at = now
             self.look_closer(max(suspects, key=lambda one: one.dispersion_z or 0.0).group)
+
+
+def _is_suspect(found: Balance) -> bool:
+    """Return whether a direct poll may find what samples of a Prometheus are too seldom to show."""
+    return found.is_slow and (found.word.bad or (found.dispersion_z or 0.0) >= _WIDE_Z)

@@ -9,7 +9,6 @@ from typing import Literal
 from sparktop.analysis.wall import DOWN, NO_GPU, Stated, Wall, WallGroup, kv_percent, ttft_s
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
-from sparktop.model.balance import BalanceWord
 from sparktop.model.fleet import FleetNode, FleetServer
 from sparktop.panels.balance.verdict import verdict_line, word_role
 from sparktop.panels.board.wall.cells import cell_of, state_run, strip
@@ -33,12 +32,6 @@ _LONGEST_NAME = 28
 _LEAST_SERVER = 14
 """Least cells of a server's name, if it is as long: figures are left out first."""
 _STATE = 11
-_SHORT_WORDS = {
-    BalanceWord.UNEVEN_REQUESTS: "uneven",
-    BalanceWord.MAY_SWING: "may swing",
-    BalanceWord.EVEN_WITHIN_CHANCE: "even?",
-    BalanceWord.TOO_SLOW: "too slow",
-}
 WELL = frozenset({"busy", "bored", "idle", "asleep", NO_GPU, "unknown"})
 """States of servers and machines that need no attention."""
 _MOST_NAMED = 40
@@ -117,7 +110,7 @@ def _verdict(group: WallGroup, width: int) -> Row:
         return []
     if width > _WORD:
         return fit_row(verdict_line(balance, width), width)
-    word = _SHORT_WORDS.get(balance.word, balance.word.value)
+    word = balance.word.value
     return [(fit(word, width), word_role(balance))]
 
 
