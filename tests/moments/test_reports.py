@@ -67,7 +67,6 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
         "Generated (tok/s)",
         "- `proxy`: **oscillating**, 09:00:50 to",
         "### Tests behind `proxy`: oscillating",
-        "| | requests in flight | ",
         "### Figures of the servers",
         "| Generated tok/s | `spark-a` |",
         "### The minute before and after",

@@ -122,6 +122,8 @@ def judge_slowly(
     plain = spread is not None and spread.mean_total >= FEWEST_PER_BACKEND * len(tracks)
     word = BalanceWord.IDLE if idle else BalanceWord.UNKNOWN
     means = {track.name: _mean(_loads(track, now_s - needed_s)) for track in tracks}
+    known = {name: mean for name, mean in means.items() if mean is not None}
+    total = sum(known.values()) if len(known) == len(tracks) else None
     found = Balance(
         group=group,
         backends=tuple(track.name for track in tracks),
@@ -130,8 +132,8 @@ def judge_slowly(
         window_s=_seen_s(tracks, now_s, step_s, needed_s),
         needed_s=needed_s,
         sample_hz=1 / step_s,
-        mean_total=None if spread is None else spread.mean_total,
-        mean_load={name: mean for name, mean in means.items() if mean is not None},
+        mean_total=total if spread is None else spread.mean_total,
+        mean_load=known,
         dispersion_z=spread.z if spread is not None and plain else None,
         router=router,
         reasons=(too_slow(step_s),),

@@ -37,27 +37,11 @@ def swinging(
     return found
 
 
-def test_waves_of_one_length_are_named() -> None:
-    """Without errors and with equal lengths, a swing over two lifetimes is put down to outdated counts."""
-    found = swinging(0, 0.02)
-    assert found.cause == (
-        "synchronised waves: requests of one length end together, and the router reads old counts"
-    )
-    assert found.hint == (
-        "try simple-shuffle or round-robin (power-of-two choices does not help with two backends)"
-    )
-
-
-def test_of_more_than_two_nothing_is_said_of_power_of_two_choices() -> None:
-    """With three backends the hint does not rule out power-of-two choices, which would help there."""
-    assert swinging(0, 0.02, servers=3).hint == "try simple-shuffle or round-robin"
-
-
-@pytest.mark.parametrize("variation", [None, 0.5])
-def test_without_evidence_there_is_no_hint(variation: float | None) -> None:
-    """With unknown or varied lengths and without counts of requests, a swing has neither cause nor hint."""
-    found = swinging(0, variation, counted=False)
-    assert (found.cause, found.hint) == (None, None)
+@pytest.mark.parametrize("servers", [2, 3])
+def test_a_swing_has_a_hint_also_without_a_known_cause(servers: int) -> None:
+    """Without counts of requests there is no cause; the strategies that read no counts still help."""
+    found = swinging(0, 0.02, servers, counted=False)
+    assert (found.cause, found.hint) == (None, "try simple-shuffle or round-robin")
 
 
 def test_failures_that_nobody_counts_are_not_none() -> None:
@@ -76,7 +60,7 @@ def test_herds_are_a_cause_of_their_own(variation: float | None) -> None:
         found.cause
         == "herding: requests that arrive together go to one backend, as a router on old counts sends them"
     )
-    assert (found.hint or "").startswith("try simple-shuffle or round-robin (")
+    assert found.hint == "try simple-shuffle or round-robin"
     assert swinging(None, variation).cause is None
     assert swinging(0, variation, strategy="round-robin").cause is None
 
@@ -133,22 +117,6 @@ def test_many_requests_must_be_skewed_for_five_minutes() -> None:
     short = judge(GroupLoad("proxy", skewed(200, 100.0, 50.0), 20.0), 200.0)
     long = judge(GroupLoad("proxy", skewed(310, 100.0, 50.0), 20.0), 310.0)
     assert (short.word, long.word) == (Is.BALANCED, Is.UNEVEN)
-
-
-def test_a_cold_burst_is_told_from_starvation() -> None:
-    """All requests of one lifetime at one backend after a pause are called a cold burst."""
-    times = [index / 2 for index in range(140)]
-    a = [0.0] * 20 + [32.0] * 24 + [16.0] * 96
-    b = [0.0] * 44 + [16.0] * 96
-    tracks = [
-        LoadTrack(name, times, loads, [0.0] * 140, [load / (0.036 + 0.0024 * load) for load in loads])
-        for name, loads in (("a", a), ("b", b))
-    ]
-    found = judge(GroupLoad("proxy", tracks, 12.0), 70.0)
-    assert found.word in {Is.UNKNOWN, Is.STARVED}
-    found = judge(GroupLoad("proxy", tracks, 7.5), 68.0)
-    assert found.word is Is.STARVED
-    assert (found.cause or "").startswith("a cold burst: ")
 
 
 def test_one_that_holds_requests_and_makes_nothing_is_stuck() -> None:

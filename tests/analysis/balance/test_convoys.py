@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.balance import limits, swings
+from sparktop.analysis.balance import limits, rules
 from sparktop.analysis.balance.convoys import chi_squared_tail, f_tail, find_convoys
 from sparktop.analysis.balance.judge import judge, look, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
@@ -132,7 +132,7 @@ def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
     assert (found.confidence or 0.0) > 0.5
     assert found.convoys is not None
     grid = grid_of(columns)
-    assert swings.convoys(measure(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0))).holds
+    assert rules.holds(rules.convoys, measure(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0)))
 
 
 def test_the_sentence_names_both_kinds_of_times() -> None:
@@ -159,7 +159,7 @@ def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
         grid = grid_of(by_chance(seed))
         figures = look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0)
         compared += figures.convoys is not None
-        assert not swings.convoys(measure(figures)).holds
+        assert not rules.holds(rules.convoys, measure(figures))
     assert compared > 100
 
 
@@ -171,7 +171,7 @@ def test_one_that_is_always_slower_is_no_convoy() -> None:
     assert found is not None
     assert found.least_leads == 0
     grid = grid_of(columns)
-    assert not swings.convoys(measure(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0))).holds
+    assert not rules.holds(rules.convoys, measure(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0)))
 
 
 @settings(deadline=None, max_examples=60)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.balance import limits, swings
+from sparktop.analysis.balance import limits, rules
 from sparktop.analysis.balance.judge import judge, look, measure
 from sparktop.analysis.balance.lead import Turns, follow_lead, follow_turns
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
@@ -78,7 +78,7 @@ def test_convoys_that_tie_swing_without_a_lead_or_a_rhythm() -> None:
     load, seen = GroupLoad("g", tracks_of(*columns), LIFE_S), grid(*columns)
     found = measure(look(load, seen, 48.0))
     assert follow_lead(seen, range(160), 0.5).changes == 0
-    held = (swings.lead(found).holds, swings.rhythm(found).holds, swings.turns(found).holds)
+    held = (rules.holds(rules.lead, found), rules.holds(rules.rhythm, found), rules.holds(rules.turns, found))
     assert held == (False, False, True)
     found = judge(load, 79.5)
     assert found.word is Is.OSCILLATING
@@ -94,7 +94,7 @@ def test_turns_count_only_beyond_chance(requests: float, *, beyond: bool) -> Non
     columns = [[load * requests / 24 for load in one] for one in convoys(dice)]
     figures = look(GroupLoad("g", tracks_of(*columns), LIFE_S), grid(*columns), 48.0)
     assert figures.turns.turns > 20
-    assert swings.turns(measure(figures)).holds is beyond
+    assert rules.holds(rules.turns, measure(figures)) is beyond
 
 
 def test_where_requests_come_and_go_turns_must_be_wider() -> None:
@@ -138,7 +138,7 @@ def test_two_requests_a_backend_can_swing(seed: int) -> None:
     load = GroupLoad("g", herd.tracks, herd.e2e_s)
     window = lay_out(herd.tracks, 80.0, 60.0)
     assert window is not None
-    assert swings.rhythm(measure(look(load, window, 48.0))).holds
+    assert rules.holds(rules.rhythm, measure(look(load, window, 48.0)))
     assert judge(load, 80.0).word is Is.OSCILLATING
     calm = simulate(Scene("shuffle", 8, 4, "fixed", LIFE_S, 2.0, 80.0, seed))
     assert judge(GroupLoad("g", calm.tracks, calm.e2e_s), 80.0).word in {Is.UNKNOWN, Is.BALANCED}

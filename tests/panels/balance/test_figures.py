@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
 
-from sparktop.analysis.balance.check import Check, Rule
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.panels.balance.checks import limit_text, value_text
-from sparktop.panels.balance.figures import questions
+from sparktop.panels.balance.checks import answers, limit_text, value_text
 from sparktop.panels.balance.panel import evidence_screen
 from sparktop.panels.balance.plots import plots
 from sparktop.panels.parts.rows import row_text, row_width
@@ -24,46 +21,51 @@ def found(name: str) -> Balance:
     return (herd(int(name[4:])) if name.startswith("herd") else traced(name)).balance[0]
 
 
+def by_code(balance: Balance) -> dict[str, list[bool | None]]:
+    """Return the answers of a group's checks by the code of their rule."""
+    found: dict[str, list[bool | None]] = {}
+    for check, answer in answers(balance):
+        found.setdefault(check.code, []).append(answer)
+    return found
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_answers_agree_with_the_word(name: str) -> None:
-    """The verdict is oscillating if and only if one of its five questions has a yes; so for the others."""
+    """The verdict is oscillating if and only if one of its rules has a yes; so for the others."""
     balance = found(name)
     said = {balance.word_now, *balance.also}
-    enough, lead, rhythm, turns, convoys, herds, starved, uneven, _ = questions(balance)
-    judged = balance.word_now is not BalanceWord.UNKNOWN
-    assert enough.answer is judged
-    if not judged:
-        assert {one.answer for one in (lead, rhythm, turns, convoys, herds, starved, uneven)} == {None}
+    rules = by_code(balance)
+    del rules["requests"]
+    enough, starved, ahead = rules.pop("enough"), rules.pop("starved"), rules.pop("ahead")
+    if balance.word_now is BalanceWord.UNKNOWN:
+        assert not all(enough) or balance.too_few
+        assert {*starved, *ahead, *(one for rule in rules.values() for one in rule)} == {None}
         return
-    ways = (lead.answer, rhythm.answer, turns.answer, convoys.answer, herds.answer)
-    assert any(ways) == (BalanceWord.OSCILLATING in said)
-    assert starved.answer == (BalanceWord.STARVED in said)
-    assert uneven.answer == (BalanceWord.UNEVEN in said)
-
-
-@pytest.mark.parametrize("name", ["leastbusy-c16", "leastbusy-c16-busy", "cooldown-c64", "herd4"])
-def test_a_yes_has_no_figure_that_misses_its_limit(name: str) -> None:
-    """If the answer to a question is yes, each of its figures that has a limit is within it."""
-    for question in questions(found(name))[1:]:
-        if question.answer:
-            assert question.rule.holds, question.title
+    assert all(enough)
+    assert any(all(rule) for rule in rules.values()) == (BalanceWord.OSCILLATING in said)
+    assert all(starved) == (BalanceWord.STARVED in said)
+    assert all(ahead) == (BalanceWord.UNEVEN in said)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_figure_has_a_sentence_and_never_a_made_up_number(name: str) -> None:
-    """Every figure has a sentence; an unknown figure is a dash and meets no limit."""
-    for question in questions(found(name)):
-        for check in question.rule.checks:
-            assert len(check.meaning.split()) >= 2
-            assert (value_text(check) == "–") == (check.value is None)
+def test_there_are_at_most_twelve_and_each_has_a_question_and_a_rule(name: str) -> None:
+    """Every check has a question of its own and a sentence; an unknown figure is a dash and no evidence."""
+    asked = answers(found(name))
+    assert len(asked) <= 12
+    assert len({check.question for check, _ in asked}) == len(asked)
+    for check, _ in asked:
+        assert check.question.endswith("?")
+        assert len(check.rule.split()) >= 4
+        assert (value_text(check) == "–") == (check.value is None)
+        assert check.value is not None or not check.holds
 
 
 def test_without_any_figure_nothing_is_answered() -> None:
     """A group of which nothing is known yet has dashes everywhere and no answer."""
-    asked = questions(Balance("g", ("a", "b"), needed_s=45.0, reasons=("needs 45 s more",)))
-    assert [question.answer for question in asked] == [False, *[None] * 8]
-    values = {check.value for question in asked[1:] for check in question.rule.checks}
-    assert values == {None}
+    asked = answers(Balance("g", ("a", "b"), needed_s=45.0, reasons=("needs 45 s more",)))
+    assert {answer for check, answer in asked if check.code == "enough"} == {False}
+    others = [(check.value, answer) for check, answer in asked if check.code != "enough"]
+    assert {*others} == {(None, None)}
 
 
 def test_who_got_most_is_a_question_of_its_own() -> None:
@@ -77,23 +79,18 @@ def test_who_got_most_is_a_question_of_its_own() -> None:
         requests_chance=1e-20,
         errors={"spark-a": 0.0, "spark-b": 3.0},
     )
-    *_, ahead, most = questions(counted)
-    assert (ahead.answer, most.answer) == (False, True)
-    assert [(check.name, value_text(check), limit_text(check)) for check in most.rule.checks] == [
-        ("requests counted", "400", "≥ 40"),
-        ("largest share", "94 %", "≥ 75 %"),
-        ("by chance", "<0.001", "≤ 1e-6"),
-        ("failed", "3", ""),
-    ]
-    assert questions(replace(counted, requests_chance=0.01))[-1].answer is False
+    assert (by_code(counted)["ahead"], by_code(counted)["requests"]) == ([False], [True])
+    check = answers(counted)[-1][0]
+    assert (check.name, value_text(check), limit_text(check)) == ("largest share", "94 %", "≥ 75 %")
+    assert check.rule == "by the backends' counts; of 400 requests: spark-a; failed: spark-b 3"
+    assert by_code(replace(counted, requests_chance=0.01))["requests"] == [False]
 
 
 def test_a_rhythm_must_be_clearer_where_nobody_knows_how_long_a_request_lives() -> None:
     """The limit of the score rises without a lifetime, and for more than two backends."""
 
     def limit(balance: Balance) -> str:
-        checks = questions(balance)[2].rule.checks
-        return next(limit_text(check) for check in checks if check.name == "rhythm score")
+        return next(limit_text(check) for check, _ in answers(balance) if check.name == "rhythm score")
 
     assert limit(found("leastbusy-c16")) == "≥ 1"
     assert limit(replace(found("leastbusy-c16"), e2e_s=None)) == "≥ 2.5"
@@ -137,59 +134,27 @@ def test_a_flat_load_has_no_plot_and_says_why() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120, 160, 200])
 def test_all_of_it_is_on_the_screen(width: int) -> None:
-    """At every width the evidence has verdict, both plots, all questions and their answers."""
+    """At every width the evidence has verdict, both plots, and all questions, those with a yes first."""
     shown = traced("cooldown-c64")
-    rows = evidence_screen(shown.balance[0], shown, width, 34, folded=False)
+    rows = evidence_screen(shown.balance[0], shown, width, 34)
+    assert {row_width(row) for row in rows} == {width}
     text = "\n".join(row_text(row) for row in rows)
     assert "oscillating" in text
-    for question in questions(shown.balance[0]):
-        assert question.title in text
-        for check in question.rule.checks:
-            assert check.name in text
-    asked = questions(shown.balance[0])
-    deciding = [text.index(question.title) for question in asked[1:] if question.answer]
-    assert max(deciding) < min(text.index(question.title) for question in asked[1:] if not question.answer)
+    asked = [one for one in answers(shown.balance[0]) if one[0].code != "enough"]
+    for check, _ in asked:
+        assert check.question in text
+        assert f"{check.name} {value_text(check)}" in text
+    deciding = [text.index(check.question) for check, answer in asked if answer]
+    assert max(deciding) < min(text.index(check.question) for check, answer in asked if not answer)
     assert "autocorrelation" in text
     assert "variance by period" in text
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
-def test_folded_it_shows_the_deciding_check_of_each_question(name: str, width: int) -> None:
-    """Each question is listed with its deciding value, in fewer rows than all checks take."""
-    shown = herd(int(name[4:])) if name.startswith("herd") else traced(name)
-    balance = shown.balance[0]
-    screen = evidence_screen(balance, shown, width, 24)
-    assert {row_width(row) for row in screen} == {width}
-    text = "\n".join(row_text(row) for row in screen)
-    for question in questions(balance):
-        check = question.rule.deciding
-        assert check is not None
-        assert question.title in text
-        assert value_text(check) in text
-    assert "enter shows all" in text
-    assert (
-        len(screen) < 0.75 * len(evidence_screen(balance, shown, width, 24, folded=False))
-        or len(screen) == 24
-    )
-
-
 def test_a_limit_that_is_not_met_is_written_as_what_is_needed() -> None:
-    """No row states an inequality that is false, as "0 ≥ 3" would."""
+    """No row states an inequality that is false, as "0, ≥ 3" would; what else is missing follows a "but"."""
     shown = traced("shuffle-c64")
-    text = "\n".join(row_text(row) for row in evidence_screen(shown.balance[0], shown, 100, 60, folded=False))
-    checks = [check for question in questions(shown.balance[0]) for check in question.rule.checks]
-    for check in checks:
-        if check.limit is not None:
-            words = f"{'' if check.holds else 'needs '}{limit_text(check)}"
-            assert re.search(rf"{re.escape(value_text(check))}\s+{words}", text), check
-
-
-def test_the_deciding_check_is_the_first_that_fails_else_the_first() -> None:
-    """An unknown value decides against a rule; a check without a limit never decides."""
-    informative = Check("life", 3.0)
-    good, bad, unknown = Check("a", 3.0, 1.0), Check("b", 0.5, 1.0), Check("c", None, 1.0)
-    assert Rule("r", (informative, good, bad)).deciding is bad
-    assert Rule("r", (good, unknown, bad)).deciding is unknown
-    assert Rule("r", (informative, good)).deciding is good
-    assert Rule("r", (informative,)).deciding is None
+    text = "\n".join(row_text(row) for row in evidence_screen(shown.balance[0], shown, 200, 60))
+    for check, _ in answers(shown.balance[0]):
+        words = f"{'' if check.within else 'needs '}{limit_text(check)}"
+        assert f"{value_text(check)}, {words}" in text
+        assert not check.within or check.holds or f"but {check.but}" in text

@@ -156,10 +156,10 @@ def suspicious(scene: Scene, *groups: Balance) -> None:
 async def test_auto_polls_the_worst_suspect_once_in_ten_minutes() -> None:
     """It polls one group at a time, that with the widest spread, and again only after ten minutes."""
     scene = Scene(closer="auto", members=("a", "b", "c", "d"))
-    swing = BalanceWord.MAY_SWING
-    narrow = Balance("narrow", ("a", "b"), swing, dispersion_z=5.0)
-    wide = Balance("wide", ("c", "d"), swing, dispersion_z=9.0)
-    suspicious(scene, narrow, wide, Balance("even", ("a", "c"), BalanceWord.EVEN_WITHIN_CHANCE))
+    narrow = Balance("narrow", ("a", "b"), dispersion_z=5.0, sample_hz=1 / 15)
+    wide = Balance("wide", ("c", "d"), dispersion_z=9.0, sample_hz=1 / 15)
+    polled = Balance("polled", ("a", "c"), dispersion_z=20.0, sample_hz=1.0)
+    suspicious(scene, narrow, wide, polled, Balance("even", ("a", "c"), dispersion_z=1.0, sample_hz=1 / 15))
     scene.through.look_at_suspect(0.0)
     scene.through.look_at_suspect(1.0)
     assert len(scene.tasks) == 1
@@ -178,12 +178,12 @@ async def test_auto_leaves_other_groups_alone_and_names_what_it_cannot_reach() -
     """A group without `closer = "auto"` is left alone; an unreachable server is named, none delivered."""
     ask, auto = Scene(closer="ask"), Scene(closer="auto", fails="b")
     for scene in (ask, auto):
-        suspicious(scene, Balance("g", NAMES, BalanceWord.UNEVEN_REQUESTS, dispersion_z=4.0))
+        suspicious(scene, Balance("g", NAMES, BalanceWord.UNEVEN, sample_hz=1 / 15))
         scene.through.look_at_suspect(0.0)
     await asyncio.gather(*ask.tasks, *auto.tasks)
     assert ask.tasks == []
     assert auto.delivered == []
     assert auto.notes() == ["cannot be polled directly: http://b:8000: nothing listens there"]
-    suspicious(auto, Balance("g", NAMES, BalanceWord.TOO_SLOW))
+    suspicious(auto, Balance("g", NAMES, sample_hz=1 / 15))
     auto.through.look_at_suspect(2 * AUTO_AGAIN_S)
     assert len(auto.tasks) == 1
