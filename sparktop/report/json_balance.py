@@ -116,8 +116,7 @@ def _rule(checks: Sequence[Check]) -> dict[str, object]:
                 "name": check.name,
                 "value": check.value,
                 "unit": check.unit or None,
-                "at_least": None if check.most else check.limit,
-                "at_most": check.limit if check.most else None,
+                "at_least": check.limit,
                 "holds": check.holds,
                 "missing": check.but or None,
             }

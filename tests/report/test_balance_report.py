@@ -53,7 +53,6 @@ def test_json_has_what_the_schema_promised_and_the_evidence(swinging: Snapshot) 
         "value": found["swing"]["score"],
         "unit": None,
         "at_least": 1.0,
-        "at_most": None,
         "holds": True,
         "missing": None,
     }

@@ -28,14 +28,13 @@ class Check:
     """Name of the figure."""
     value: float | None
     limit: float
+    """Lowest value with which the answer is yes."""
     rule: str
     """What the figure is and why it decides, as one sentence."""
     unit: str = ""
     """"%", "×", "s" or "" for a plain number."""
     digits: int = 0
     """Decimals of the value."""
-    most: bool = False
-    """True where the limit is the highest allowed value, False where it is the lowest."""
     but: str = ""
     """The first condition beside the limit that is not met, in words; "" if all are."""
     instead: str = ""
@@ -43,10 +42,8 @@ class Check:
 
     @property
     def within(self) -> bool | None:
-        """Whether the figure is within its limit; None if it is unknown."""
-        if self.value is None:
-            return None
-        return self.value <= self.limit if self.most else self.value >= self.limit
+        """Whether the figure reaches its limit; None if it is unknown."""
+        return None if self.value is None else self.value >= self.limit
 
     @property
     def holds(self) -> bool:

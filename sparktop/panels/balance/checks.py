@@ -81,6 +81,6 @@ def value_text(check: Check) -> str:
 
 
 def limit_text(check: Check) -> str:
-    """Format a check's limit with "≤" or "≥" and its unit."""
+    """Format a check's limit with "≥" and its unit."""
     number = f"{check.limit:.0f}" if check.unit in {"s", "%"} else f"{check.limit:g}"
-    return f"{'≤' if check.most else '≥'} {number} {check.unit}".rstrip()
+    return f"≥ {number} {check.unit}".rstrip()
