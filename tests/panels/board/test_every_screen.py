@@ -16,7 +16,7 @@ from stage.rehearsal import Rehearsal
 pytestmark = pytest.mark.long
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
-KINDS = ["node", "backend", "balance", "evidence", "checks"]
+KINDS = ["node", "backend", "balance", "evidence"]
 NAMED = re.compile(r"VLLM::|vllm server|systemd-journ|nvme Compo")
 """Rows with the names of processes and sensors, which may be longer than any column."""
 MORE = re.compile(r"… \d+ more")
