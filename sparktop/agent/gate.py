@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from sparktop.agent.connection import Connection, Limits, refusal
-from sparktop.sources.http.failure import forget_frames
+from sparktop.net.failure import forget_frames
 
 _log = logging.getLogger(__name__)
 

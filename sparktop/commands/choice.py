@@ -103,7 +103,7 @@ def target_keys(
         return {}
     # Late: most starts have no key.
     from sparktop.config.watch import variable_words
-    from sparktop.sources.http.address import key_problem
+    from sparktop.net.server import key_problem
 
     keys: dict[str, str] = {}
     targets = len(texts) if targets is None else targets

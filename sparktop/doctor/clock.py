@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 
 from sparktop.doctor.check import Check, Status
 from sparktop.graphics import numbers
-from sparktop.sources.http.once import Reply
+from sparktop.net.once import Reply
 
 WARN_ABOVE_S = 2.0
 """Seconds; a smaller difference is not significant: the header has whole seconds, and servers may renew it

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from sparktop.model.text import clean
-from sparktop.sources.http.failure import timeout_error, transport_error
-from sparktop.sources.http.once import Reply, get, open_client
-from sparktop.sources.http.trust import Trust
+from sparktop.net.failure import timeout_error, transport_error
+from sparktop.net.once import Reply, get, open_client
+from sparktop.net.server import Trust
 from sparktop.values import dataclass
 
 RESOLVE_TIMEOUT_S = 5.0

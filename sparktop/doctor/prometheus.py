@@ -12,7 +12,7 @@ from sparktop.doctor.network import Network
 from sparktop.doctor.servers import check_port, failure_check
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
-from sparktop.sources.http.failure import AnswerError
+from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.answer import Series
 from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.sources.prometheus.down import down_query, past_query, said_down

@@ -20,12 +20,11 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
+from sparktop.net.client import Answer
+from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, server_words, status_error
+from sparktop.net.once import Reply
 from sparktop.sources.engine_probe import EnginePages, RouteFinder, ask_facts
-from sparktop.sources.http.failure import HOW_TO_GIVE_A_KEY, AnswerError, status_error
-from sparktop.sources.http.fetch import Answer
-from sparktop.sources.http.once import Reply
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
-from sparktop.sources.server_words import server_words
 
 _OK = 200
 _SLOW_MS = 500.0

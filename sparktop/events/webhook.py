@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from sparktop.sources.http.address import host_and_port, key_problem
+from sparktop.net.server import host_and_port, key_problem
 
 if TYPE_CHECKING:
     import httpx
@@ -57,8 +57,8 @@ class Webhook:
     async def _try(self, document: bytes) -> tuple[str, bool] | None:
         """Post once; return None for success, else (why it failed, whether another try may succeed)."""
         # Late: most starts have no webhook.
-        from sparktop.sources.http.failure import AnswerError
-        from sparktop.sources.http.once import UnreadReplyError, open_client, post
+        from sparktop.net.failure import AnswerError
+        from sparktop.net.once import UnreadReplyError, open_client, post
 
         if self._client is None:
             secure = self._url.startswith("https:")

@@ -14,14 +14,11 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean
+from sparktop.net.client import OK, Request, Response, SharedSession
+from sparktop.net.failure import AnswerError, server_words, status_error
+from sparktop.net.server import Trust, host_and_port
 from sparktop.sources.beside import read_beside
-from sparktop.sources.http.address import host_and_port
-from sparktop.sources.http.connection import OK
-from sparktop.sources.http.failure import AnswerError, status_error
-from sparktop.sources.http.session import Request, Response, SharedSession
-from sparktop.sources.http.trust import Trust
 from sparktop.sources.node_replies import NodeReplies
-from sparktop.sources.server_words import server_words
 from sparktop.sources.wire.decode import MOST_BYTES, WireError, decode, decode_ranks
 from sparktop.sources.wire.ranks import ASKS_RANKS
 from sparktop.sources.wire.reply import Reply
@@ -137,7 +134,7 @@ class AgentSource:
             token,
             self._query() if path == SAMPLE_PATH else "",
             self._trust.context(),
-            ASKS_RANKS if path == RANKS_PATH else "",
+            {ASKS_RANKS: "1"} if path == RANKS_PATH else {},
         )
         left_s = max(_SHORTEST_S, end - asyncio.get_running_loop().time())
         try:
@@ -229,6 +226,5 @@ def _refusal(response: Response, where: str, token: str | None) -> AnswerError:
             # Not LOADING, which counts as a healthy state.
             return AnswerError(FailureKind.HTTP, f"503: the agent at {where} has no sample{quoted}")
         case status:
-            return status_error(
-                status, where, location=response.location, words=words, has_key=token is not None
-            )
+            location = response.headers.get("Location", "")
+            return status_error(status, where, location=location, words=words, has_key=token is not None)

@@ -17,13 +17,11 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
+from sparktop.net.client import Answer, Request, SharedSession, fetch
+from sparktop.net.failure import AnswerError
+from sparktop.net.server import Trust, host_and_port, key_problem
 from sparktop.sources.beside import read_beside
 from sparktop.sources.engine_probe import EnginePages, RouteFinder, ask_facts
-from sparktop.sources.http.address import host_and_port, key_problem
-from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.http.fetch import Answer, fetch
-from sparktop.sources.http.session import Request, SharedSession
-from sparktop.sources.http.trust import Trust
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 
 _AT_ONCE_BYTES = 256 << 10

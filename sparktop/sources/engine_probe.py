@@ -15,9 +15,9 @@ from sparktop.engines.registry import Engine
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
+from sparktop.net.client import Answer
+from sparktop.net.failure import AnswerError
 from sparktop.sources.beside import read_beside
-from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.http.fetch import Answer
 
 Ask = Callable[[str, float], Awaitable[EngineSample]]
 """Reads the route of an engine ("auto": the usual metrics page of any engine) within a deadline in

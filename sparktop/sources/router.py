@@ -26,12 +26,10 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
+from sparktop.net.client import Answer, Request, SharedSession, fetch
+from sparktop.net.failure import AnswerError
+from sparktop.net.server import Trust, host_and_port, key_problem
 from sparktop.sources.beside import read_beside
-from sparktop.sources.http.address import host_and_port, key_problem
-from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.http.fetch import Answer, fetch
-from sparktop.sources.http.session import Request, SharedSession
-from sparktop.sources.http.trust import Trust
 from sparktop.sources.router_counts import RouterCounts, read_counts
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.values import dataclass

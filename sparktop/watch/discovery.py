@@ -21,8 +21,8 @@ from sparktop.model.targets import (
     server_path,
 )
 from sparktop.model.text import clean
-from sparktop.sources.http.failure import HOW_TO_GIVE_A_KEY
-from sparktop.sources.http.lookup import look_up
+from sparktop.net.failure import HOW_TO_GIVE_A_KEY
+from sparktop.net.server import look_up
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
 from sparktop.values import dataclass
 
@@ -201,7 +201,7 @@ async def discover(
     Only GET requests that change nothing are sent: to servers `/props`, `/metrics`, `/health/liveliness`
     (LiteLLM's `/health` would run completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
     """
-    from sparktop.sources.http.once import open_client  # late, see above
+    from sparktop.net.once import open_client  # late, see above
 
     by_label: dict[str, str] = {}
     for host in hosts:
@@ -375,8 +375,8 @@ class _HostSearch:
         The body is b"" if it cannot be read. The status is 0 if there is no answer.
         """
         # Late: httpx is loaded only when a request is sent.
-        from sparktop.sources.http.failure import AnswerError
-        from sparktop.sources.http.once import UnreadReplyError, get
+        from sparktop.net.failure import AnswerError
+        from sparktop.net.once import UnreadReplyError, get
 
         try:
             reply = await get(self._client, url, where=self._label, deadline_s=self._answer_timeout_s)

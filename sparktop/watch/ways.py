@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 
 if TYPE_CHECKING:
-    from sparktop.sources.http.session import SharedSession
+    from sparktop.net.client import SharedSession
     from sparktop.sources.source import Source
     from sparktop.watch.discovery import Found
 
@@ -79,13 +79,13 @@ class RealWays:
         if watch.prometheus:
             names.append("sparktop.watch.prometheus.feed")
         if watch.discover:
-            names += ["sparktop.watch.discovery", "sparktop.sources.http.once"]
+            names += ["sparktop.watch.discovery", "sparktop.net.once"]
         return names
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
         """Return an HTTP source for each backend; the sources share their connections."""
+        from sparktop.net.client import SharedSession
         from sparktop.sources.engine_http import EngineSource
-        from sparktop.sources.http.session import SharedSession
 
         session = SharedSession()
         return [EngineSource(target, session=session, clock=self._clock) for target in targets]
@@ -93,8 +93,8 @@ class RealWays:
     def node(self, target: NodeTarget) -> Source:
         """Return the source of a node: this machine itself, or another machine through its agent or ssh."""
         if target.via == "agent":
+            from sparktop.net.client import SharedSession
             from sparktop.sources.agent import AgentSource
-            from sparktop.sources.http.session import SharedSession
 
             self._agents = self._agents or SharedSession()
             return AgentSource(target, session=self._agents)
@@ -108,7 +108,7 @@ class RealWays:
 
     def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
         """Return an HTTP source for each router; the sources share their connections."""
-        from sparktop.sources.http.session import SharedSession
+        from sparktop.net.client import SharedSession
         from sparktop.sources.router import RouterSource
 
         session = SharedSession()

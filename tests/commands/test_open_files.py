@@ -43,7 +43,7 @@ async def config(tmp_path: Path) -> AsyncIterator[Path]:
 async def report(config: Path, soft: int, hard: int) -> tuple[dict[str, Any], str]:
     """Return (the report, standard error) of a run with these limits of open files."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "sparktop", "snapshot", "--config", str(config), "--seconds", "3"),
+        *(sys.executable, "-m", "sparktop", "snapshot", "--config", str(config), "--seconds", "8"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "HOME": str(config.parent), "XDG_STATE_HOME": str(config.parent)},

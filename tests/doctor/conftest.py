@@ -9,8 +9,8 @@ import pytest
 
 from sparktop.doctor.network import Network, Place, RealNetwork, Resolved, open_network
 from sparktop.model.failure import FailureKind
-from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.http.once import Reply
+from sparktop.net.failure import AnswerError
+from sparktop.net.once import Reply
 
 VLLM_PAGE = b"""\
 vllm:num_requests_running{engine="0",model_name="tiny"} 3.0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparktop.doctor.check import Status
 from sparktop.doctor.clock import check_clock, clock_skew_s
-from sparktop.sources.http.once import Reply
+from sparktop.net.once import Reply
 
 NOW = 1_768_467_600.4
 

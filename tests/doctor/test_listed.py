@@ -13,7 +13,7 @@ from sparktop.doctor.listed import MOST, read_listed, softened
 from sparktop.doctor.network import Network
 from sparktop.doctor.servers import check_backend
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.sources.http.once import Reply
+from sparktop.net.once import Reply
 from sparktop.watch.sparkrun import CACHE_VARIABLE
 
 

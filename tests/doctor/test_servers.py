@@ -15,7 +15,7 @@ from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.network import RealNetwork, open_network
 from sparktop.doctor.servers import check_backend, check_router
 from sparktop.model.targets import BackendTarget, RouterTarget
-from sparktop.sources.http.once import Reply
+from sparktop.net.once import Reply
 from tests.doctor.conftest import answer
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]

@@ -11,8 +11,8 @@ import pytest
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
+from sparktop.net.client import SharedSession
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.http.session import SharedSession
 from tests.sources.conftest import HEALTHY_PAGE, FakeClock, RawServer, Serve, answer
 
 MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 4096}, {"id": "other"}]}
@@ -502,6 +502,9 @@ async def test_a_shared_session_closes_with_its_last_user(serve: Serve) -> None:
     await a.close()
     await a.close()
     await poll(b)
-    assert [connection.is_open for connection in session.idle] == [True]
+    assert server.connections == 1
     await b.close()
-    assert not session.idle
+    c = EngineSource(replace(server.target(), name="c"), session=session)
+    await poll(c)
+    assert server.connections == 2
+    await c.close()

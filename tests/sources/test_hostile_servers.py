@@ -16,8 +16,8 @@ import pytest
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
+from sparktop.net.client import SharedSession
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.http.session import SharedSession
 from sparktop.sources.source import Reading
 from sparktop.watch.scheduler import PollGroup
 from tests.sources.conftest import HEALTHY_PAGE, Handler, RawServer, Serve, answer

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from sparktop.model.failure import FailureKind
-from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.http.once import UnreadReplyError, get, open_client
+from sparktop.net.failure import AnswerError
+from sparktop.net.once import UnreadReplyError, get, open_client
 from tests.sources.conftest import RawServer, Serve, answer
 
 LOCKED = answer(b"x", "401 Unauthorized", "Content-Encoding: br")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sources.http.parser import BrokenAnswerError, HttpAnswer
+from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 
 
 def read(*reads: bytes) -> tuple[HttpAnswer, bytes]:

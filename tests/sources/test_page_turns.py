@@ -9,9 +9,9 @@ import pytest
 from sparktop.engines import read_page
 from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineSample
+from sparktop.net.client import SharedSession
 from sparktop.sources import engine_http
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.http.session import SharedSession
 from tests.sources.conftest import Serve, answer
 
 PAGE = b'process_start_time_seconds 1.0\nvllm:num_requests_running{engine="0",model_name="m"} 1.0\n'

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from sparktop.sources.server_words import server_words
+from sparktop.net.failure import server_words
 
 KEY = "sk-a/B+c=0123 456?ü"
 RAW = KEY.encode()

@@ -8,8 +8,8 @@ import pytest
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
+from sparktop.net import client
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.http import session
 
 
 async def test_a_silent_name_server_has_words_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ async def test_a_silent_name_server_has_words_of_its_own(monkeypatch: pytest.Mon
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(session, "look_up", never)
+    monkeypatch.setattr(client, "look_up", never)
     source = EngineSource(BackendTarget("b", "http://spark-a.lan:8000"))
     found = await source.poll(0.05)
     await source.close()

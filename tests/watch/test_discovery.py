@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
-from sparktop.sources.http.failure import HOW_TO_GIVE_A_KEY
+from sparktop.net.failure import HOW_TO_GIVE_A_KEY
 from sparktop.watch.discovery import Found, Ports, discover, parse_target
 from tests.sources.conftest import HEALTHY_PAGE, RawServer, Serve, answer
 

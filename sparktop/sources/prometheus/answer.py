@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.http.failure import AnswerError
+from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.steps import Steps
 from sparktop.values import dataclass
 

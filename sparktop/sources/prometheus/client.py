@@ -15,37 +15,28 @@ from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-import aiohttp
-
-from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
 from sparktop.model.text import clean
-from sparktop.sources.http.address import host_and_port
-from sparktop.sources.http.aiohttp_failure import transport_error
-from sparktop.sources.http.body import BodyCollector
-from sparktop.sources.http.failure import (
+from sparktop.net.client import OK, Request, SharedSession
+from sparktop.net.failure import (
     NOT_FOUND,
     REDIRECTS,
     AnswerError,
     not_found,
     redirect_error,
-    timeout_error,
+    without_secret,
 )
-from sparktop.sources.http.trust import Trust
+from sparktop.net.server import Trust, host_and_port
 from sparktop.sources.prometheus.answer import Answer, Series, answer_steps, trouble_in
 from sparktop.sources.prometheus.steps import in_steps
-from sparktop.sources.server_words import without_secret
 from sparktop.values import dataclass, replace
 
 MOST_BYTES = 20 << 20
 """Most bytes of an answer, packed or not: 500 servers with two samples of each of their series take 25 MB."""
 DEADLINE_S = 10.0
-_ERROR_BYTES = 4096
 _AT_ONCE = 4
 """Queries sent at a time; a Prometheus serves 20."""
-_KEPT_ALIVE_S = 120.0
-_OK = 200
 _TOO_MUCH = frozenset({422, 429, 503})
 """HTTP status of a query that asks for too much, or too often."""
 _WANTS_TLS = b"HTTP request to an HTTPS server"
@@ -77,7 +68,9 @@ class PrometheusClient:
         """Host and port, for messages."""
         self._target = target
         self._clock = clock
-        self._session: aiohttp.ClientSession | None = None
+        self._session = SharedSession()
+        self._session.join()
+        self._tls: ssl.SSLContext | None = None
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._reading = asyncio.Lock()
         self.date: tuple[float, float] | None = None
@@ -85,9 +78,7 @@ class PrometheusClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        await self._session.leave()
 
     async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> Answer:
         """Evaluate an instant query now, and return its answer; it is read in steps, one answer at a time.
@@ -120,27 +111,29 @@ class PrometheusClient:
             return data_of(await self._ask(path, None))
 
     async def _ask(self, path: str, form: Mapping[str, str] | None) -> bytes:
-        url, method = self._target.url + path, "GET" if form is None else "POST"
-        status = None
+        request = Request(
+            self._target.url + path,
+            self.where,
+            tls=self._certificates(),
+            headers={**self._headers(), "Accept-Encoding": "gzip"},
+            form=form,
+        )
         try:
-            session = self._opened()
-            async with (
-                asyncio.timeout(DEADLINE_S),
-                session.request(
-                    method, url, data=form, headers=self._headers(), allow_redirects=False
-                ) as response,
-            ):
-                status = response.status
-                self._note_date(response.headers.get("Date"))
-                if status != _OK:
-                    body = await _read(response, _ERROR_BYTES)
-                    raise self._status_error(status, body, response.headers.get("Location", ""))
-                return await _read(response, MOST_BYTES)
-        except TimeoutError as error:
-            late = timeout_error(self.where, DEADLINE_S, answering=status is not None, body_bytes=0)
-            raise TooMuchError(late.kind, late.message) from error
-        except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            raise transport_error(error, self.where) from error
+            response = await self._session.get(
+                request, deadline_s=DEADLINE_S, clock=self._clock, cap_bytes=MOST_BYTES
+            )
+        except AnswerError as error:
+            if error.kind is FailureKind.TIMEOUT:
+                raise TooMuchError(error.kind, error.message) from error
+            if error.kind is not FailureKind.TOO_LARGE:
+                raise
+            size = f"an answer of over {MOST_BYTES >> 20} MiB"
+            message = f"{size}: fewer servers by selector, or fewer at a time"
+            raise TooMuchError(error.kind, message) from error
+        self._note_date(response.headers.get("Date"))
+        if response.status != OK:
+            raise self._status_error(response.status, response.body, response.headers.get("Location", ""))
+        return response.body
 
     def _note_date(self, text: str | None) -> None:
         if text is None:
@@ -172,21 +165,10 @@ class PrometheusClient:
             headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         return headers
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=_AT_ONCE,
-                    keepalive_timeout=_KEPT_ALIVE_S,
-                    resolver=aiohttp.ThreadedResolver(),
-                    ssl=_trust(self._target),
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(total=None),
-                headers={"User-Agent": f"sparktop/{__version__}", "Accept-Encoding": "gzip"},
-            )
-        return self._session
+    def _certificates(self) -> ssl.SSLContext | None:
+        if self._tls is None and self._target.url.startswith("https:"):
+            self._tls = _trust(self._target)
+        return self._tls
 
     def _status_error(self, status: int, body: bytes, location: str) -> AnswerError:
         said = trouble_in(self._without_secrets(body))
@@ -247,27 +229,6 @@ class PrometheusClient:
         return Clocks(middle - theirs, math.copysign(max(0.0, abs(ahead_s) - half_s), ahead_s))
 
 
-async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Return the unpacked body of an answer.
-
-    Raises:
-        TooMuchError: it is larger than `most_bytes`.
-        AnswerError: it cannot be unpacked.
-    """
-    collector = BodyCollector(response.headers.get("Content-Encoding", ""), most_bytes)
-    try:
-        async for chunk in response.content.iter_any():
-            collector.feed(chunk)
-    except AnswerError as error:
-        if error.kind is not FailureKind.TOO_LARGE:
-            raise
-        if response.status != _OK:
-            return b""
-        message = f"an answer of over {most_bytes >> 20} MiB: fewer servers by selector, or fewer at a time"
-        raise TooMuchError(error.kind, message) from error
-    return collector.finish()
-
-
 def _first_line(path: str) -> str:
     try:
         with Path(path).open(encoding="utf-8") as stream:
@@ -277,14 +238,12 @@ def _first_line(path: str) -> str:
         raise AnswerError(FailureKind.UNAUTHORIZED, message) from None
 
 
-def _trust(target: PrometheusTarget) -> ssl.SSLContext | bool:
+def _trust(target: PrometheusTarget) -> ssl.SSLContext:
     """Return how certificates are verified, with this program's own certificate where one is configured.
 
     Raises:
         AnswerError: a certificate file cannot be used.
     """
-    if not target.url.startswith("https:"):
-        return True
     try:
         trust = Trust(target.tls_ca, clean(target.name, 60)).context() or ssl.create_default_context()
         if target.tls_cert is not None:

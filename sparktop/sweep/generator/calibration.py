@@ -16,7 +16,7 @@ from time import perf_counter
 from sparktop.errors import UsageError
 from sparktop.model.load import RequestEnded, TokenSource
 from sparktop.model.text import clean
-from sparktop.sources.server_words import server_words
+from sparktop.net.failure import server_words
 from sparktop.sweep.generator.body import (
     CHUNK_USAGE,
     MAX_COMPLETION_TOKENS,

@@ -10,9 +10,8 @@ from urllib.parse import quote, urlsplit
 
 from sparktop import __version__
 from sparktop.model.targets import server_path
-from sparktop.sources.http.address import host_and_port, key_problem
-from sparktop.sources.http.failure import AnswerError
-from sparktop.sources.http.trust import Trust
+from sparktop.net.failure import AnswerError
+from sparktop.net.server import Trust, host_and_port, key_problem
 from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.terms.request_errors import (
     TLS,

@@ -9,9 +9,8 @@ from dataclasses import field
 from sparktop.model.conversation import ConversationCall
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.model.text import clean
-from sparktop.sources.http.failure import not_http
-from sparktop.sources.http.parser import BrokenAnswerError, HttpAnswer
-from sparktop.sources.server_words import server_words
+from sparktop.net.failure import not_http, server_words
+from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.connection import Connection
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.stream.tokens import Fault, TokenStream

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from sparktop.sources.server_words import server_words
+from sparktop.net.failure import server_words
 from sparktop.sweep.terms.request_errors import ERROR_EVENT, HTTP, RequestFailure
 
 _REFUSING = frozenset({f"{HTTP}:400", f"{HTTP}:413", f"{HTTP}:422"})

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sparktop.sources.http.failure import no_answer, not_http
-from sparktop.sources.http.parser import BrokenAnswerError, HttpAnswer
+from sparktop.net.failure import no_answer, not_http
+from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.connection import ConnectionPool
 from sparktop.values import dataclass
 

@@ -19,7 +19,7 @@ from typing import Protocol
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadEvent, RequestEnded
 from sparktop.model.text import clean
-from sparktop.sources.http.failure import status_error, transport_error
+from sparktop.net.failure import status_error, transport_error
 from sparktop.values import dataclass, replace
 
 REFUSED = "refused"

@@ -16,7 +16,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet
 from sparktop.model.targets import PrometheusTarget
 from sparktop.model.text import clean
-from sparktop.sources.http.failure import AnswerError
+from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError
 from sparktop.sources.prometheus.down import said_down
 from sparktop.sources.prometheus.found import GROUPS_ADVICE, FoundServer, Key

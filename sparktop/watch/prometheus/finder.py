@@ -9,7 +9,7 @@ from statistics import median
 
 from sparktop.engines.tables import RUNNING
 from sparktop.model.targets import PrometheusTarget
-from sparktop.sources.http.failure import AnswerError
+from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.answer import Labels, Series
 from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.sources.prometheus.doubles import doubles, times_query, to_leave_out

@@ -15,7 +15,7 @@ from sparktop.model.fleet import FleetNode, Scrape
 from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget, NodeThresholds, PrometheusTarget
 from sparktop.model.text import clean
-from sparktop.sources.http.failure import AnswerError
+from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.sources.prometheus.found import FoundServer, Key
 from sparktop.sources.prometheus.machines.figures import Known, aggregates, gpus_of, kinds_of, raw, sample_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.sources.http.failure import AnswerError
+from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.answer import answer_steps
 from sparktop.sources.prometheus.steps import Steps, in_steps
 from tests.sources.prometheus.steps import at_once, read_answer

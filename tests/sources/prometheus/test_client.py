@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from sparktop.model.targets import PrometheusTarget
-from sparktop.sources.http.failure import AnswerError
+from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus import client as client_module
 from sparktop.sources.prometheus.answer import MOST_SERIES
 from sparktop.sources.prometheus.client import PrometheusClient, TooMuchError

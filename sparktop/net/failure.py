@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
 import socket
 import ssl
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Sequence
+from urllib.parse import quote, quote_plus
 
+from sparktop.files import connections_that_fit
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.server_words import WORDS_LIMIT
 
+_SHORTEST_FORM = 6
+"""Fewer characters of a secret than these are not searched: they stand in any text."""
+_STATUS_WORDS = frozenset({"unauthorized", "forbidden", "not found", "404 page not found", "404 not found"})
+"""Messages of web frameworks that repeat the status and say no more."""
+WORDS_LIMIT = 90
+"""Most characters quoted from a server's own words."""
 _TLS_RECORD = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
 """Beginning of a TLS record (RFC 8446, 5.1), which is what a TLS port sends in answer to plain HTTP."""
 NOT_FOUND = 404
@@ -99,14 +109,6 @@ def no_name_server(where: str, deadline_s: float) -> AnswerError:
     return AnswerError(FailureKind.DNS, message)
 
 
-def too_many_connections(where: str, fit: int) -> AnswerError:
-    """Return the error where this program may not open more than `fit` connections."""
-    message = (
-        f"{where} is not watched: the limit of open files allows {fit} connections: raise it (ulimit -n)"
-    )
-    return AnswerError(FailureKind.UNSUPPORTED, message)
-
-
 def unusable_address(where: str) -> AnswerError:
     """Return the error for a URL to which no request can be sent."""
     message = f"{where} is not a usable address: write http://host:port or https://host:port"
@@ -149,8 +151,8 @@ def transport_error(error: Exception, where: str) -> AnswerError:
     return AnswerError(kind, message)
 
 
-def forget_frames(error: BaseException) -> None:
-    """Drop the tracebacks of an exception and of all that led to it.
+def forget_frames(error: BaseException) -> BaseException:
+    """Drop the tracebacks of an exception and of all that led to it, and return it.
 
     Their frames hold the exceptions in turn: such cycles would be garbage of every refused connection.
     """
@@ -158,6 +160,7 @@ def forget_frames(error: BaseException) -> None:
     while one is not None:
         one.__traceback__ = None
         one = one.__cause__ or one.__context__
+    return error
 
 
 def _tls_message(error: ssl.SSLError, where: str) -> str:
@@ -177,7 +180,58 @@ def _os_error(error: Exception, where: str) -> tuple[FailureKind, str]:
         return FailureKind.REFUSED, f"nothing listens on {where} (connection refused)"
     if errno.ETIMEDOUT in numbers:
         return FailureKind.TIMEOUT, f"{where} does not answer (connection timed out)"
+    if errno.EMFILE in numbers:
+        fit = f"the limit of open files allows {connections_that_fit()} connections"
+        return FailureKind.UNSUPPORTED, f"{where} is not watched: {fit}: raise it (ulimit -n)"
     for number, words in _UNREACHABLE_WORDS.items():
         if number in numbers:
             return FailureKind.UNREACHABLE, f"{where} cannot be reached ({words})"
     return FailureKind.UNREACHABLE, f"the connection to {where} was lost: {clean(error, 80)}"
+
+
+def server_words(body: bytes, secret: str | Sequence[str] | None, limit: int = WORDS_LIMIT) -> str:
+    """Return the server's message from an error body, cleaned and cut to `limit` characters.
+
+    Return "" for HTML, an empty body, or a mere name of the status. From JSON as inference servers write it
+    (`{"error": {"message": …}}`, `{"detail": …}`) only the message is returned. Where the server repeats
+    `secret`, also encoded or backwards, "…" replaces it; there may be several.
+    """
+    text = body.decode("utf-8", "replace").strip()
+    if text.startswith("<"):
+        return ""
+    if text.startswith("{"):
+        text = _json_message(text)
+    for one in (secret,) if isinstance(secret, str) else secret or ():
+        text = without_secret(text, one)
+    words = clean(text, limit)
+    return "" if words.strip(" .!").lower() in _STATUS_WORDS else words
+
+
+def without_secret(text: str, secret: str | None) -> str:
+    """Return `text` with "…" for a secret that it repeats, also percent-encoded, in base64 or backwards."""
+    if not secret:
+        return text
+    raw = secret.encode()
+    # Of base64, the characters that depend on the secret alone, whatever stands before and after it.
+    inside = [
+        encode(b"\0" * shift + raw).decode()[-(-shift * 8 // 6) :].rstrip("=")[: len(raw) * 8 // 6 - 1]
+        for shift in range(3)
+        for encode in (b64encode, urlsafe_b64encode)
+    ]
+    forms = {secret, secret[::-1], quote(secret, safe=""), quote(secret), quote_plus(secret), *inside}
+    percent = "".join(f"%{byte:02x}" for byte in raw)
+    for form in sorted({*forms, percent, raw.hex()}, key=len, reverse=True):
+        if len(form) >= min(len(secret), _SHORTEST_FORM):
+            text = re.sub(re.escape(form), "…", text, flags=re.IGNORECASE)
+    return text
+
+
+def _json_message(text: str) -> str:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
+        return text
+    for key in ("error", "message", "detail"):
+        if isinstance(found, dict) and key in found:
+            found = found[key]
+    return found if isinstance(found, str) else text

@@ -6,7 +6,7 @@ import zlib
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.sources.http.failure import AnswerError
+from sparktop.net.failure import AnswerError
 
 BODY_CAP_BYTES = 4 * 1024 * 1024
 """4 MiB. A vLLM page is 35 to 60 kB; even 64 data-parallel ranks stay below this."""
@@ -30,7 +30,8 @@ class BodyCollector:
         """
         self._cap_bytes = cap_bytes
         self._chunks: list[bytes] = []
-        self._unpacked_bytes = 0
+        self.unpacked_bytes = 0
+        """Bytes of the body so far, after decompression."""
         self.raw_bytes = 0
         """Bytes received so far, before decompression."""
         word = encoding.strip().lower()
@@ -50,8 +51,8 @@ class BodyCollector:
             raise self.too_large()
         if self._unpacker is not None:
             chunk = self._unpack(self._unpacker, chunk)
-        self._unpacked_bytes += len(chunk)
-        if self._unpacked_bytes > self._cap_bytes:
+        self.unpacked_bytes += len(chunk)
+        if self.unpacked_bytes > self._cap_bytes:
             raise self.too_large()
         self._chunks.append(chunk)
 
@@ -63,11 +64,15 @@ class BodyCollector:
         """
         if self._unpacker is not None and not self._unpacker.eof:
             raise AnswerError(FailureKind.MALFORMED, "the packed answer broke off in the middle")
+        return self.so_far()
+
+    def so_far(self) -> bytes:
+        """Return the beginning of the body, as far as it was fed."""
         return b"".join(self._chunks)
 
     def _unpack(self, unpacker: zlib._Decompress, chunk: bytes) -> bytes:
         # One byte over the remaining room shows that the limit is passed, without inflating a bomb.
-        room = self._cap_bytes - self._unpacked_bytes + 1
+        room = self._cap_bytes - self.unpacked_bytes + 1
         try:
             unpacked = unpacker.decompress(chunk, room)
         except zlib.error as error:

@@ -1,6 +1,6 @@
 """Single HTTP requests over httpx, for the doctor, the webhook, and to find out what listens on a port.
 
-Sources that poll use `session.py` instead: a request on a kept-alive connection costs far less.
+Sources that poll use `client.py` instead: a request on a kept-alive connection costs far less.
 """
 
 from __future__ import annotations
@@ -13,16 +13,10 @@ import httpx
 
 from sparktop import __version__
 from sparktop.model.failure import FailureKind
-from sparktop.model.text import clean
-from sparktop.sources.http.address import key_problem, same_page
-from sparktop.sources.http.body import BodyCollector
-from sparktop.sources.http.failure import (
-    NOT_FOUND,
-    REDIRECTS,
-    AnswerError,
-    timeout_error,
-    transport_error,
-)
+from sparktop.net import failure
+from sparktop.net.body import BodyCollector
+from sparktop.net.failure import NOT_FOUND, REDIRECTS, AnswerError, timeout_error
+from sparktop.net.server import key_problem, same_page
 from sparktop.values import dataclass
 
 
@@ -125,10 +119,10 @@ async def _send(exchange: _Exchange, where: str, deadline_s: float, api_key: str
     except AnswerError as error:  # about the body, so the headers arrived
         raise UnreadReplyError(error, exchange.status or 0) from error
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:  # OSError: also TimeoutError
-        failure = _answer_error(error, where, deadline_s)
+        found = _answer_error(error, where, deadline_s)
         if exchange.status is None:
-            raise failure from error
-        raise UnreadReplyError(failure, exchange.status) from error
+            raise found from error
+        raise UnreadReplyError(found, exchange.status) from error
 
 
 class _Exchange:
@@ -181,23 +175,16 @@ def _answer_error(error: Exception, where: str, deadline_s: float) -> AnswerErro
         if isinstance(cause, OSError) and (found is None or found.errno is None):  # includes ssl.SSLError
             found = cause
         cause = cause.__cause__ or cause.__context__
-    if found is not None:
-        return transport_error(found, where)
-    return AnswerError(*_httpx_failure(error, where))
-
-
-def _httpx_failure(error: Exception, where: str) -> tuple[FailureKind, str]:
-    match error:
+    match found or error:
         case httpx.InvalidURL() | httpx.UnsupportedProtocol():
-            message = f"{where} is not a usable address: write http://host:port or https://host:port"
-            return FailureKind.UNSUPPORTED, message
+            answer = failure.unusable_address(where)
         # httpx distinguishes the next cases only in its text.
         case httpx.RemoteProtocolError() if "complete message" in str(error):
-            return FailureKind.MALFORMED, f"the answer of {where} broke off in the middle"
+            answer = failure.broken_off(where, is_reset=False)
         case httpx.RemoteProtocolError() if "without sending" in str(error):
-            message = f"{where} closed the connection without an answer: does it want https://?"
-            return FailureKind.UNREACHABLE, message
+            answer = failure.no_answer(where)
         case httpx.RemoteProtocolError():
-            return FailureKind.MALFORMED, f"{where} does not answer in proper HTTP: is the port right?"
-        case _:
-            return FailureKind.UNREACHABLE, f"the connection to {where} was lost: {clean(error, 80)}"
+            answer = failure.not_http(where, b"")
+        case cause:
+            answer = failure.transport_error(cause, where)
+    return answer

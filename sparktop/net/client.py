@@ -1,0 +1,346 @@
+"""The HTTP client of all that polls: servers, routers, agents and a Prometheus, on connections of aiohttp.
+
+It bounds the bytes of an answer, packed and unpacked, and its time. It follows no redirect to another host,
+and uses no proxy, no netrc and no cookies. What goes wrong is an `AnswerError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from weakref import WeakSet
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from sparktop import __version__
+from sparktop.files import connections_that_fit
+from sparktop.net import failure
+from sparktop.net.body import BODY_CAP_BYTES, BodyCollector
+from sparktop.net.failure import (
+    NOT_FOUND,
+    REDIRECTS,
+    AnswerError,
+    forget_frames,
+    server_words,
+    status_error,
+    timeout_error,
+)
+from sparktop.net.server import look_up, same_page
+from sparktop.values import dataclass, replace
+
+OK = 200
+_KEPT_ALIVE_S = 120.0
+"""Seconds that an idle connection is kept, longer than usual poll intervals; servers may close it earlier."""
+_CONNECT_S = 3.0
+"""Seconds that a connection may take, with TLS: a page may take longer, a host that is down may not."""
+_ERROR_BODY_BYTES = 4096
+"""Bytes read of an error's body, of which one line is shown."""
+_ERROR_BODY_S = 0.5
+"""Seconds that an error's body may take after its head."""
+_LONGEST_FIELD_BYTES = 64 << 10
+_AGE_DIGITS = 9
+_TLS_ALERT, _SHOWN_TLS_ALERT = b"\x15\x03\x03", rb"\x15\x03"
+"""How a TLS alert begins, and how aiohttp shows it in messages."""
+
+_sockets: WeakSet[socket.socket] = WeakSet()
+"""Sockets of all connections of this program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One GET, or one POST of a form."""
+
+    url: str
+    where: str
+    """Host and port, which name the server in messages."""
+    token: str | None = None
+    """Sent as a bearer token."""
+    query: str = ""
+    """Appended to the URL, percent-encoded, with its question mark."""
+    tls: ssl.SSLContext | None = None
+    """What an https:// server's certificate is checked against; None for the system's certificates."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Further headers."""
+    form: Mapping[str, str] | None = None
+    """Sent by POST; None for a GET."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer of any status."""
+
+    status: int
+    body: bytes
+    """Complete and unpacked; of a status other than 200 the beginning at most, b"" if it is late."""
+    at: float
+    """When the headers arrived, in seconds on the caller's clock."""
+    headers: Mapping[str, str]
+    """By name of any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete HTTP response with status 200."""
+
+    body: bytes
+    at: float
+    """When its headers arrived, in seconds on the caller's clock."""
+    answer_ms: float
+    """Milliseconds from the request to the last byte."""
+    age_s: float | None = None
+    """Seconds for which a cache has held it (the Age header); None where no cache says so."""
+
+
+class SharedSession:
+    """Connections of several sources, with a count of these; they close when the last source leaves."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        """Held while a page is parsed, so that one iteration of the event loop parses one page at most:
+        with 64 servers answering at once, a key press would otherwise wait for all of them."""
+        self._users = 0
+        self._session: aiohttp.ClientSession | None = None
+        self._resolver = _Resolver()
+        self._moved: dict[str, str] = {}
+        """For URLs that redirect to the same path with or without its last slash: the URL that answers."""
+
+    def join(self) -> None:
+        """Add one to the count of users; each caller of `join()` must call `leave()` later."""
+        self._users += 1
+
+    async def leave(self) -> None:
+        """Subtract one from the count of users; close the connections when no user is left."""
+        self._users -= 1
+        if self._users <= 0 and self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+            await asyncio.sleep(0)  # asyncio closes the sockets now
+
+    async def get(
+        self, request: Request, *, deadline_s: float, clock: Callable[[], float], cap_bytes: int
+    ) -> Response:
+        """Send a request and return the answer of any status, with a body of at most `cap_bytes` bytes.
+
+        A redirect that adds or removes the last slash of the path is followed on the same host (`same_page`).
+
+        Raises:
+            AnswerError: a network error, a missed deadline, or an unusable body.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline_s
+        known = self._moved.get(request.url)
+        asked = request if known is None else replace(request, url=known)
+        response = await self._send(asked, deadline_s, clock, cap_bytes)
+        location = response.headers.get("Location", "")
+        if response.status in REDIRECTS and (goal := same_page(asked.url, location)) is not None:
+            left_s = max(0.01, end - loop.time())
+            again = await self._send(replace(request, url=goal), left_s, clock, cap_bytes)
+            if again.status == OK:
+                self._moved[request.url] = goal
+            if again.status != NOT_FOUND and again.status not in REDIRECTS:
+                return again
+        if response.status != OK:
+            self._moved.pop(request.url, None)
+        return response
+
+    async def _send(
+        self, request: Request, deadline_s: float, clock: Callable[[], float], cap_bytes: int
+    ) -> Response:
+        """Send a request and return the answer; parameters and errors as of `get`."""
+        where, url, at = request.where, _url(request), 0.0
+        response: aiohttp.ClientResponse | None = None
+        collector: BodyCollector | None = None
+        try:
+            async with (
+                asyncio.timeout(deadline_s),
+                self._opened().request(
+                    "GET" if request.form is None else "POST",
+                    url,
+                    data=request.form,
+                    headers=_headers(request),
+                    allow_redirects=False,
+                    ssl=request.tls or True,
+                ) as response,
+            ):
+                at = clock()
+                if response.status != OK:
+                    return Response(response.status, await _beginning(response), at, response.headers)
+                collector = BodyCollector(response.headers.get("Content-Encoding", ""), cap_bytes)
+                if (response.content_length or 0) > cap_bytes:
+                    raise collector.too_large()
+                async for chunk in response.content.iter_any():
+                    collector.feed(chunk)
+                return Response(response.status, collector.finish(), at, response.headers)
+        except aiohttp.ConnectionTimeoutError as error:
+            raise timeout_error(where, _CONNECT_S, answering=False, body_bytes=0) from forget_frames(error)
+        except TimeoutError as error:
+            if response is not None and response.status != OK:  # which counts without its words, too
+                return Response(response.status, b"", at, response.headers)
+            forget_frames(error)
+            if response is None and (url.raw_host, url.port) in self._resolver.pending:
+                raise failure.no_name_server(where, deadline_s) from error
+            came = 0 if collector is None else collector.raw_bytes
+            raise timeout_error(where, deadline_s, answering=response is not None, body_bytes=came) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: a host that cannot be one
+            raise _transport_error(error, where) from error
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    keepalive_timeout=_KEPT_ALIVE_S,
+                    resolver=self._resolver,
+                    ttl_dns_cache=0,  # a name is looked up for each connection, by one thread at a time
+                    socket_factory=_open_socket,
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+                headers={"User-Agent": f"sparktop/{__version__}", "Accept-Encoding": "identity"},
+                max_field_size=_LONGEST_FIELD_BYTES,
+            )
+        return self._session
+
+
+async def fetch(
+    session: SharedSession, request: Request, *, deadline_s: float, clock: Callable[[], float]
+) -> Answer:
+    """Send `request` and return the answer with status 200.
+
+    Raises:
+        AnswerError: a network error, another status, a missed deadline, or an unusable body.
+    """
+    began = clock()
+    response = await session.get(request, deadline_s=deadline_s, clock=clock, cap_bytes=BODY_CAP_BYTES)
+    if response.status != OK:
+        raise status_error(
+            response.status,
+            request.where,
+            location=response.headers.get("Location", ""),
+            words=server_words(response.body, request.token),
+            has_key=bool(request.token),
+        )
+    age = response.headers.get("Age", "").strip()
+    is_age = age.isascii() and age.isdigit() and len(age) <= _AGE_DIGITS
+    return Answer(response.body, response.at, (clock() - began) * 1000, float(age) if is_age else None)
+
+
+class _Resolver(AbstractResolver):
+    """Looks up host names for aiohttp in threads that delay nothing else."""
+
+    def __init__(self) -> None:
+        self.pending: set[tuple[str, int]] = set()
+        """(host, port) of the lookups that no name server has answered yet."""
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - all families
+    ) -> list[ResolveResult]:
+        """Return the addresses of a host; errors as of `look_up`."""
+        self.pending.add((host, port))
+        try:
+            found = await look_up(host, port)
+        finally:
+            self.pending.discard((host, port))
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address[0] if len(address) < 4 or not address[3] else f"{address[0]}%{address[3]}",  # noqa: PLR2004 - its zone
+                port=port,
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for kind, _, protocol, _, address in found
+        ]
+
+    async def close(self) -> None:
+        """Do nothing: the threads end with the program."""
+
+
+def _open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a new socket for a connection, if this program may open another one.
+
+    Raises:
+        OSError: its limit of open files is reached.
+    """
+    if sum(one.fileno() >= 0 for one in _sockets) >= connections_that_fit():
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    made = socket.socket(*info[:3])
+    _sockets.add(made)
+    return made
+
+
+def _url(request: Request) -> URL:
+    try:
+        url = URL(request.url + request.query)
+        is_signed = "authorization" in map(str.lower, _headers(request))
+        return url.with_user(None) if is_signed else url
+    except ValueError as error:
+        raise _transport_error(error, request.where) from None
+
+
+def _headers(request: Request) -> dict[str, str]:
+    secret = {"Authorization": f"Bearer {request.token}"} if request.token else {}
+    return {**request.headers, **secret}
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """Return the beginning of an error's body, as far as it comes soon and can be unpacked."""
+    try:
+        collector = BodyCollector(response.headers.get("Content-Encoding", ""))
+        async with asyncio.timeout(_ERROR_BODY_S):
+            async for chunk in response.content.iter_any():
+                collector.feed(chunk)
+                if collector.unpacked_bytes >= _ERROR_BODY_BYTES:
+                    break
+    except TimeoutError:
+        return b""
+    except AnswerError as error:
+        forget_frames(error)
+        return b""
+    except aiohttp.ClientError as error:
+        forget_frames(error)
+    return collector.so_far()[:_ERROR_BODY_BYTES]
+
+
+def _transport_error(error: Exception, where: str) -> AnswerError:
+    """Return, without raising it, the `AnswerError` for an exception of aiohttp or the operating system.
+
+    `where` (host and port) names the server in the message. `error` loses its traceback.
+    """
+    forget_frames(error)
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            found = failure.transport_error(UnicodeError(), where)
+        case aiohttp.ClientConnectorCertificateError():
+            found = failure.transport_error(error.certificate_error, where)
+        case aiohttp.ClientSSLError():
+            is_tls = isinstance(error.os_error, ssl.SSLError)
+            found = failure.transport_error(error.os_error if is_tls else ssl.SSLError(), where)
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+            found = failure.unusable_address(where)
+        case aiohttp.ClientResponseError():
+            seen = f"{error.message} {error.__cause__}".encode("utf-8", "replace")
+            found = failure.not_http(where, seen.replace(_SHOWN_TLS_ALERT, _TLS_ALERT))
+        case aiohttp.ClientPayloadError():
+            # aiohttp distinguishes a reset from a short answer only in its text.
+            is_reset = isinstance(error.__cause__, OSError) or "ConnectionResetError" in str(error)
+            found = failure.broken_off(where, is_reset=is_reset)
+        case aiohttp.ServerDisconnectedError():
+            found = failure.no_answer(where)
+        case ValueError() if not isinstance(error, UnicodeError):
+            found = failure.unusable_address(where)
+        case _:
+            found = failure.transport_error(getattr(error, "os_error", None) or error, where)
+    return found
