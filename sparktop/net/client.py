@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from urllib.parse import quote
 from weakref import WeakSet
 
 import aiohttp
@@ -46,6 +48,10 @@ _ERROR_BODY_S = 0.5
 """Seconds that an error's body may take after its head."""
 _LONGEST_FIELD_BYTES = 64 << 10
 _AGE_DIGITS = 9
+_ZONE = re.compile(r"(//[^/]*\[[^/\]%]*)%25")
+"""An IPv6 address up to its zone (RFC 6874), which yarl wants without the escape."""
+_KEPT_IN_QUERIES = "%/:=&?~+!$,;'@()*[]-._"
+"""Characters of a query that are sent as they are."""
 _TLS_ALERT, _SHOWN_TLS_ALERT = b"\x15\x03\x03", rb"\x15\x03"
 """How a TLS alert begins, and how aiohttp shows it in messages."""
 
@@ -282,10 +288,13 @@ def _open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
 
 
 def _url(request: Request) -> URL:
+    page, mark, query = (request.url + request.query).partition("?")
     try:
-        url = URL(request.url + request.query)
-        is_signed = "authorization" in map(str.lower, _headers(request))
-        return url.with_user(None) if is_signed else url
+        url = URL(_ZONE.sub(r"\1%", page))
+        if "authorization" in map(str.lower, _headers(request)):
+            url = url.with_user(None)
+        # yarl would send another query that means the same: a "/" for "%2F".
+        return URL(f"{url}?{quote(query, _KEPT_IN_QUERIES)}", encoded=True) if mark else url
     except ValueError as error:
         raise _transport_error(error, request.where) from None
 
