@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sparktop.analysis.balance.dispersion import fewest_requests
+from sparktop.analysis.balance.spread import fewest_requests
 from sparktop.demo.gb10 import Machine
 from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import LimitKind

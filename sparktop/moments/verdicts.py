@@ -8,7 +8,7 @@ from sparktop.analysis.balance.rules import RULES
 from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.moments.moment import Moment, Spell
-from sparktop.panels.balance.checks import limit_text, value_text
+from sparktop.panels.balance.evidence import limit_text, value_text
 from sparktop.report.cell import time_of
 from sparktop.report.document.grid import Grid
 from sparktop.report.document.prose import plain

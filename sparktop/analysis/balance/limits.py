@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparktop.analysis.balance.dispersion import fewest_requests
+from sparktop.analysis.balance.spread import fewest_requests
 from sparktop.model.balance import Arrivals, Convoys
 
 PAIR = 2

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparktop.analysis.balance import limits
-from sparktop.analysis.balance.dispersion import fewest_requests
-from sparktop.analysis.balance.request_shares import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
+from sparktop.analysis.balance.requests import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
+from sparktop.analysis.balance.spread import fewest_requests
 from sparktop.model.balance import Balance, BalanceWord, Swing
 from sparktop.values import dataclass
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from statistics import median
 
 from sparktop.analysis.balance.load_grid import LoadTrack
-from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
+from sparktop.analysis.balance.requests import request_shares, weigh_requests
 from sparktop.model.balance import SLOW_S, Balance, BalanceWord
 from sparktop.model.fleet import stale_s
 from sparktop.model.series import LATE

@@ -10,9 +10,17 @@ from sparktop.graphics.cells import cell_width, fit_name
 from sparktop.graphics.shares import lead_row
 from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.snapshot import Snapshot
+from sparktop.panels.balance.graphs import (
+    DOWN,
+    UP,
+    GroupSlots,
+    group_slots,
+    lead_runs,
+    load_slots,
+    opposed_rows,
+    with_level,
+)
 from sparktop.panels.balance.lines import LoadLine, group_lines, line_slots
-from sparktop.panels.balance.pair import DOWN, UP, lead_runs
-from sparktop.panels.balance.slots import GroupSlots, group_slots, load_slots, opposed_rows, with_level
 from sparktop.panels.balance.verdict import reason_rows, value_line, verdict_line, verdict_pieces, word_run
 from sparktop.panels.parts.columns import figures_width, graph_columns, graph_starts, mark, panel_row
 from sparktop.panels.parts.figures import label

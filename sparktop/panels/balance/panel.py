@@ -8,12 +8,9 @@ from sparktop.graphics.axis import time_axis
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import group_tab, members
-from sparktop.panels.balance.checks import answer_rows
+from sparktop.panels.balance.evidence import answer_rows, plots
+from sparktop.panels.balance.graphs import GUTTER, group_slots, many_rows, pair_rows
 from sparktop.panels.balance.lines import balance_axis, group_lines
-from sparktop.panels.balance.many import many_rows
-from sparktop.panels.balance.pair import pair_rows
-from sparktop.panels.balance.plots import plots
-from sparktop.panels.balance.slots import GUTTER, group_slots
 from sparktop.panels.balance.verdict import reason_rows, verdict_pieces, word_run
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed

@@ -13,7 +13,15 @@ from sparktop.analysis.balance.hysteresis import BalanceWatch
 from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.request_shares import request_shares, weigh_requests
+from sparktop.analysis.balance.requests import (
+    MEANT_S,
+    PIECES,
+    are_unequal,
+    is_steady,
+    ratio,
+    request_shares,
+    weigh_requests,
+)
 from sparktop.analysis.balance.rules import WAYS_TO_SWING, ahead, requests, starved
 from sparktop.analysis.balance.slow import (
     REQUESTS_S,
@@ -23,7 +31,6 @@ from sparktop.analysis.balance.slow import (
     slow_step_s,
     thinned,
 )
-from sparktop.analysis.balance.weights import MEANT_S, PIECES, are_unequal, is_steady, ratio
 from sparktop.analysis.roles import Role
 from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord

@@ -13,7 +13,7 @@ from sparktop.analysis.balance import limits
 from sparktop.analysis.balance.arrivals import find_herds
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.step_time import fit_step_time, with_slope
+from sparktop.analysis.balance.pace import fit_step_time, with_slope
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.balance import StepTime
 

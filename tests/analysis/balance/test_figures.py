@@ -10,12 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.balance.dispersion import dispersion, free_slot_share, lost_share, skew, starved_shares
-from sparktop.analysis.balance.lead import follow_lead, lead_margin
 from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out, load_track
-from sparktop.analysis.balance.periodicity import find_swing
-from sparktop.analysis.balance.step_time import fit_step_time, throughput, variance_factor
-from sparktop.analysis.balance.swing_score import swing_score
+from sparktop.analysis.balance.pace import fit_step_time, throughput, variance_factor
+from sparktop.analysis.balance.rhythm import find_swing, swing_score
+from sparktop.analysis.balance.spread import (
+    dispersion,
+    follow_lead,
+    free_slot_share,
+    lead_margin,
+    lost_share,
+    skew,
+    starved_shares,
+)
 from sparktop.model.balance import StepTime, Swing
 from sparktop.model.series import HistoryTable
 

@@ -13,9 +13,9 @@ import pytest
 
 from sparktop.analysis.balance import limits
 from sparktop.analysis.balance.arrivals import find_herds
-from sparktop.analysis.balance.group_pace import full_slots
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
+from sparktop.analysis.balance.pace import full_slots
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import cut
 

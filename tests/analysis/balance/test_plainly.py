@@ -11,10 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.balance.dispersion import dispersion, free_slot_share, skew, starved_shares
-from sparktop.analysis.balance.lead import follow_lead, follow_turns
 from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out
-from sparktop.analysis.balance.periodicity import find_swing
+from sparktop.analysis.balance.rhythm import find_swing
+from sparktop.analysis.balance.spread import (
+    dispersion,
+    follow_lead,
+    follow_turns,
+    free_slot_share,
+    skew,
+    starved_shares,
+)
 
 _ROW = st.lists(st.integers(0, 12), min_size=4, max_size=4)
 ROWS = st.lists(_ROW, min_size=4, max_size=40)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sparktop.analysis.balance import limits, rules
 from sparktop.analysis.balance.judge import judge, look, measure
-from sparktop.analysis.balance.lead import Turns, follow_lead, follow_turns
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
+from sparktop.analysis.balance.spread import Turns, follow_lead, follow_turns
 from sparktop.model.balance import Arrivals, Convoys
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import Scene, simulate

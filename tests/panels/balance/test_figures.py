@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.panels.balance.checks import answers, limit_text, value_text
+from sparktop.panels.balance.evidence import answers, limit_text, plots, value_text
 from sparktop.panels.balance.panel import evidence_screen
-from sparktop.panels.balance.plots import plots
 from sparktop.panels.parts.rows import row_text, row_width
 from tests.analysis.balance.balance_traces import LIFE_S
 from tests.panels.balance_scenes import herd, traced

@@ -10,8 +10,8 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.fleet import Scrape
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, Watch
+from sparktop.panels.balance.graphs import group_slots, newest
 from sparktop.panels.balance.lines import balance_axis, group_lines
-from sparktop.panels.balance.slots import group_slots, newest
 from sparktop.store import SourceKey, Store
 from tests.store.fed_traces import lane
 

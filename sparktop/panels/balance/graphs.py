@@ -1,4 +1,4 @@
-"""Computes the values by time slot that the graphs of a group's balance show, and draws common parts."""
+"""Draws the loads and token rates of a group's backends over time: two mirrored, more below each other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from sparktop.graphics.braille import StackedRow, clipped_cells
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.opposed import opposed
 from sparktop.graphics.scale import Top, nice_ceiling, top_without_spikes
-from sparktop.graphics.shares import cell_means
+from sparktop.graphics.shares import cell_means, lead_row
 from sparktop.model.balance import Balance
 from sparktop.panels.balance.lines import LoadLine, added, line_slots
-from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.graph import TimeAxis, area_rows, clip_marked, row_role
+from sparktop.panels.parts.figures import LIVE, figure, label
+from sparktop.panels.parts.graph import TimeAxis, area_rows, clip_marked, row_role, stacked_rows, top_words
+from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.slots import Slots
@@ -24,6 +25,7 @@ from sparktop.values import dataclass
 GUTTER = 16
 """Width in cells of the column at the left of each graph, for its name, its current value and its scale."""
 MIN_TOP_LOAD = 4.0
+_PAIR = 2
 _MIN_TOP_TPS = 10.0
 _WORTH_A_LINE = 3.0
 """Least percentage of tokens lost for which the graph shows the token rate of an even split."""
@@ -232,3 +234,160 @@ def with_line(row: Row) -> Row:
             at = spaces.end()
         result.append((text[at:], role))
     return [run for run in result if run[0]]
+
+
+UP, DOWN = "▲", "▼"
+"""Signs of the backend above the centre line and of the backend below it."""
+_LEADS = re.compile("[─ ]+|[▲▼]+")
+_LOAD_GRADIENTS = ("running", "waiting")
+_SPEED_FROM = 13
+"""Height in rows of all graphs together from which on each backend's token rate is drawn."""
+
+
+def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
+    """Draw loads and token rates of two backends as `height` rows, or a few more if `height` is too small.
+
+    A `lead_margin` of 0.2 means that a backend leads if its load is at least 20 % above its even share.
+    """
+    load, speed, group = _heights(height)
+    rows = [load_heading(shown, width), *_loads(shown, lead_margin, width - GUTTER, load)]
+    if speed:
+        heading = tps_heading("tok/s of each", shown.tps_top, width)
+        rows += [heading, *_speeds(shown, width - GUTTER, speed)]
+    return [*rows, *group_speed(shown, width, group)]
+
+
+def _heights(height: int) -> tuple[int, int, int]:
+    """Return heights in rows: (half the load graph, half the token-rate graph, group's token-rate graph).
+
+    The load graph and the token-rate graph have a half for each of two backends. The second height is 0
+    where the backends' token rates are not drawn.
+    """
+    room = height - 3  # two rules and the centre line
+    if room - 1 >= _SPEED_FROM:
+        load, speed = (room - 1) * 6 // 22, max(1, round((room - 1) * 2 / 22))
+        return load, speed, room - 1 - 2 * (load + speed)
+    load = max(1, room * 2 // 5)
+    return load, 0, max(2, room - 2 * load)
+
+
+def load_heading(shown: GroupSlots, width: int) -> Row:
+    """Return the title row above the backends' loads, with a legend of running and waiting requests."""
+    title = "requests of each" if len(shown.running) > _PAIR else "requests"
+    words: Row = [("─ ", "border"), (title, "accent")]
+    words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
+    return ruled(words, top_words(shown.load), width)
+
+
+def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
+    up, down = zip(shown.running, shown.waiting, strict=True)
+    above, below = opposed_rows(
+        up, down, width, half, shown.load_top, _LOAD_GRADIENTS, end_slot=shown.end_slot
+    )
+    top = numbers.tick(shown.load_top)
+    counts_height = max(0, half - 1)
+    first = [scale_end(_name(UP, shown, 0), top), *_counts(shown, 0)[:counts_height]]
+    last = [*_counts(shown, 1)[:counts_height], scale_end(_name(DOWN, shown, 1), top)]
+    empty: list[Row] = [[] for _ in range(half - len(last))]
+    one, other = shown.loads(width)
+    strip = lead_row(one, other, lead_margin)
+    return [
+        *in_gutter(first, above),
+        [*scale_end([label("  leads")], "0"), *lead_runs(strip)],
+        *in_gutter([*empty, *last], below),
+    ]
+
+
+def lead_runs(strip: str) -> Row:
+    """Return `strip` as styled text; cells in which no backend leads are muted.
+
+    `strip` has one character per cell, which shows the backend that leads.
+    """
+    return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
+
+
+def _name(sign: str, shown: GroupSlots, index: int) -> Row:
+    name = fitted_names(shown.names, GUTTER - 6)[shown.names[index]]
+    return [(f"{sign} {name.rstrip()}", "title")]
+
+
+def _counts(shown: GroupSlots, index: int) -> list[Row]:
+    run, wait = newest(shown.running[index]), newest(shown.waiting[index])
+    return [
+        [label("  run "), figure(numbers.count(run, 5), known=run is not None, role=LIVE)],
+        [
+            label("  wait"),
+            figure(numbers.count(wait, 5), known=wait is not None, role="warn" if wait else LIVE),
+        ],
+    ]
+
+
+def _speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
+    nothing: Slots = []
+    up, down = shown.generation_tps
+    gradients = ("generation", "generation")
+    above, below = opposed_rows(
+        (up, nothing), (down, nothing), width, half, shown.tps_top, gradients, end_slot=shown.end_slot
+    )
+    top = numbers.tick(shown.tps_top)
+    ends = [
+        scale_end([*tps_words(sign, newest(values))], top)
+        for sign, values in zip((UP, DOWN), shown.generation_tps, strict=True)
+    ]
+    empty: list[Row] = [[] for _ in range(half - 1)]
+    return [
+        *in_gutter(ends[:1], above),
+        *in_gutter([*empty, ends[1]], below),
+    ]
+
+
+_GROUP = 3
+"""Least height in rows of the graph of the group's token rate."""
+_MOST = 4
+"""Most rows of the load of one backend."""
+
+
+def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
+    """Draw the graphs of a group of more than two backends as `height` rows; return (rows, further rows).
+
+    The further rows are the token rates of each backend if these did not fit into the first rows, else
+    empty. All backends have equal heights, so that equal loads look equal.
+    """
+    count = len(shown.names)
+    room = height - 2 - _GROUP  # headings of the loads and of the group's token rate
+    inside = room - count >= count + 1
+    each = max(1, min(_MOST, (room - (count + 1 if inside else 0)) // count))
+    loads = [load_heading(shown, width)]
+    for index in range(count):
+        loads += _load(shown, index, width - GUTTER, each)
+    speeds = [tps_heading("tok/s of each", shown.tps_top, width)]
+    for index in range(count):
+        speeds += _speed(shown, index, width - GUTTER)
+    above = [*loads, *(speeds if inside else ())]
+    rows = [*above, *group_speed(shown, width, max(_GROUP, height - len(above) - 1))]
+    return rows, [] if inside else speeds
+
+
+def _load(shown: GroupSlots, index: int, width: int, height: int) -> list[Row]:
+    running, waiting = shown.running[index], shown.waiting[index]
+    run, wait = newest(running), newest(waiting)
+    text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
+    graph = stacked_rows(
+        running, waiting, width, height, shown.load_top, ("running", "waiting"), end_slot=shown.end_slot
+    )
+    gutter = _named(shown, index, figure(text, known=run is not None, role="warn" if wait else "title"))
+    return in_gutter([gutter], graph)
+
+
+def _speed(shown: GroupSlots, index: int, width: int) -> list[Row]:
+    values = shown.generation_tps[index]
+    now = newest(values)
+    graph = area_rows(values, width, 1, shown.tps_top, "generation", end_slot=shown.end_slot)
+    text = numbers.rate(now, 5).strip()
+    return in_gutter([_named(shown, index, figure(text, known=now is not None))], graph)
+
+
+def _named(shown: GroupSlots, index: int, value: tuple[str, str]) -> Row:
+    """Return the text left of a backend's graph: its name, and `value` as styled text at the right."""
+    cells = GUTTER - 1 - len(value[0])
+    return [(fitted_names(shown.names, cells)[shown.names[index]], "text"), value, label(" ")]
