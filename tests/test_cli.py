@@ -86,7 +86,11 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     ("words", "expected"),
     [
         (["--colour"], "unrecognized arguments: --colour; see sparktop --help"),
-        (["--inter", "1"], "unrecognized arguments: --inter"),
+        (
+            ["--conifg", "x.toml"],
+            "unrecognized arguments: --conifg: did you mean '--config'? See sparktop --help",
+        ),
+        (["--inter", "1"], "unrecognized arguments: --inter: did you mean '--interval'?"),
         (
             ["--interval", "0.1"],
             "argument --interval: must be 0.25 to 60 seconds (units: ms, s, m, h), not '0.1'",

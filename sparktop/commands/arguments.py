@@ -10,8 +10,11 @@ from sparktop import typed as typed_numbers
 from sparktop.errors import UsageError
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
 from sparktop.model.text import clean
+from sparktop.nearest import did_you_mean
 
 Value = TypeVar("Value")
+_UNKNOWN = "unrecognized arguments: "
+"""How argparse begins its message on options that do not exist."""
 _FORMATS = {"text": "txt", "htm": "html", "markdown": "md"}
 """Names of formats by other words for them."""
 
@@ -34,10 +37,21 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise `message` as a `UsageError` with a hint at --help, instead of printing it and exiting.
 
+        Of an unknown option, the message names the most similar one.
+
         Raises:
             UsageError: always.
         """
-        raise UsageError(f"{clean(message, 300)}; see {self.prog} --help")
+        near = self._option_near(message.removeprefix(_UNKNOWN)) if message.startswith(_UNKNOWN) else ""
+        raise UsageError(f"{clean(message, 300)}{f'{near} See' if near else '; see'} {self.prog} --help")
+
+    def _option_near(self, words: str) -> str:
+        """Return ": did you mean '--config'?" if the first of `words` is nearly an option; else ""."""
+        shown = [one for one in self._actions if one.help != argparse.SUPPRESS]
+        names = [name for one in shown for name in one.option_strings if name.startswith("--")]
+        word = words.partition(" ")[0].partition("=")[0]
+        near = did_you_mean(word.removeprefix("--"), [name.removeprefix("--") for name in names])
+        return near.replace("'", "'--", 1) if word.startswith("--") else ""
 
 
 class _Removed(argparse.Action):

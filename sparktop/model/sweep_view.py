@@ -72,6 +72,10 @@ class PlannedLevel:
     """Part of the level that is done, 0 to 1; None where that is unknown."""
 
 
+_MOST_RUNNING = 0.99
+"""Most of a sweep that is shown as done while it runs."""
+
+
 class SweepStatus(StrEnum):
     """The status of a sweep, as its screen and its result file state it."""
 
@@ -396,9 +400,17 @@ class SweepView:
 
     @property
     def share(self) -> float | None:
-        """Part of the plan that is done, 0 to 1; None where no share can be computed."""
+        """Part of the plan that is done, 0 to 1; None where no share can be computed.
+
+        Until the sweep is over it stays below 1: a level may be measured again.
+        """
         if not self.levels or self.progress is not None or (self.searches and not self.status.over):
-            return self.progress
+            return self.progress if self.progress is None else min(self.progress, self._most_share)
         known = [level.share for level in self.levels]
-        done = sum(share or 0.0 for share in known)
-        return None if any(share is None for share in known) and not self.status.over else done / len(known)
+        if any(share is None for share in known) and not self.status.over:
+            return None
+        return min(sum(share or 0.0 for share in known) / len(known), self._most_share)
+
+    @property
+    def _most_share(self) -> float:
+        return 1.0 if self.status.over else _MOST_RUNNING

@@ -196,10 +196,11 @@ class SweepDesk:
     def _snapshot(self) -> Snapshot | None:
         return self._host.overview.shown or (None if self._store is None else self._store.snapshot())
 
-    def announce(self, plan: Plan) -> None:
+    def announce(self, plan: Plan, note: str = "") -> None:
         """Start the countdown.
 
-        Ask first if a target is neither configured nor on this machine, or requests of others run on it.
+        Ask first if a target is neither configured nor on this machine, or requests of others run on it. The
+        question begins with `note`; without a question it is shown for some seconds.
         """
         from sparktop.sweep.plan.watched_targets import foreign_requests, strangers
         from sparktop.ui.screens.ask import AskScreen
@@ -222,8 +223,11 @@ class SweepDesk:
             lines += foreign
             lines += ["A sweep slows these requests of others down, and they change what it measures.", ""]
         if not lines:
+            if note:
+                self.say(note)
             start()
             return
+        lines = [note, "", *lines] if note else lines
         lines.append("Put load on them?")
         self._app.push_screen(AskScreen("sweep", lines, yes="start the sweep"), answered)
 

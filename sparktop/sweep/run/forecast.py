@@ -207,7 +207,7 @@ def _stints(plan: Plan) -> int:
 def _source_words(earlier: Sequence[EarlierSweep], plan: Plan) -> str:
     """Return text that names the sweeps a forecast is based on, and how near they are to the plan.
 
-    For example "roughly, by other concurrencies in your sweep of 3 Mar 14:05".
+    For example "roughly, from other concurrencies in your sweep of 3 Mar 14:05".
     """
     times = dict.fromkeys(
         one.result.started_at for one in sorted(earlier, key=lambda one: one.result.started_at)
@@ -216,10 +216,10 @@ def _source_words(earlier: Sequence[EarlierSweep], plan: Plan) -> str:
     named = f"your sweep{'s' if len(times) > 1 else ''} of {when}"
     worst = max(one.sure(loads(plan), plan.tg) for one in earlier)
     if worst == 0:
-        return f"by {named}"
+        return f"estimated from {named}"
     if worst == 1:
-        return f"roughly, by other concurrencies in {named}"
-    return f"a guess, by other lengths in {named}"
+        return f"roughly, from other concurrencies in {named}"
+    return f"a guess, from other lengths in {named}"
 
 
 def pieces(found: Forecast) -> tuple[str, str, str]:

@@ -351,6 +351,8 @@ class LiveView:
             where += f", {phase.load.prompt_tokens} prompt tokens"
         if phase.phase is not Phase.RUNNING or phase.run is None:
             return f"{where}: {phase.phase.value}"
+        if phase.runs is not None and phase.run >= phase.runs:
+            return f"{where}: measured again, run {phase.run + 1}"
         of = "" if phase.runs is None else f" of {phase.runs}"
         return f"{where}: run {phase.run + 1}{of}"
 

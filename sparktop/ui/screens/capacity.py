@@ -33,6 +33,4 @@ def start_capacity(desk: SweepDesk, selected: PanelKey | None, backends: Sequenc
         return
     contexts = {view.name: view.max_model_len for view in backends if view.name in plan.loaded}
     plan, words = fitted(plan, {name: tokens for name, tokens in contexts.items() if tokens is not None})
-    if words:
-        desk.say(words)
-    desk.announce(plan)
+    desk.announce(plan, words)

@@ -60,7 +60,7 @@ class SweepDesk(Desk, Protocol):
         """Return the targets in `wanted`, else the selected panel's; None, after a warning, if unusable."""
         ...
 
-    def announce(self, plan: Plan) -> None:
+    def announce(self, plan: Plan, note: str = "") -> None:
         """Start the countdown, after a question where the load may harm: see `sparktop.ui.sweep_desk`."""
         ...
 

@@ -69,7 +69,7 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert found.seconds is not None
     assert found.time is not None
     assert found.time.least_s < found.seconds < found.time.most_s
-    assert ": 2 levels, may go on to c = 8; by your sweep of " in pieces(found)[2]
+    assert ": 2 levels, may go on to c = 8; estimated from your sweep of " in pieces(found)[2]
     assert plan_line(plan).startswith("c = 1, 2, then up to 8 while tok/s rise: at least 9 requests + ")
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
     full = swept()
@@ -107,7 +107,7 @@ def test_the_same_sweep_again_takes_as_long() -> None:
     """Each run as long as its level's mean, warm-ups too, and what lies between."""
     found = forecast(PLAN, [swept()])
     assert found.seconds == pytest.approx(2 * 4 * RUN_S + BETWEEN_S)
-    assert found.why == f"by your sweep of {WHEN}"
+    assert found.why == f"estimated from your sweep of {WHEN}"
 
 
 def test_what_lay_between_is_taken_from_the_sweep_itself() -> None:
@@ -152,7 +152,7 @@ def test_other_concurrencies_lie_on_a_line_of_the_logarithms() -> None:
     plan = replace(PLAN, concurrency=(2,), warmup=False, runs=1)
     found = forecast(plan, [swept(made_level(1), slow)])
     assert found.seconds == pytest.approx((low * high) ** 0.5 + BEGIN_S + PAUSE_S)
-    assert found.why == f"roughly, by other concurrencies in your sweep of {WHEN}"
+    assert found.why == f"roughly, from other concurrencies in your sweep of {WHEN}"
 
 
 def test_beyond_the_last_level_time_never_shrinks_nor_outgrows_the_load() -> None:
@@ -172,15 +172,15 @@ def test_other_lengths_stretch_prefill_and_decode_apart() -> None:
     plan = replace(PLAN, concurrency=(1,), pp=1000, tg=8, warmup=False, runs=1)
     found = forecast(plan, [swept()])
     assert found.seconds == pytest.approx(10 * 1.0 + 2 * (RUN_S - 1.0) + BEGIN_S + PAUSE_S)
-    assert found.why == f"a guess, by other lengths in your sweep of {WHEN}"
+    assert found.why == f"a guess, from other lengths in your sweep of {WHEN}"
 
 
 def test_the_nearest_sweep_counts_then_the_newest() -> None:
     """One of the same load, however old, before a newer one of others; of two alike the newer."""
     old, new = swept(days=-9), swept(made_level(1, step=0.5), made_level(2, step=0.5), days=-1)
     other = swept(made_level(8), days=0)
-    assert forecast(PLAN, [other, new, old]).why == f"by your sweep of {_when(new)}"
-    assert forecast(PLAN, [other, old]).why == f"by your sweep of {_when(old)}"
+    assert forecast(PLAN, [other, new, old]).why == f"estimated from your sweep of {_when(new)}"
+    assert forecast(PLAN, [other, old]).why == f"estimated from your sweep of {_when(old)}"
 
 
 def _when(result: SweepResult) -> str:
@@ -274,11 +274,11 @@ def test_a_simulated_engine_is_foretold_within_a_third(known: Sequence[int], ask
 def test_a_forecast_in_words() -> None:
     """Singular where there is one; no warm-up where there is none; unbounded requests say so."""
     time = TimeRange(6.2, 9.1)
-    one = Forecast(1, 0, 100, 4, 7.2, "by your sweep of 1 Jan 10:00", levels=1, time=time)
+    one = Forecast(1, 0, 100, 4, 7.2, "estimated from your sweep of 1 Jan 10:00", levels=1, time=time)
     assert pieces(one) == (
         "1 request",
         "100 prompt + 4 output tokens",
-        "5 to 10 s: 1 level; by your sweep of 1 Jan 10:00",
+        "5 to 10 s: 1 level; estimated from your sweep of 1 Jan 10:00",
     )
     timed = Forecast(None, 3, None, None, None, "unknown: a not measured before")
     assert pieces(timed) == (

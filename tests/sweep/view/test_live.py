@@ -67,6 +67,15 @@ def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
     assert (view.left.least_s, view.left.most_s) == pytest.approx((23.0, 59.0))
 
 
+def test_a_level_that_is_measured_again_says_so(played: PlayedSweep) -> None:
+    """A run beyond those of the plan is none of three, and a running sweep is never all done."""
+    played.level("spark-a", 2, runs=3)
+    played.run("spark-a", Load(100, 2), 4, upto_s=1.0)
+    view = played.view.view()
+    assert view.words == "spark-a, c = 2: measured again, run 5"
+    assert view.share is None or view.share < 1
+
+
 def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
     """In flight, rate, median time to first token and ends are those that were played."""
     played.level("spark-a", 2, runs=1)

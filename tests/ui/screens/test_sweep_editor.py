@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Button, Static
 
@@ -212,6 +213,32 @@ async def test_esc_starts_nothing_and_loses_nothing() -> None:
     assert opened.kept == [replace(QUICK, runs="x")]
 
 
+async def test_what_was_typed_before_the_editor_was_seen_is_in_no_field() -> None:
+    """A key that waited while the screen opened was meant for the one before."""
+    opened = Opened()
+    early = events.Key("7", "7")
+    async with opened.app.run_test(size=(80, 24)) as pilot:
+        await opened.open(pilot)
+        await opened.go(pilot, "tg")
+        opened.app.post_message(early)
+        await pilot.pause()
+        assert opened.editor.draft == QUICK
+        await pilot.press("8")
+        assert opened.editor.draft.tg == f"{QUICK.tg}8"
+
+
+async def test_esc_and_a_letter_at_once_close_the_editor() -> None:
+    """A slow line delivers them together, as Alt and the letter; the letter is in no field."""
+    opened = Opened()
+    async with opened.app.run_test(size=(80, 24)) as pilot:
+        await opened.open(pilot)
+        await opened.go(pilot, "tg")
+        opened.app.post_message(events.Key("alt+a", "a"))
+        await pilot.pause()
+        assert opened.answers == [None]
+        assert opened.kept == [QUICK]
+
+
 async def test_space_marks_targets() -> None:
     """Several of them, in the order of the list however they were marked; none is a problem."""
     opened = Opened()
@@ -345,7 +372,7 @@ async def test_an_earlier_sweep_tells_the_time() -> None:
     opened = Opened(replace(QUICK, concurrency="1,2", pp="100", tg="4"), known=(known,))
     async with opened.app.run_test(size=(80, 24)) as pilot:
         await opened.open(pilot)
-        assert " by your sweep of" in opened.words()
+        assert " estimated from your sweep of" in opened.words()
 
 
 async def test_what_others_wrote_is_no_markup() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sparktop.model.event import Severity
 from sparktop.model.load import LoadKind
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import Watch
@@ -18,19 +17,16 @@ class _Desk:
     def __init__(self, targets: list[SweepTarget] | None) -> None:
         self._targets = targets
         self.plans: list[Plan] = []
-        self.said: list[str] = []
+        self.notes: list[str] = []
 
     def targets(self, wanted: object, selected: object) -> list[SweepTarget] | None:
         assert not wanted
         assert selected is None
         return self._targets
 
-    def announce(self, plan: Plan) -> None:
+    def announce(self, plan: Plan, note: str = "") -> None:
         self.plans.append(plan)
-
-    def say(self, message: str, severity: Severity = Severity.INFO) -> None:
-        assert severity is Severity.INFO
-        self.said.append(message)
+        self.notes += [note] if note else []
 
 
 def test_it_announces_a_search_for_agents() -> None:
@@ -52,7 +48,7 @@ def test_a_short_context_is_asked_about_chats() -> None:
         start_capacity(desk, None, [view])  # type: ignore[arg-type]  # what it calls
     names = [plan.conversations.name for plan in desk.plans if plan.conversations is not None]
     assert names == ["chat", "coder-quick"]
-    assert desk.said == [
+    assert desk.notes == [
         (
             "workload chat instead of coder-quick, which needs about 8,796 tokens a request: "
             "spark takes at most 4,096"

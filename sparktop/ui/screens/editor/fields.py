@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import ClassVar
 
 from rich.text import Text
@@ -153,6 +155,29 @@ class Typed(Input):
             select_on_focus=False,
         )
         self._field = name
+        self.seen_at = math.inf
+        """Monotonic time from which on the field is on the screen, and takes what is typed."""
+
+    def on_mount(self) -> None:
+        """Note when the field has been drawn."""
+        self.call_after_refresh(self._seen)
+
+    def _seen(self) -> None:
+        self.seen_at = monotonic()
+
+    async def on_key(self, event: events.Key) -> None:
+        """Keep out what was typed before the field was seen; close the editor at Esc and a letter after it.
+
+        On a slow line these two arrive together, which reads as Alt and the letter.
+        """
+        if not event.is_printable:
+            return
+        is_esc = event.key.startswith("alt+")
+        if is_esc or event.time < self.seen_at:
+            event.stop()
+            event.prevent_default()
+        if is_esc:
+            await self.run_action("screen.close")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Post the text typed so far."""

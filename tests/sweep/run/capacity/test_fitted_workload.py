@@ -63,4 +63,4 @@ async def test_a_context_that_is_known_late_still_counts() -> None:
         result = await runner.run()
     assert result.plan.workload == "chat"
     (words,) = [event.message for event in servers.events if isinstance(event, Notice)]
-    assert words.startswith("agents of chat: spark-a takes 4,096 tokens a request")
+    assert words.startswith("workload chat instead of coder-quick")
