@@ -178,7 +178,7 @@ def test_one_bad_file_among_good_ones_is_named(capsys: pytest.CaptureFixture[str
     (tmp_path / "cut.json").write_text('{"schema": "sparktop.sweep/1", "plan"', encoding="utf-8")
     code, out, err = printed(capsys, TOPOLOGIES, str(tmp_path / "cut.json"))
     assert (code, out) == (2, "")
-    assert "cut.json: line 1, column" in err
+    assert "cut.json: is cut short or not JSON (line 1, column" in err
 
 
 def test_one_reference_prints_its_table_and_its_facts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -299,10 +299,6 @@ def _different(comparison: ComparisonResult) -> Iterator[str]:
 
     The line names the series that use the definition.
     """
-    for metric, means in comparison.definitions.items():
-        by_text: dict[str, list[str]] = {}
-        for name, text in means.items():
-            by_text.setdefault(text, []).append(name)
-        for text, names in by_text.items():
-            who = ", ".join(code(name) for name in names)
-            yield f"{METRICS[metric].title} ({METRICS[metric].unit}) of {who}: {text}."
+    for metric, text, names in comparison.names_by_definition:
+        who = ", ".join(code(name) for name in names)
+        yield f"{METRICS[metric].title} ({METRICS[metric].unit}) of {who}: {text}."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import fmean, stdev
@@ -696,6 +696,13 @@ class ComparisonResult(Part):
 
     None in files of older versions, in which each row was tested separately."""
     independent_engines: tuple[IndependentEngines, ...] = ()
+
+    @property
+    def names_by_definition(self) -> Iterator[tuple[str, str, list[str]]]:
+        """Yield (metric, definition, names of the series that have it), for all `definitions`."""
+        for metric, texts in self.definitions.items():
+            for text in dict.fromkeys(texts.values()):
+                yield metric, text, [name for name, one in texts.items() if one == text]
 
     def row(self, metric: str, point: LoadPoint, pp: int | None, depth: int = 0) -> ComparisonRow | None:
         """Return the row of a metric under a load with `pp` prompt tokens; None if there is no such row."""

@@ -68,13 +68,9 @@ def topologies(
 
 def _definitions(compared: ComparisonResult) -> Iterator[str]:
     """Yield one line per definition, for each metric that a source defines differently from sparktop."""
-    for metric, texts in compared.definitions.items():
-        by_text: dict[str, list[str]] = {}
-        for name, text in texts.items():
-            by_text.setdefault(text, []).append(name)
-        for text, names in by_text.items():
-            whose = "" if len(by_text) == 1 else f" of {', '.join(names)}"
-            yield f"{METRICS[metric].title}{whose}: {text}"
+    for metric, text, names in compared.names_by_definition:
+        whose = "" if len(names) == len(compared.definitions[metric]) else f" of {', '.join(names)}"
+        yield f"{METRICS[metric].title}{whose}: {text}"
 
 
 def _metric(
