@@ -187,7 +187,7 @@ def _balanced(result: Balance) -> str:
     if z is None or z <= low:
         return f"even: {mean}"
     if z < high:
-        return f"within chance: {mean}, {_times(z)} the spread of random routing"
+        return f"within chance: {mean}, {_times(z)} the spread of random routing (chance: below {high:g} ×)"
     return f"no swing, no backend starved: {mean}, {_times(z)} the spread of random routing"
 
 
@@ -214,7 +214,7 @@ def _rhythm(result: Balance, load: GroupLoad, *, long: bool) -> str:
     who = " and ".join(result.backends) + " swing against each other"
     if len(result.backends) > _PAIR:
         who = f"{swing.backend} swings against the others"
-    tail = f"{100 * (swing.variance_share or 0):.0f} % of the difference's variance is in that rhythm"
+    tail = f"{100 * (swing.variance_share or 0):.0f} % of the difference between loads follows that rhythm"
     if long:
         tail = f"the lead changes {result.lead_changes} times in {_span(result.window_s)}"
     return f"{who} every {_seconds(result.period_s)}{_lifetimes(result, load)}; {tail}"

@@ -143,7 +143,8 @@ def _clock(time: datetime) -> str:
 def value_texts(values: Values) -> Iterator[str]:
     """Yield each known value as text with its name and unit, such as "headroom 12 GiB (limit 8 GiB)".
 
-    Unknown values, a time window of 0 s and the name of the rule behind a verdict are left out.
+    The limits of a verdict on a balance are those from which it holds: "lead changes 12 (from 3)". Unknown
+    values, a time window of 0 s and the name of the rule behind a verdict are left out.
     """
     polls = _failed_polls(values)
     if polls:
@@ -156,7 +157,8 @@ def value_texts(values: Values) -> Iterator[str]:
         if name.removeprefix("limit_") in values and name.startswith("limit_"):
             continue
         text, limit = _named(name, value), values.get(f"limit_{name}")
-        yield text if limit is None else f"{text} (limit {_amount(name, limit)[1]})"
+        word = "from" if "rule" in values else "limit"
+        yield text if limit is None else f"{text} ({word} {_amount(name, limit)[1]})"
 
 
 def _failed_polls(values: Values) -> str:

@@ -336,7 +336,7 @@ def verdict_event(change: BalanceChange, found: Balance, when: Instant, bad_s: f
     begins = change.after.bad
     word = change.after if begins else change.before
     hint = found.hint if begins else None
-    after = "" if begins or bad_s is None else f" (it lasted {numbers.age(bad_s)})"
+    after = "" if begins or bad_s is None else f" (not balanced for {numbers.age(bad_s)})"
     return Event(
         change.at,
         Severity.WARNING if begins else Severity.INFO,

@@ -95,7 +95,7 @@ def test_a_short_swing_s_reason_names_its_rhythm() -> None:
     """With fewer than 16 requests there are no lead changes to count: the reason names the rhythm."""
     balance = seen("leastbusy-c16", life_known=True)[-1].balance
     assert balance.reasons[0].startswith("spark-a and spark-b swing against each other every 6.")
-    assert "of the difference's variance is in that rhythm" in balance.reasons[0]
+    assert "of the difference between loads follows that rhythm" in balance.reasons[0]
     assert balance.swing is not None
     assert len(balance.swing.spectrum.axis) == len(balance.swing.spectrum.values) > 50
     assert balance.swing.autocorrelation.values[0] == 1.0

@@ -125,8 +125,8 @@ def test_a_value_has_its_limit_beside_it_and_plain_words() -> None:
         "clears_below_ratio": 2.0,
     }
     assert list(value_texts(values)) == [
-        "unevenness 32 × (limit 4 ×)",
-        "lead changes 12 (limit 3)",
+        "unevenness 32 × (from 4 ×)",
+        "lead changes 12 (from 3)",
         "trend −5.4 GiB/min",
         "clears below 2 ×",
     ]
