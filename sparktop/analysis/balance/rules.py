@@ -78,7 +78,7 @@ def enough(balance: Balance) -> tuple[Check, ...]:
             "time observed",
             max(balance.window_s, needed_s) if whole else balance.window_s,
             needed_s,
-            "eight lives of a request, 45 s at least: a swing lasts about two",
+            "eight times the median E2E, at least 45 s: one swing lasts about two",
             "s",
         ),
         Check(
@@ -193,8 +193,8 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
             "rhythm score",
             swing.score,
             least,
-            "spread, return and cycles weighed: chance reaches 0 in 1 of 5000 windows; "
-            "fewer requests, more backends or an unknown life need more",
+            "how sure it is, by its strength, return and repeats: chance reaches 0 in 1 of 5000 windows; "
+            "few requests, many backends, load that comes and goes or an unknown E2E raise the limit",
             digits=1,
             but=_first_missing(
                 (returns, "loads do not come back after a period"),
@@ -285,7 +285,7 @@ def herds(balance: Balance) -> tuple[Check, ...]:
             "uneven arrivals",
             None if found is None else found.spread,
             limits.least_herd_spread(balance.convoys),
-            "arrivals in half a life of a request, over those of random routing: 1 is chance",
+            "arrivals within half of the median E2E, over those of random routing: 1 is chance",
             "×",
             1,
             but=missing,

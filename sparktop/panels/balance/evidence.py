@@ -67,13 +67,21 @@ def _head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
     right: Row = [
         label(f"{check.name} "),
         (value_text(check), "text" if check.value is not None else "muted"),
-        label(f", {'' if check.within or check.instead else 'needs '}{limit_text(check)}"),
+        label(f", {_limit(check)}"),
     ]
     gap = width - row_width(left) - row_width(right)
     if gap < 1:
         indent = max(0, width - row_width(right))
         return [fit_row(left, width), fit_row([label(" " * indent), *right], width)]
     return [[*left, label(" " * gap), *right]]
+
+
+def _limit(check: Check) -> str:
+    """Return the limit as text; of a figure below it, what it means: "needs ≥ 45 s", "yes from 75 %"."""
+    limit = limit_text(check)
+    if check.within or check.instead:
+        return limit
+    return f"needs {limit}" if check.code == "enough" else limit.replace("≥", "yes from")
 
 
 def _rule(check: Check, width: int) -> list[Row]:

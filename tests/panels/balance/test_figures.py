@@ -149,7 +149,7 @@ def test_all_of_it_is_on_the_screen(width: int) -> None:
     assert "variance by period" in text
 
 
-def test_a_limit_that_is_not_met_is_written_as_what_is_needed() -> None:
+def test_a_limit_that_is_not_met_says_from_where_the_answer_is_yes() -> None:
     """No row states an inequality that is false, as "0, ≥ 3" would; what else is missing follows a "but"."""
     shown = traced("shuffle-c64")
     text = "\n".join(row_text(row) for row in evidence_screen(shown.balance[0], shown, 200, 60))
