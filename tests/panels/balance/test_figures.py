@@ -154,6 +154,8 @@ def test_a_limit_that_is_not_met_says_from_where_the_answer_is_yes() -> None:
     shown = traced("shuffle-c64")
     text = "\n".join(row_text(row) for row in evidence_screen(shown.balance[0], shown, 200, 60))
     for check, _ in answers(shown.balance[0]):
-        words = f"{'' if check.within else 'needs '}{limit_text(check)}"
+        words = limit_text(check)
+        if not check.within:
+            words = f"needs {words}" if check.code == "enough" else words.replace("≥", "yes from")
         assert f"{value_text(check)}, {words}" in text
         assert not check.within or check.holds or f"but {check.but}" in text
