@@ -98,7 +98,7 @@ def test_links_step_through_servers_and_machines() -> None:
 
 def test_the_form_for_the_token_escapes_where_it_leads() -> None:
     """The address in the form for the token is escaped."""
-    assert 'value="/&quot;&gt;&lt;x"' in token_html(theme="spark-dark", next_path='/"><x', is_wrong=True)
+    assert 'value="/&#34;&gt;&lt;x"' in token_html(theme="spark-dark", next_path='/"><x', is_wrong=True)
 
 
 @pytest.mark.parametrize("page", [Page(), Page(Kind.NODE, "a/b %é漢"), Page(Kind.SWEEP, "imports/x.json")])
