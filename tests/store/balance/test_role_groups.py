@@ -116,7 +116,7 @@ def test_waves_are_a_cause_only_where_the_router_counts_no_failure(counts: bool)
     found = swinging(pair).balance[0]
     assert found.word is Is.OSCILLATING
     if counts:
-        assert (found.cause or "").startswith("synchronised waves")
+        assert (found.cause or "").startswith("herding: ")
         assert (found.hint or "").startswith("try simple-shuffle")
     else:
         assert found.cause is None
