@@ -71,6 +71,6 @@ def test_the_plan_says_levels_time_and_end() -> None:
         "how many agents (coder-quick)? The largest number for which first token p90 ≤ 2 s and ≥ 15 tok/s "
         "each for 90 % of the requests"
     )
-    assert "1, doubled until one fails or to 64, then between" in second
+    assert "1, then twice as much each time until one fails (at most 64), then those between" in second
     assert "at most" in second
     assert "ends before 15:" in second
