@@ -2,11 +2,10 @@
 
 No single statistic distinguishes herding (many requests of a moment sent to one backend) from chance. In a
 closed loop (a fixed number of clients) loads always move against each other, and under random routing they
-drift slowly and widely. So the spread of the loads is compared with that of random routing, and five rules
-look for swings: changes of the lead (for long swings); one rhythm (for short ones); each backend's own
-turns from full to empty and back; convoys, which a counting router preserves (an even split with all
-requests present, a one-sided split with half of them); and herds (which backend got the requests of each
-moment).
+drift slowly and widely. So the spread of the loads is compared with that of random routing, and four rules
+look for swings: one rhythm; each backend's own turns from full to empty and back; convoys, which a counting
+router preserves (an even split with all requests present, a one-sided split with half of them); and herds
+(which backend got the requests of each moment).
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def turning_spread(figures: Figures) -> float:
 SHORTEST_S, LONGEST_S = limits.SHORTEST_S, 600.0
 LIFETIMES = 8
 _DECIDING = (*rules.WAYS_TO_SWING, rules.starved, rules.ahead)
-_SWINGS = frozenset({"lead", "rhythm", "turns", "convoys", "herds"})
+_SWINGS = frozenset({"rhythm", "turns", "convoys", "herds"})
 _USUAL_S = 60.0
 """Seconds analysed where the history is long enough, so that a swing of 6 s shows 10 cycles; 45 s are enough
 for a verdict."""
@@ -394,7 +393,7 @@ def _verdict(
         confidence=_confidence(figures, held, word),
         period_s=_period(figures, held) if word is BalanceWord.OSCILLATING else None,
     )
-    leads = "lead" in held
+    leads = _swaps_the_lead(figures)
     reasons = balance_words.reasons(result, figures.load, grid, reason, long=leads)
     if word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(measured.swing, held)):
         reasons = (_other_swing(result, held), *reasons[1:])
@@ -415,6 +414,20 @@ def _held(measured: Balance) -> frozenset[str]:
     if measured.away_s and "starved" not in held and rules.holds(rules.drained, measured):
         held.add("drained")
     return frozenset(held)
+
+
+def _swaps_the_lead(figures: Figures) -> bool:
+    """Return whether changes of the lead describe a swing best: they are easy to see on the graph.
+
+    They are no rule of their own: no family of loads and no recorded trace is found sooner by them.
+    """
+    pair = len(figures.grid.loads) == limits.PAIR
+    often = figures.lead.changes >= limits.least_lead_changes(failing=figures.failing)
+    spread, size = (
+        (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
+    )
+    large = figures.swing is not None and figures.swing.relative_rms >= size
+    return often and large and figures.enough and (figures.z or 0.0) >= spread
 
 
 def _why_lost_is_unknown(figures: Figures) -> str | None:
@@ -475,7 +488,7 @@ def _period(figures: Figures, held: frozenset[str]) -> float | None:
     otherwise backends that go from full to empty and back.
     """
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
-    if "lead" in held and len(figures.grid.loads) == limits.PAIR and swap is not None:
+    if _swaps_the_lead(figures) and len(figures.grid.loads) == limits.PAIR and swap is not None:
         return 2 * swap
     if _rhythm_says_most(swing, held) and swing is not None:
         return swing.period_s

@@ -21,14 +21,14 @@ PRESENT_SHARE = 0.9
 LOADED_SHARE = 0.5
 """Share of the time in which a group must have enough requests for the rules that count them."""
 SWING_CHANGES, SWING_Z, SWING_Z_OF_MANY = 3, 4.0, 3.0
-"""Fewest changes of the lead, and smallest spread with two backends and with more. With more than two the
-spread is a mean of more terms: chance reaches 3 as seldom as it reaches 4 with two."""
+"""Fewest changes of the lead, and smallest spread with two backends and with more, with which a swing is
+described by them. With more than two the spread is a mean of more terms: chance reaches 3 as seldom as it
+reaches 4 with two."""
 FAILURES_OF_ONE, FAILING_CHANGES = 3, 2
 """Failures of each backend in the window that are not accidental, and the changes of the lead that are enough
 then."""
 SWING_RMS, SWING_RMS_OF_MANY = 0.6, 0.5
-"""Smallest size of a swing with two backends and with more: 1 is from all to nothing and back. Counts alone
-do not make a swing, since a change of scale would multiply them."""
+"""Smallest size of a swing that is described so, with two backends and with more: 1 is from all to nothing."""
 RHYTHM_RMS, RHYTHM_Z, RHYTHM_TURN = 0.25, 1.0, 0.2
 RHYTHM_LOAD, FEW_SCORE = 3.0, 4.0
 """Requests per backend, and the score required with fewer: then three random draws look like a swing."""

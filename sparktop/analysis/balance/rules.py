@@ -142,36 +142,6 @@ def _polled_together(balance: Balance, limit_s: float | None) -> tuple[bool, str
     return together, "the backends are polled too far apart"
 
 
-def lead(balance: Balance) -> tuple[Check, ...]:
-    """Return the check that the lead passes from backend to backend more often than by chance.
-
-    The lead is the backend with clearly most load.
-    """
-    pair = len(balance.backends) <= limits.PAIR
-    spread, size = (
-        (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
-    )
-    z, loaded = balance.dispersion_z, balance.loaded_percent
-    return (
-        Check(
-            "lead",
-            "Does the lead change again and again?",
-            "lead changes",
-            balance.lead_changes,
-            limits.least_lead_changes(failing=balance.failing),
-            "how often another backend took the lead, with a load further above its share than by chance",
-            but=_first_missing(
-                (
-                    z is not None and z >= spread,
-                    f"loads lie below {spread:g} × as far apart as by chance",
-                ),
-                *_between_backends(balance, size),
-                (loaded is not None and loaded >= 100 * limits.LOADED_SHARE, "there are too few requests"),
-            ),
-        ),
-    )
-
-
 def rhythm(balance: Balance) -> tuple[Check, ...]:
     """Return the check that a load swings back and forth with one period, unlike chance or drift."""
     swing = balance.swing or Swing("")
@@ -390,6 +360,6 @@ def requests(balance: Balance) -> tuple[Check, ...]:
     )
 
 
-WAYS_TO_SWING: tuple[Callable[[Balance], tuple[Check, ...]], ...] = (lead, rhythm, turns, convoys, herds)
+WAYS_TO_SWING: tuple[Callable[[Balance], tuple[Check, ...]], ...] = (rhythm, turns, convoys, herds)
 """A group oscillates if any one of these rules holds."""
 RULES = (enough, *WAYS_TO_SWING, starved, ahead, requests)
