@@ -28,7 +28,7 @@ FAILURES_OF_ONE, FAILING_CHANGES = 3, 2
 """Failures of each backend in the window that are not accidental, and the changes of the lead that are enough
 then."""
 SWING_RMS, SWING_RMS_OF_MANY = 0.6, 0.5
-"""Smallest size of a swing that is described so, with two backends and with more: 1 is from all to nothing."""
+"""Smallest size of a swing that is described so, with two backends and with more: 1 is all to nothing."""
 RHYTHM_RMS, RHYTHM_Z, RHYTHM_TURN = 0.25, 1.0, 0.2
 RHYTHM_LOAD, FEW_SCORE = 3.0, 4.0
 """Requests per backend, and the score required with fewer: then three random draws look like a swing."""
