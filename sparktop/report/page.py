@@ -39,4 +39,4 @@ def page(name: str, **values: object) -> str:
     """Return a self-contained page from the template `name` and its values."""
     from markupsafe import Markup
 
-    return templates("sparktop.report").get_template(name).render(colors=Markup(COLORS), **values)  # noqa: S704 - ours
+    return templates("sparktop.report").get_template(name).render(colors=Markup(COLORS), **values)  # noqa: S704 - text of this package

@@ -52,12 +52,18 @@ def _answer(check: Check, *, judged: bool, says: dict[str, bool], of: Balance) -
     return check.holds and says[check.code]
 
 
-def answer_rows(balance: Balance, width: int) -> list[Row]:
-    """Return the checks as rows of `width` cells, each with its rule, those that decided first."""
+def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:
+    """Return the checks as rows of `width` cells, each with its rule, those that decided first.
+
+    Where `room` has as many rows, an empty row stands between two checks.
+    """
     answered = answers(balance)
     if balance.word_now is not BalanceWord.UNKNOWN:
         answered.sort(key=lambda one: (one[0].code == "enough", one[1] is not True))
-    return [row for one in answered for row in (*_head(one, width), *_rule(one[0], width))]
+    blocks = [[*_head(one, width), *_rule(one[0], width)] for one in answered]
+    if sum(map(len, blocks)) + len(blocks) <= room:
+        blocks = [[*block, fit_row((), width)] for block in blocks]
+    return [row for block in blocks for row in block]
 
 
 def _head(answered: tuple[Check, bool | None], width: int) -> list[Row]:

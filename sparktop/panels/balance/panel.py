@@ -59,8 +59,9 @@ def evidence_screen(
     inner = width - 4
     words = _words(balance, snapshot, inner, height)
     if width >= _WIDE:
-        right = answer_rows(balance, inner - _PLOTS_WIDTH - 2)
-        tall = max(_PLOT, min(16, (height - 2 - len(words)) // 2))
+        room = height - 2 - len(words)
+        right = answer_rows(balance, inner - _PLOTS_WIDTH - 2, room)
+        tall = max(_PLOT, min(16, room // 2))
         left = [row for plot in plots(balance, _PLOTS_WIDTH, tall) for row in plot]
         body = _side_by_side(left, right, _PLOTS_WIDTH)
     else:
