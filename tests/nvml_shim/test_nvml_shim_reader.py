@@ -31,11 +31,11 @@ def read(shim: Shim, program: str, state: str, folder: Path) -> tuple[GpuReading
     driver = {"LD_LIBRARY_PATH": str(shim.folder), "NVML_SHIM_STATE": str(state_file)}
     done = subprocess.run(  # noqa: S603 - our own program
         [program, "-I", "-S", "-B", str(file)],
-        input=b"{}\n" * 8,
+        input=b"{}\n" * 40,
         env={**os.environ, **driver, "NVML_SHIM_LOG": str(folder / "log")},
         capture_output=True,
         cwd=folder,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     replies = []
