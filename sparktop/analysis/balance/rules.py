@@ -303,7 +303,7 @@ def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
             100 * limits.STARVED_LOSS,
             "against the same requests spread evenly"
             if balance.lost_percent is not None or balance.router is None
-            else "against an even spread: an estimate that may be off by more than 3",
+            else "against an even spread: an estimate that may be off by more than 3 points",
             "%",
         ),
     )

@@ -27,29 +27,19 @@ _SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("  ", "muted"
 def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
     """Return all checks with their answers, always in the same order.
 
-    An answer is None while there is not enough data. It is yes only where the verdict says so, too.
+    An answer is that of the check's own figure and conditions; None while the figure is unknown or, except of
+    counted requests, while there is no verdict. What is unknown is not enough.
     """
-    said = {balance.word_now, *balance.also}
     judged = balance.word_now is not BalanceWord.UNKNOWN
-    swings = {rule.__name__ for rule in rules.WAYS_TO_SWING}
-    # Without a known router the verdict "uneven" covers swings, too.
-    swinging = BalanceWord.OSCILLATING in said or (BalanceWord.UNEVEN in said and balance.router is None)
-    says = {
-        **dict.fromkeys(swings, swinging),
-        "starved": BalanceWord.STARVED in said,
-        "ahead": BalanceWord.UNEVEN in said,
-    }
-    return [(check, _answer(check, judged=judged, says=says, of=balance)) for check in rules.checks(balance)]
-
-
-def _answer(check: Check, *, judged: bool, says: dict[str, bool], of: Balance) -> bool | None:
-    if check.code == "enough":
-        return check.holds
-    if check.code == "requests":
-        return None if of.requests is None else check.holds
-    if not judged or (check.code == "herds" and of.arrivals is None):
-        return None
-    return check.holds and says[check.code]
+    return [
+        (
+            check,
+            check.holds
+            if check.code == "enough" or (check.value is not None and (judged or check.code == "requests"))
+            else None,
+        )
+        for check in rules.checks(balance)
+    ]
 
 
 def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:

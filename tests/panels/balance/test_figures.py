@@ -159,3 +159,13 @@ def test_a_limit_that_is_not_met_says_from_where_the_answer_is_yes() -> None:
             words = f"needs {words}" if check.code == "enough" else words.replace("≥", "yes from")
         assert f"{value_text(check)}, {words}" in text
         assert not check.within or check.holds or f"but {check.but}" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_answer_is_that_of_its_own_figure(name: str) -> None:
+    """A figure beyond its limit is a yes whatever the verdict is, or the missing condition is named."""
+    for check, answer in answers(found(name)):
+        if check.value is None:
+            assert answer in ({None, False} if check.code == "enough" else {None})
+        elif answer is not None and not check.but and not check.instead:
+            assert answer is check.within
