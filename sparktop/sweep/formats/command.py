@@ -45,7 +45,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
         "--seed": plan.seed,
         # Stored as "ttft_p90_ms ≤ 2000".
         "--slo": ",".join("=".join(one.split()[::2]) for one in conditions or plan.depth_slo),
-        **_request_options(plan),
+        **_request_options(result),
     }
     if plan.trace is not None:
         options |= _trace_options(plan.trace)
@@ -75,17 +75,22 @@ def _capacity_command(result: SweepResult, found: CapacityResult, *, addresses: 
         "--duration": f"{plan.duration_s:g}" if chosen else None,
         "--api": plan.api.value,
         "--seed": plan.seed,
-        **_request_options(plan),
+        **_request_options(result),
     }
     for name, value in options.items():
         words += [] if value in {None, ""} else [name, str(value)]
     return shlex.join([*words, *_headers(plan), f"--{found.load.value}"])
 
 
-def _request_options(plan: PlanResult) -> dict[str, str | None]:
-    """Return the options for what each request holds, except its headers."""
-    prompts = plan.prompts
+def _request_options(result: SweepResult) -> dict[str, str | None]:
+    """Return the options for what each request holds, except its headers.
+
+    `--model` is one for all targets: targets with unlike models have them from the configuration file.
+    """
+    plan, prompts = result.plan, result.plan.prompts
+    models = {target.asked_model for target in result.targets}
     return {
+        "--model": models.pop() if len(models) == 1 else None,
         "--prompts": None if prompts is None else prompts.path or prompts.name,
         "--extra-body": json.dumps(plan.extra_body) if plan.extra_body else None,
         "--timeout": None if plan.timeout_s is None else f"{plan.timeout_s:g}",

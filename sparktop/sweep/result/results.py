@@ -1174,6 +1174,8 @@ class TargetResult(Part):
     kind: TargetKind = TargetKind.ENGINE
     engine: Text | None = None
     model: Text | None = None
+    asked_model: Text | None = None
+    """The model that the user named; None for the server's only or first one."""
     error: Text | None = None
     """Why the target was not measured, or not completely; else None."""
     fresh_by: Literal["cache_salt", "nonce"] | None = None

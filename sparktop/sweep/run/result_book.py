@@ -57,7 +57,9 @@ class ResultBook:
             simulated=simulated,
             plan=plan_result(plan),
             targets=tuple(
-                TargetResult(name=one.name, url=one.url, kind=one.kind, model=one.model)
+                TargetResult(
+                    name=one.name, url=one.url, kind=one.kind, model=one.model, asked_model=one.model
+                )
                 for one in plan.targets
             ),
         )

@@ -43,3 +43,12 @@ def test_a_search_for_the_largest_load_is_repeated_as_such() -> None:
     assert command == (
         "sparktop capacity a --slo ttft_p90_ms=2000 --workload chat --most 64 --api chat --seed 5 --agents"
     )
+
+
+def test_a_model_that_was_named_is_named_again() -> None:
+    """One that all targets share; unlike ones stand in the configuration file."""
+    made = made_sweep(("a", []), ("b", []))
+    named = [target.model_copy(update={"asked_model": "m/x y"}) for target in made.targets]
+    assert "--model" not in repeat_command(made)
+    assert "--model 'm/x y'" in repeat_command(made.model_copy(update={"targets": tuple(named)}))
+    assert "--model" not in repeat_command(made.model_copy(update={"targets": (named[0], made.targets[1])}))
