@@ -51,7 +51,8 @@ async def test_r_records_into_this_folder_and_m_marks(
         assert [*recording.records(recording.frames[-1])][-1].fields == {"reason": reason}
         player = Player(recording)
         player.play(recording.frames[-1].instant.wall.replace(year=2100))
-        assert player.snapshot().nodes[0].sample is not None
+        # The newest reading may have failed: a busy machine is not read in time.
+        assert any(percent is not None for percent in player.snapshot().nodes[0].history.cpu_percent)
         assert [word for _, word in player.marks] == ["here it hangs [31m"]
 
 
