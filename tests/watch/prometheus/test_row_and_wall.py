@@ -103,7 +103,7 @@ async def test_replicas_of_ray_are_servers(tmp_path: Path) -> None:
             assert shown.totals.running == Sum(11.0, 4, 4)
             assert shown.fleets[0].by_rows
             rates_shown = [one.generation_tps or 0.0 for one in shown.backends]
-            assert shown.totals.generation_tps.value == sum(rates_shown)
+            assert shown.totals.generation_tps.value == pytest.approx(sum(rates_shown))
             node(found, new, began, first)
             del found.text[old]
             await look_until(feed, store, is_down)
