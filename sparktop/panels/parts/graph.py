@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
 from itertools import product
 
 from sparktop.colors.palette import LEVELS
@@ -18,7 +17,6 @@ from sparktop.panels.parts.columns import graph_columns, graph_starts
 from sparktop.panels.parts.frame import shortened
 from sparktop.panels.parts.rows import Row, Run, merged, row_width, spread_row
 from sparktop.panels.parts.slots import held_slots, hold_last
-from sparktop.values import dataclass
 
 _SELDOM = 1.9
 """Least number of time slots between the samples of a series that is computed for pairs of slots."""
@@ -39,18 +37,19 @@ CLIPPED = "↑"
 _BY_HEIGHT = re.compile(f"([ {_topmost(0)}]+)|([{_topmost(1)}]+)|([{_topmost(2)}]+)|([{_topmost(3)}]+)")
 
 
-@dataclass(frozen=True, slots=True)
 class TimeAxis:
     """The time axis of several graphs: the time at the right edge, and the seconds per dot column."""
 
-    end: float
-    """Time of the right edge, in monotonic seconds."""
-    step: float
-    """Seconds per dot column, the length of a time slot; a cell is two dot columns wide."""
-    _read: dict[tuple[Series, int], list[float | None]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    """Values by series and width: scales and graphs of the same series are computed only once."""
+    __slots__ = ("_read", "end", "step")
+
+    def __init__(self, end: float, step: float) -> None:
+        """End at `end`, in monotonic seconds, with time slots of `step` seconds, one per dot column.
+
+        A cell is two dot columns wide.
+        """
+        self.end, self.step = end, step
+        self._read: dict[tuple[Series, int], list[float | None]] = {}
+        """Values by series and width: scales and graphs of the same series are computed only once."""
 
     @property
     def end_slot(self) -> int:
@@ -98,15 +97,15 @@ def _slots(series: Series, end_slot: int, step: float, count: int) -> list[float
     return means
 
 
-@dataclass(frozen=True, slots=True)
 class TimeWindow:
     """The time that all graphs of the board show, however wide they are: narrow graphs have longer slots."""
 
-    end: float
-    """Time of the right edge, in monotonic seconds."""
-    span_s: float
-    """Seconds from the left to the right edge of a graph."""
-    _axes: dict[int, TimeAxis] = field(default_factory=dict, init=False, repr=False, compare=False)
+    __slots__ = ("_axes", "end", "span_s")
+
+    def __init__(self, end: float, span_s: float) -> None:
+        """End at `end`, in monotonic seconds, `span_s` seconds from the left to the right edge of a graph."""
+        self.end, self.span_s = end, span_s
+        self._axes: dict[int, TimeAxis] = {}
 
     def axis(self, width: int) -> TimeAxis:
         """Return the time axis of a graph of `width` cells, always the same object for a width."""

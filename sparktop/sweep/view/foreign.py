@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sparktop.model.sweep_comparison import Topologies, Value
@@ -21,12 +21,11 @@ from sparktop.model.sweep_view import (
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.references import Reference
 from sparktop.sweep.compare.series import Series, SeriesLevel
-from sparktop.sweep.result.results import ComparisonResult, SweepResult
+from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import METRICS, main_rate_of
 from sparktop.sweep.view.curves import curve_plots
 from sparktop.sweep.view.rows import ranks_of
 from sparktop.sweep.view.topologies import topologies
-from sparktop.values import dataclass
 
 _PAIR = 2
 _MOST_LISTED = 4
@@ -36,19 +35,13 @@ _FAILED = Mark("errors", "errors", "requests of this level failed, as its tool r
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
 
-@dataclass(slots=True, eq=False)
 class ForeignView:
     """The full-screen view of another tool's result, with one series per target. Computed on construction."""
 
-    series: Sequence[Series]
-    title: str = ""
-    started_at: datetime | None = None
-    _levels: dict[LevelKey, tuple[Series, SeriesLevel]] = field(init=False)
-    _compared: ComparisonResult | None = field(init=False)
-    _view: SweepView = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._levels = {}
+    def __init__(self, series: Sequence[Series], title: str = "", started_at: datetime | None = None) -> None:
+        """Show `series`; `started_at` is when they were measured, None where that is not known."""
+        self.series, self.title, self.started_at = series, title, started_at
+        self._levels: dict[LevelKey, tuple[Series, SeriesLevel]] = {}
         for one in self.series:
             for level in one.levels:
                 # The table has one row per concurrency and prompt length. If the levels of such a row differ

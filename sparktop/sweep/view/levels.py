@@ -6,7 +6,7 @@ different levels alternate.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import replace
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel
@@ -15,7 +15,6 @@ from sparktop.sweep.plan.plan import MOST_IN_FLIGHT, Order, Plan
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunTold
 from sparktop.sweep.terms.definitions import CUT_SHORT
-from sparktop.values import dataclass
 
 _STATES = {
     Phase.WARMING_UP: LevelState.WARMING_UP,
@@ -66,19 +65,17 @@ def planned(plan: Plan) -> list[LevelKey]:
     return [key_of(name, load) for load in loads(plan) for name in names]
 
 
-@dataclass(slots=True, eq=False)
 class PlanLedger:
     """The progress of each level of a running sweep, updated from its events."""
 
-    plan: Plan
-    _levels: dict[LevelKey, PlannedLevel] = field(init=False)
-    _began_at: float | None = None
-    """Time in monotonic seconds when the current run began; None between runs."""
-    present: LevelKey | None = None
-    """The level that is being measured; None before the first and between levels."""
-
-    def __post_init__(self) -> None:
-        self._levels = {key: self._new(key) for key in planned(self.plan)}
+    def __init__(self, plan: Plan) -> None:
+        """Start with the levels of `plan`, none of which has begun."""
+        self.plan = plan
+        self.present: LevelKey | None = None
+        """The level that is being measured; None before the first and between levels."""
+        self._began_at: float | None = None
+        """Time in monotonic seconds when the current run began; None between runs."""
+        self._levels = {key: self._new(key) for key in planned(plan)}
 
     def levels(self, now: float, ended: int) -> tuple[PlannedLevel, ...]:
         """Return all levels with their progress at the time `now`, in the order of the plan.

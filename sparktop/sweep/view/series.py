@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import field
 
 from sparktop.model.load import LevelEnded, LevelStarted, LoadEvent, LoadKind
 from sparktop.model.series import LATE, Series
@@ -47,7 +46,6 @@ class _Readings:
         self.newest = last_at
 
 
-@dataclass(slots=True, eq=False)
 class SweepCurves:
     """Collects a sweep's events and samples; `series` returns the curves that a screen draws.
 
@@ -55,27 +53,22 @@ class SweepCurves:
     load.
     """
 
-    grid: TimeGrid
-    spans: list[LevelSpan] = field(default_factory=list)
-    _tps: Amounts = field(init=False)
-    _in_flight: States = field(init=False)
-    _flying: float | None = None
-    _concurrency: States = field(init=False)
-    _ttft: Points = field(init=False)
-    _p50: States = field(init=False)
-    _served: dict[str, Amounts] = field(default_factory=dict)
-    _backends: dict[str, _Readings] = field(default_factory=dict)
-    _nodes: dict[str, _Readings] = field(default_factory=dict)
-    _activity: ActivityLedger = field(default_factory=ActivityLedger)
-    _apart_s: tuple[float, float] = (1.0, 2.0)
-    """Seconds between samples of servers, and of machines."""
-
-    def __post_init__(self) -> None:
-        self._tps = self.grid.column(Amounts)
-        self._in_flight = self.grid.column(States)
-        self._concurrency = self.grid.column(States)
-        self._ttft = self.grid.column(Points)
-        self._p50 = self.grid.column(States)
+    def __init__(self, grid: TimeGrid) -> None:
+        """Start with empty curves on the times of `grid`."""
+        self.grid = grid
+        self.spans: list[LevelSpan] = []
+        self._tps = grid.column(Amounts)
+        self._in_flight = grid.column(States)
+        self._flying: float | None = None
+        self._concurrency = grid.column(States)
+        self._ttft = grid.column(Points)
+        self._p50 = grid.column(States)
+        self._served: dict[str, Amounts] = {}
+        self._backends: dict[str, _Readings] = {}
+        self._nodes: dict[str, _Readings] = {}
+        self._activity = ActivityLedger()
+        self._apart_s = (1.0, 2.0)
+        """Seconds between samples of servers, and of machines."""
 
     def watch(self, backends: Iterable[str], nodes: Iterable[str]) -> None:
         """Draw curves of the backends and machines with these names from now on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
 from sparktop.sweep.compare.references import Reference
@@ -11,23 +11,17 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.evidence import stored_evidence
 from sparktop.sweep.view.result import result_view
-from sparktop.values import dataclass
 
 
-@dataclass(slots=True, eq=False)
 class StoredView:
     """The full-screen view of a stored result. Construct it in a thread, because this may take long."""
 
-    result: SweepResult
-    title: str = ""
-    words: str | None = None
-    """Text shown instead of the line about the end of the sweep; None for that line."""
-    _view: SweepView = field(init=False)
-    _evidence: dict[LevelKey, LevelEvidence | None] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        view = result_view(self.result, title=self.title)
-        self._view = view if self.words is None else replace(view, words=self.words)
+    def __init__(self, result: SweepResult, title: str = "", words: str | None = None) -> None:
+        """Show `result`; `words` is shown instead of the line about the end of the sweep unless it is None."""
+        self.result, self.title, self.words = result, title, words
+        self._evidence: dict[LevelKey, LevelEvidence | None] = {}
+        view = result_view(result, title=title)
+        self._view = view if words is None else replace(view, words=words)
 
     def view(self) -> SweepView:
         """Return the view; the same object until `refer` is called."""
