@@ -32,13 +32,14 @@ import random
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import comb
 from pathlib import Path
 from statistics import median
 
 from balance_runs import HZ, Follower, Scene, announced, half_range, net_swing, simulate, there_and_back
+from msgspec.structs import replace
 
 from sparktop.model.balance import BalanceWord
 from stage.load_trace import period_s

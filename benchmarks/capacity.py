@@ -17,13 +17,13 @@ import argparse
 import multiprocessing
 import os
 import sys
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from exhaustive import Truth, is_unstable, truth
+from msgspec.structs import replace
 from simulated_levels import FRESH_SEED, Setup, run_level, setup
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint

@@ -21,10 +21,10 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import aiohttp
 from aiohttp import web
+from msgspec.structs import replace
 
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.demo.engine.live import LiveEngine

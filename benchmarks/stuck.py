@@ -26,11 +26,12 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
 from stuck_pages import NOISE, PAGES, Noise
 
 from sparktop.demo.engine.ledger import Ledger

@@ -21,9 +21,10 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from msgspec.structs import replace
 from ptybench import EndedError, PtyProgram, Window
 
 from sparktop.demo.cluster import DemoCluster

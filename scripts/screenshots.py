@@ -10,11 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from sparktop.colors.palette import shipped_palettes

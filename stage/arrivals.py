@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sparktop.model.load import EndReason
 from sparktop.simulation.request import SimulatedRequest
@@ -22,8 +23,7 @@ _REMEMBERED = 12
 _LONGEST_ANSWER = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Swing:
+class Swing(Struct, frozen=True):
     """A rate of requests per second that follows a sine over virtual time."""
 
     mean_per_s: float = 0.85

@@ -7,8 +7,10 @@ ones would hit: the start that all conversations share, and each conversation's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.conversation import Turn
 from sparktop.model.failure import Failure, FailureKind
@@ -24,7 +26,6 @@ from sparktop.simulation.closed_loop import Way
 from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.values import dataclass
 
 _REFUSED_PAUSE_S = 0.5
 """Minimum seconds from a failed request to the next one of its lane."""
@@ -46,8 +47,7 @@ def turn_hashes(turn: Turn, block_tokens: int, salt: int = 0) -> tuple[int, ...]
     )
 
 
-@dataclass(slots=True)
-class _Lane:
+class _Lane(Struct):
     """One agent."""
 
     turns: Iterator[Turn]

@@ -7,8 +7,9 @@ servers has a pattern of load, a few servers and machines have faults, and equal
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec import Struct
 
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
 from sparktop.model.failure import Failure, FailureKind
@@ -27,8 +28,7 @@ _GIB = 2**30
 _BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, math.inf)
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """A group of servers that serve one model, and its load."""
 
     model: str

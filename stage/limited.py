@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.demo.engine.page import VERSION, engine_page
@@ -36,8 +38,7 @@ _NODE_EVERY = 2
 _SKEW = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class LengthsDraw:
+class LengthsDraw(Struct, frozen=True):
     """Draws (prompt tokens, output tokens) of a request around two means."""
 
     prompt: float
@@ -57,8 +58,7 @@ class LengthsDraw:
         return max(1, round(mean * factor))
 
 
-@dataclass(frozen=True, slots=True)
-class Users:
+class Users(Struct, frozen=True):
     """Users of the servers: each sends a request, reads the answer, pauses, and sends the next."""
 
     count: int
@@ -71,8 +71,7 @@ class Users:
     """Share of the requests that the router sends to each server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """Servers with one known limit, and which of their figures are visible."""
 
     profile: EngineProfile

@@ -6,9 +6,11 @@ Screenshots and screen tests use it, because equal arguments always produce the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.demo.engine.page import VERSION, engine_page
 from sparktop.demo.faults.fault import FaultTimes
@@ -37,16 +39,14 @@ _SLOTS, _KV_BLOCKS = 16, 768
 preemption."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(Struct, frozen=True):
     """A backend that stops answering at the virtual time `at_s`."""
 
     backend: int
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class RouterPart:
+class RouterPart(Struct, frozen=True):
     """Properties of the simulated LiteLLM router in front of all backends."""
 
     tells: bool = True

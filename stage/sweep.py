@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.model.snapshot import Snapshot
@@ -33,8 +35,7 @@ _LOOK_S = 0.5
 """Virtual seconds between two updates of the view."""
 
 
-@dataclass(frozen=True, slots=True)
-class Halt:
+class Halt(Struct, frozen=True):
     """The moment at which a sweep is stopped: `after_s` seconds after the start of a load run of a level."""
 
     target: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.demo.scenario import backend_name
 from sparktop.model.load import (
@@ -47,8 +49,7 @@ _ARRIVAL_SPREAD_S = 0.003
 """Mean seconds between requests of a burst at a router, as caused by sockets and parsing."""
 
 
-@dataclass(slots=True)
-class _Arrivals:
+class _Arrivals(Struct):
     """The times at which tokens of one request arrived, and the number of tokens that arrived each time."""
 
     at: array[float] = field(default_factory=lambda: array("d"))

@@ -13,10 +13,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from broken.shared import Row, records, rehearsed
+from msgspec.structs import replace
 
 from sparktop.cli import main as sparktop
 from sparktop.errors import SparktopError

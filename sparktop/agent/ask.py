@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sparktop.model.instant import MAX_INTERVAL_S, MIN_INTERVAL_S
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 _YES, _NO = frozenset({"1", "true", "yes"}), frozenset({"0", "false", "no", ""})
 

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from msgspec import Struct
+
 from sparktop.agent.rate import Bucket
-from sparktop.values import dataclass
 
 _LINGER_S = 1.0
 """Seconds to keep a connection open after refusing its oversized request, so that the client can read the
 refusal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits that an agent enforces on its clients: counts, seconds, bytes and rates."""
 
     connections: int = 64

@@ -7,16 +7,16 @@ import socket
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sparktop.agent.access import HOW_TO_MAKE_ONE, TOKEN_VARIABLE, address, bind, is_local, open_tls
 from sparktop.errors import UsageError
-from sparktop.values import dataclass
 
 if TYPE_CHECKING:
     import ssl
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """What an agent needs to serve requests: sockets, token and TLS context.
 
     The sockets are already bound, so an address that is in use is reported before anything else starts.

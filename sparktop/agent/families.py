@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Generic, TypeVar
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 LABEL_LIMIT = 120
 """Most characters of a label's value."""
@@ -31,8 +31,7 @@ Part = TypeVar("Part")
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Figure(Generic[Part]):
+class Figure(Struct, Generic[Part], frozen=True):
     """A Prometheus metric: its name, its help text, and how to read its value from a part of a sample."""
 
     name: str

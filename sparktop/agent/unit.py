@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 USUAL_TOKEN_FILE = "/etc/sparktop/token"  # noqa: S105 - a place, not a token
 """The token file in the unit if a token is required and no file was given."""
@@ -57,8 +57,7 @@ CPUWeight=20
 OOMScoreAdjust=500"""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitFlags:
+class UnitFlags(Struct, frozen=True):
     """Command-line options of the server that the unit starts."""
 
     program: Path

@@ -28,9 +28,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
+from msgspec import Struct
+
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Headroom
-from sparktop.values import dataclass
 
 SLOT_S = 5.0
 """Length of the shortest time slot in seconds."""
@@ -64,8 +65,7 @@ _Z99 = 2.576
 _Point = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """The rate of change of a series, in the series' unit per second, with its 99 % confidence interval."""
 
     slope: float

@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
 
+from msgspec import Struct
+
 from sparktop.model.loading import GROWTH, LAST_TIME, PHASES, Loading, PastStart
-from sparktop.values import dataclass
 
 START, CONTEXT, WEIGHTS, COMPILE, POOL, GRAPHS = range(len(PHASES))
 DOWNLOAD = "download"
@@ -37,8 +38,7 @@ _SEEN_FROM_S = 30.0
 """A start is seen from its begin if the first look is at most this many seconds after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What is visible of a server's processes at one time."""
 
     at: float

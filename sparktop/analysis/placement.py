@@ -13,9 +13,10 @@ from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from sparktop.model.node import GpuReading
 from sparktop.model.snapshot import EngineProcess
-from sparktop.values import dataclass
 
 _HERE = "localhost"
 _ENGINES = (
@@ -36,8 +37,7 @@ Rank = tuple[int, int]
 """A worker's rank: (pipeline stage, rank within that stage's tensor-parallel group)."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlace:
+class NodePlace(Struct, frozen=True):
     """What is known of a node for the placement: its addresses, and the engine processes on its GPUs."""
 
     name: str
@@ -51,8 +51,7 @@ class NodePlace:
     processes: tuple[EngineProcess, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BackendPlace:
+class BackendPlace(Struct, frozen=True):
     """What is known of a backend for the placement: its address, its engine, and its configured nodes."""
 
     name: str
@@ -63,8 +62,7 @@ class BackendPlace:
     """The names of its nodes as configured; empty where none are configured."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Follower:
+class _Follower(Struct, frozen=True):
     """A node on which an engine has worker processes of higher ranks, but none of rank 0."""
 
     node: str

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from sparktop.model.progress import Progress
-from sparktop.values import dataclass
 
 FACT_S = 10.0
 """From so many seconds without progress on they are stated."""
@@ -33,8 +34,7 @@ _SPINNING_PERCENT, _BLOCKED_PERCENT = 90.0, 5.0
 _RDMA_QUIET_MB_PER_S, _RDMA_BUSY_MB_PER_S = 1.0, 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class GpuWork:
+class GpuWork(Struct, frozen=True):
     """What one GPU of an engine does; None for what is unknown."""
 
     power_w: float | None = None
@@ -70,8 +70,7 @@ class GpuWork:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Standstill:
+class Standstill(Struct, frozen=True):
     """An engine that has held requests without progress, with what is known beside its metrics."""
 
     seconds: float

@@ -8,7 +8,9 @@ different operations. One answer alone proves nothing either: ranks launch ahead
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.ranks import (
     ALL_OPERATIONS,
@@ -22,7 +24,6 @@ from sparktop.model.ranks import (
     RanksWord,
 )
 from sparktop.model.text import names_in_words
-from sparktop.values import dataclass
 
 LEAST_ANSWERS = 3
 LEAST_SPAN_S = 10.0
@@ -39,8 +40,7 @@ _Counts = Mapping[tuple[str, str | None, int | None, int, str], int]
 """Counts by (hash, secondary hash, rank, index of the entry, operation)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Timed:
+class _Timed(Struct, frozen=True):
     """An answer and the time at which it arrived, in seconds."""
 
     at: float

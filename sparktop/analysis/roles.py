@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 _FEWEST_REQUESTS = 8
 _FIRST_TOKEN = 1.2
@@ -37,8 +37,7 @@ class Role(StrEnum):
     DECODE = "decode"
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """Requests and tokens that a backend processed in some minutes; None for what it does not count."""
 
     finished: float | None = None

@@ -9,12 +9,13 @@ instead of 63 at a clock that looks healthy. So the clock alone does not reveal 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.node import GpuReading
 from sparktop.model.snapshot import SpeedState
 from sparktop.model.targets import NodeThresholds
-from sparktop.values import dataclass
 
 UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK, SLOW_STEPS = (
     "unknown",
@@ -55,8 +56,7 @@ _LOCK_FIX = "nvidia-smi -rgc lifts a clock lock; else check power supply and coo
 _NOT_SEEN = SpeedState()
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """The speed state of a GPU, and since when its readings have shown a slow clock under load."""
 
     state: SpeedState = _NOT_SEEN
@@ -64,8 +64,7 @@ class Pace:
     """Monotonic seconds; None while the readings show no slow clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepPace:
+class StepPace(Struct, frozen=True):
     """The step time of an engine now, compared with earlier steps of a batch of the same size."""
 
     backend: str

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from operator import attrgetter
 
+from msgspec import Struct
+
 from sparktop.model.engine import (
     LANE_COUNTERS,
     LANE_HISTOGRAMS,
@@ -21,7 +23,6 @@ from sparktop.model.engine import (
     EngineSample,
     LaneSample,
 )
-from sparktop.values import dataclass
 
 WAITING_HELD_S = 60.0
 """Waiting requests count as held by the engine if none has run for so many seconds."""
@@ -59,8 +60,7 @@ _read_steps = attrgetter(*_AS_IT_WORKS)
 _read_ends = attrgetter(*_AT_ITS_END)
 
 
-@dataclass(slots=True)
-class _LaneClock:
+class _LaneClock(Struct):
     """The standstill of one engine core."""
 
     marks: Hashable = None

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import FleetServer
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
-from sparktop.values import dataclass
 
 GRAVITY = (
     BackendState.UNREACHABLE,
@@ -69,8 +70,7 @@ _AT_REST = {BackendState.BORED, BackendState.IDLE}
 """States that an engine in a long step does not have: it is busy."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadFigures:
+class LoadFigures(Struct, frozen=True):
     """The values of one backend that its state is judged by; None for a value that is unknown."""
 
     seen: bool = False
@@ -108,8 +108,7 @@ class LoadFigures:
     """Why the server reports no more, as its reader explains it."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedState:
+class JudgedState(Struct, frozen=True):
     """The state of a backend with its explanation."""
 
     state: BackendState

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from msgspec import Struct
+
 from sparktop.model.balance import Balance, BalanceWord, balance_cost, leading
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.failure_words import failure_words
 from sparktop.model.snapshot import BackendState, BackendView, Snapshot
-from sparktop.values import dataclass
 
 _LONGEST = 60
 """Most characters of an alert's message that are part of the verdict."""
@@ -46,8 +47,7 @@ _MUTE = {FailureKind.TIMEOUT, FailureKind.REFUSED, FailureKind.UNREACHABLE}
 _WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The most severe problem at present as text, or that all is well."""
 
     severity: Severity | None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from heapq import nlargest
 from operator import itemgetter
+
+from msgspec import Struct, field
 
 from sparktop.analysis.speed_state import IDLE_PERCENT
 from sparktop.analysis.state import GRAVITY, USUAL, scraped_state
@@ -16,7 +17,6 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Sum, stale_s
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import StateThresholds
-from sparktop.values import dataclass
 
 Server = FleetServer | BackendView
 """An inference server on a wall: one that is polled, or one that a Prometheus scrapes."""
@@ -61,8 +61,7 @@ class Top(StrEnum):
     CLOCK = "slow clock"
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """A server with its state in a word, which for stale figures differs from the last one reported."""
 
     server: Server
@@ -81,8 +80,7 @@ class Stated:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WallGroup:
+class WallGroup(Struct, frozen=True, eq=False):
     """The servers of one group, the worst first, with sums and extremes of what is known of them."""
 
     name: str
@@ -116,8 +114,7 @@ class WallGroup:
         return (-down, -verdict_rank(self.balance), -full, -waits)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Wall:
+class Wall(Struct, frozen=True, eq=False):
     """All servers and machines that a wall shows, after its filter."""
 
     groups: tuple[WallGroup, ...]

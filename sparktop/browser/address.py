@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from urllib.parse import quote, unquote
 
+from msgspec import Struct, field
+
 from sparktop.browser.choice import Choice, parse_choice
-from sparktop.values import dataclass
 
 _LONGEST = 400
 """Most characters of a name in an address."""
@@ -41,8 +41,7 @@ _CHOSEN = frozenset({Kind.BOARD, Kind.PROMETHEUS, Kind.GROUP, Kind.MACHINES})
 """Pages on which a viewer can choose what is shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A page: its kind, the name of the thing that it shows, "" for none, and what the viewer has chosen."""
 
     kind: Kind = Kind.BOARD

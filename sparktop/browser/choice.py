@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TypeVar
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from sparktop.analysis.wall import Top
 from sparktop.model.text import clean
 from sparktop.panels.board.view import Sort, View
-from sparktop.values import dataclass
 
 MOST_WORDS = 80
 """Most characters of a filter."""
@@ -26,14 +26,13 @@ _LISTS = {one.name.lower(): one for one in Top}
 Chosen = TypeVar("Chosen")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A viewer's choice; by default all servers and machines as configured, and the groups of a wall."""
 
     sort: Sort = Sort.CONFIG
     filter: str = ""
     top: Top | None = None
-    ignored: tuple[str, ...] = field(default=())
+    ignored: tuple[str, ...] = ()
     """Sentences on values that are not known, cleaned."""
 
     def __hash__(self) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from html import escape
 from itertools import groupby
+
+from msgspec.structs import replace
 
 from sparktop.analysis.verdict import Verdict, verdict
 from sparktop.analysis.wall import Top

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from html import escape
 from typing import TypeVar
 
+from msgspec import Struct
+
 from sparktop import __version__
-from sparktop.values import dataclass
 
 MOST_ROWS, MOST_LINK_ROWS = 400, 60
 """Rows of a section, and rows of a link, that the style sheet has positions for."""
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A link over a rectangle of a section, in cells."""
 
     path: str
@@ -37,8 +36,7 @@ class Link:
         return f'<a class="over {place}" href="{escape(self.path)}" aria-label="{label}"{key}></a>'
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A panel: its heading for screen readers, its links, and its rows as HTML."""
 
     heading: str
@@ -64,8 +62,7 @@ class Section:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """A page drawn at one width."""
 
     title: str
@@ -80,7 +77,7 @@ class Picture:
     """The totals over all servers, as HTML."""
     time: str = ""
     """The time of the figures on the server's clock."""
-    is_found: bool = field(default=True)
+    is_found: bool = True
     """False if the page shows only that there is nothing of its name."""
 
     @property

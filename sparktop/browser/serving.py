@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from sparktop.agent.access import own_names
 from sparktop.agent.daemon import Service
 from sparktop.agent.stopping import stopped_by_signals
@@ -17,12 +19,10 @@ from sparktop.browser.shelf import Shelf
 from sparktop.browser.studio import Studio
 from sparktop.model.targets import Watch
 from sparktop.store import Store
-from sparktop.values import dataclass
 from sparktop.watch.monitor import Monitor
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where the board is served: bound sockets with token and TLS, and the names of the server."""
 
     service: Service

@@ -43,9 +43,10 @@ import colorsys
 import re
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from sparktop.errors import ConfigError
 from sparktop.graphics.gradient import contrast, mix
-from sparktop.values import dataclass
 
 WORDS = 3.0
 """Least contrast ratio of titles and signals of a btop theme."""
@@ -115,8 +116,7 @@ _ROLES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BtopTheme:
+class BtopTheme(Struct, frozen=True):
     """The content of a btop theme file, by btop's names of colours and gradients."""
 
     colors: Mapping[str, str]
@@ -127,8 +127,7 @@ class BtopTheme:
     """Keys whose value is not a colour; they count as missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoleColors:
+class RoleColors(Struct, frozen=True):
     """The colours and gradients of a theme, by role of what is drawn, such as "title" or "cpu".
 
     A gradient is a tuple of one to three stops.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from sparktop.colors.btop_theme import DEFAULT, seen_background
 from sparktop.colors.derived import EDGES, OPTIONAL_ROLES

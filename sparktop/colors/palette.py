@@ -12,9 +12,11 @@ import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.colors.btop_theme import (
     DEFAULT,
@@ -30,7 +32,6 @@ from sparktop.errors import ConfigError
 from sparktop.files import usual_places
 from sparktop.graphics.gradient import ramp
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 LEVELS = 16
 """Steps of a drawn gradient: few, so that neighbouring rows often share a style."""
@@ -82,8 +83,7 @@ _BRACKETS = re.compile(r"[\[\]]")
 _NAME_WIDTH = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Palette:
+class Palette(Struct, frozen=True):
     """A theme: the colour of each role of what is drawn, such as "title" or "warn".
 
     Colours are "#rrggbb", or names of the terminal's 16 colours if `ansi` is set.

@@ -6,9 +6,10 @@ import argparse
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, count
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from sparktop.colors.palette import find_palette, palettes
 from sparktop.commands.output import tell

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.commands.arguments import add_drawing, whole_number
 from sparktop.model.targets import Watch

@@ -8,9 +8,10 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from sparktop.commands.arguments import add_targets
 from sparktop.commands.output import write_out

@@ -10,8 +10,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sparktop.commands.output import tell
-from sparktop.values import dataclass
 
 if TYPE_CHECKING:
     from sparktop.agent.daemon import Service
@@ -29,8 +30,7 @@ def add_names(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
+class Listening(Struct, frozen=True):
     """Where a command listens unless options say otherwise, and what its token is called."""
 
     command: str

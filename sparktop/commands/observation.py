@@ -10,8 +10,9 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from sparktop.ending import hear
 from sparktop.model.event import Severity

@@ -12,12 +12,13 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+from msgspec import Struct
+
 from sparktop import __version__
 from sparktop.colors.palette import find_palette
 from sparktop.config.watch import Plain, unset_variables, watch_of
 from sparktop.files import Place, find_folder, read_own, write_whole
 from sparktop.model.targets import Watch
-from sparktop.values import dataclass
 
 KEPT = 8
 """Most entries; the newest are kept."""
@@ -95,8 +96,7 @@ class CheckedFiles:
             old.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(Struct, frozen=True):
     """What a valid configuration file says."""
 
     watch: Watch

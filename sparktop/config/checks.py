@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Literal, get_args, get_origin
 
+from msgspec import Struct
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
@@ -16,7 +17,6 @@ from sparktop.errors import ConfigError
 from sparktop.model.targets import NodeThresholds
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.values import dataclass
 
 MOST = 100
 """Most lines of errors shown."""
@@ -60,8 +60,7 @@ _UNUSED = {
 """Axes of a sweep other than its concurrency, with the keys that have no effect beside each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A fault in the configuration file: the path of the key, and a message."""
 
     path: Path

@@ -6,13 +6,12 @@ Also checks and applies the keys that the configuration assigns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
-from sparktop.values import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """An action on a screen, with the keys that trigger it."""
 
     name: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.config.toml_text import Place, Value
 from sparktop.model.event import Severity
 from sparktop.model.targets import Watch
-from sparktop.values import dataclass
 
 _FIELDS = {
     "alerts": "node_thresholds",
@@ -22,8 +22,7 @@ _AT_START = frozenset({"recorder", "diagnosis"})
 """Tables whose settings take effect at the next start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """A setting of the configuration file with the values that the menu steps through."""
 
     place: Place

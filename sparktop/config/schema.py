@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from sparktop.colors.palette import palettes, theme_problems
@@ -30,6 +30,7 @@ from sparktop.errors import ConfigError
 from sparktop.files import find_config, usual_places
 from sparktop.model.event import ALERT_KINDS
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
+from sparktop.model.structs import hide_in_repr
 from sparktop.model.targets import (
     INCIDENTS,
     LONGEST_POLL_S,
@@ -39,7 +40,6 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.values import dataclass
 
 __all__ = [
     "MOST_BYTES",
@@ -467,13 +467,13 @@ class Settings(Strict):
     view: Harmless[ViewTable] = ViewTable()
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+@hide_in_repr("text")
+class Config(Struct, frozen=True):
     """A valid configuration file: its path, settings and text."""
 
     path: Path
     settings: Settings
-    text: str = field(default="", repr=False)
+    text: str = ""
     """Text of the file."""
 
     def powers(self) -> list[str]:

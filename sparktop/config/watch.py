@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from sparktop.errors import ConfigError
 from sparktop.files import read_bounded
 from sparktop.model.event import Severity
@@ -27,7 +29,6 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 # Converts validated settings of the configuration file to a `Watch`, the targets and settings for watching.
 #
@@ -237,8 +238,7 @@ def default_toml() -> str:
 _CERTIFICATES_AND_KEYS = FILES - {"trace", "prompts"}
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What a service that reads a configuration file needs beside it."""
 
     variables: bool | None = None

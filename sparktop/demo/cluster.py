@@ -9,17 +9,18 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from types import TracebackType
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.demo.plan import KEY, Plan
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario, backend_name
 from sparktop.demo.visitors import QUIET_S
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
-from sparktop.values import dataclass
 
 _START_S = 30.0
 """Seconds to wait for a process to start: with aiohttp this takes half a second, and many times that on a
@@ -28,8 +29,7 @@ _STOP_S = 3.0
 _HOST = "127.0.0.1"
 
 
-@dataclass(slots=True)
-class _Child:
+class _Child(Struct):
     """A child process of the demo, and what it runs: "engines", "proxy" or "load"."""
 
     part: str

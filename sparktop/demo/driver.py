@@ -10,12 +10,12 @@ import random
 from functools import partial
 
 import aiohttp
+from msgspec import Struct
 
 from sparktop.demo.agent_load import DemoAgent, streamed_text
 from sparktop.demo.engine.tokens import answer_words, tokenize_chat
 from sparktop.demo.scenario import Rests, Scenario, lengths_of
 from sparktop.demo.visitors import MARKED, GivingWay
-from sparktop.values import dataclass
 
 _AGAIN_S = 0.1
 """Seconds that a client waits after a failure."""
@@ -25,8 +25,7 @@ _AROUND = len(tokenize_chat([("user", "")]))
 """Tokens that a chat with one message has in addition to the tokens of the message's text."""
 
 
-@dataclass(slots=True)
-class Totals:
+class Totals(Struct):
     """Numbers of requests that the load has completed, failed and aborted."""
 
     done: int = 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.demo.workloads import ENGINE_PID, SERVER_PID, workloads_at
 from sparktop.model.node import (
@@ -41,7 +43,6 @@ from sparktop.simulation.thermal import (
     SAG_PER_C,
     THROTTLED_PER_C,
 )
-from sparktop.values import dataclass
 
 IDENTITY = NodeIdentity(
     "Ubuntu 24.04 · kernel 6.11",
@@ -77,8 +78,7 @@ _ENGINE_PID, _DISPLAY_PID = ENGINE_PID, 1811
 _DISPLAY_BYTES = 43 * _MIB
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """Fixed properties of one simulated machine."""
 
     rank: int | None = None
@@ -104,8 +104,7 @@ class Machine:
 ALONE = Machine()
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """Effects of the load on a machine since the previous sample; the next sample is computed from them."""
 
     busy: float

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.demo.visitors import QUIET_S
-from sparktop.values import dataclass
 
 KEY = DEMO_KEY
 """API key for the proxy's routes about itself; completions need no key, so that any client can use them."""
@@ -17,8 +19,7 @@ KEY_VARIABLE = DEMO_KEY_VARIABLE
 """Environment variable that may hold the key in a configuration of the demo."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What a child process of the demo should simulate, as sent to the process when it starts."""
 
     scenario: str = DEFAULT_SCENARIO

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO
 from sparktop.model.targets import BackendTarget, RouterTarget, SweepSettings

@@ -18,11 +18,11 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.server import AgentServer

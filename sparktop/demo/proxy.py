@@ -11,6 +11,7 @@ from itertools import count
 
 import aiohttp
 from aiohttp import web
+from msgspec import Struct
 
 from sparktop.demo.engine.server import MOST_BODY_BYTES, SERVER
 from sparktop.demo.plan import KEY
@@ -19,7 +20,6 @@ from sparktop.model.text import clean
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import Router
 from sparktop.sources.router_counts import ANSWERS, FAILED_REQUESTS, FAILURES
-from sparktop.values import dataclass
 
 VERSION = "1.106.2+simulated"
 _RETRIES = 2
@@ -35,8 +35,7 @@ _REPEATING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """A server behind the proxy (LiteLLM calls it a deployment)."""
 
     id: str
@@ -44,8 +43,7 @@ class Upstream:
     """URL of the server, without a trailing slash and without /v1."""
 
 
-@dataclass(slots=True)
-class _Attempt:
+class _Attempt(Struct):
     """One attempt to serve a request.
 
     It has the backend's index, and the number of attempts for this request that failed before.

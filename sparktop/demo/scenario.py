@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Mapping
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.demo.faults import kinds
 from sparktop.demo.faults.fault import Fault, FaultTimes
@@ -24,7 +26,6 @@ from sparktop.simulation.profile import EngineProfile
 from sparktop.simulation.routed import Faults
 from sparktop.simulation.routers import RouterSettings
 from sparktop.simulation.thermal import AMBIENT_C
-from sparktop.values import dataclass
 
 _GIB = 2**30
 STALE_COUNTS = RouterSettings(increment_lag_s=0.05, decrement_lag_s=0.1)
@@ -42,8 +43,7 @@ _NO_FAULTS = Faults()
 _FRESH_COUNTS = RouterSettings(increment_lag_s=0.002)
 
 
-@dataclass(frozen=True, slots=True)
-class Restarts:
+class Restarts(Struct, frozen=True):
     """Periodic restarts of one server."""
 
     backend: int
@@ -56,8 +56,7 @@ class Restarts:
     """Whether the server's processes are visible meanwhile: it loads its model. Otherwise they are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rests:
+class Rests(Struct, frozen=True):
     """Times without clients: all requests are aborted, and none is sent."""
 
     every_s: float
@@ -65,8 +64,7 @@ class Rests:
     """Seconds without clients at the end of each `every_s` seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """A simulated server: its name and the properties of its engine."""
 
     name: str
@@ -82,8 +80,7 @@ class Server:
         return self.lanes * self.profile.nodes
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """A situation that the demo shows: servers, machines, routing, load and faults."""
 
     name: str

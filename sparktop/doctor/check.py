@@ -9,10 +9,11 @@ from enum import StrEnum
 from shlex import quote
 from textwrap import fill
 
+from msgspec import Struct
+
 from sparktop import __version__
 from sparktop.graphics.cells import cell_width
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 SCHEMA = "sparktop.doctor/1"
 _LONGEST_WORD = 1000
@@ -38,8 +39,7 @@ _HEADING = "1"
 _LEAST_WIDTH = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """The result of one check."""
 
     name: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from sparktop.doctor.check import Check, Status
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.values import dataclass
 from sparktop.watch.sparkrun import listed
 from sparktop.watch.target_files import settled_targets
 
@@ -17,8 +17,7 @@ MOST = 32
 """Most listed servers that are checked one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTargets:
+class ListedTargets(Struct, frozen=True):
     """What the files list, and a check for each source of them and each file that cannot be used."""
 
     checks: list[Check] = field(default_factory=list)

@@ -11,12 +11,12 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
+from msgspec import Struct
 
 from sparktop.model.text import clean
 from sparktop.net.failure import timeout_error, transport_error
 from sparktop.net.once import Reply, get, open_client
 from sparktop.net.server import Trust
-from sparktop.values import dataclass
 
 RESOLVE_TIMEOUT_S = 5.0
 """As long as mDNS waits before it gives up."""
@@ -25,16 +25,14 @@ GET_TIMEOUT_S = 5.0
 _PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """The addresses of a host name, and how long resolving it took (seconds)."""
 
     addresses: tuple[str, ...]
     took_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Host and port of a URL."""
 
     host: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.clock import check_clock

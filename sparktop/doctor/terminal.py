@@ -12,10 +12,11 @@ import time
 import tty
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
-from sparktop.values import dataclass
 
 _TRUE_COLOR = frozenset({"truecolor", "24bit"})
 _BRAILLE = "\u28ff"
@@ -28,8 +29,7 @@ _POSITION = re.compile(rb"\x1b\[(\d{1,5});(\d{1,5})R")
 _AFTER_ONE_CELL = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Terminal:
+class Terminal(Struct, frozen=True):
     """Properties of the terminal, as observed."""
 
     is_tty: bool

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
 from typing import cast
+
+from msgspec import Struct, field
 
 from sparktop.agent.exposition import page as node_page
 from sparktop.dump.series import Metric, Spool
@@ -22,7 +23,6 @@ from sparktop.recording.calls import call_of
 from sparktop.recording.head import read_head
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.store import SourceKey
-from sparktop.values import dataclass
 
 MAX_SERIES = 100_000
 """Series of one dump; samples of further ones are left out and counted."""
@@ -53,8 +53,7 @@ _SAMPLE = re.compile(
 _PLAIN_NUMBER = re.compile(rb"[-+]?[0-9]{1,17}(?:\.[0-9]{1,20})?")
 
 
-@dataclass(slots=True)
-class _Series:
+class _Series(Struct):
     """One time series: its lines are collected in `metric`; `start` (name and labels) begins each line."""
 
     metric: Metric
@@ -62,16 +61,14 @@ class _Series:
     last_ms: int | None = None
 
 
-@dataclass(slots=True)
-class _Family:
+class _Family(Struct):
     """A metric family: its type, and its metrics by their labels."""
 
     kind: str
     metrics: dict[str, Metric] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class LeftOut:
+class LeftOut(Struct):
     """Numbers of pages, samples and records that could not be converted to OpenMetrics."""
 
     pages: int = 0

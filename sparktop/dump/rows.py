@@ -10,13 +10,13 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import IO
+
+from msgspec import Struct, field
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.report.json_snapshot import to_json
-from sparktop.values import dataclass
 
 HEADS = ("time", "source", "name")
 """Columns of every row: UTC time; "backend", "node", "router" or "balance"; name."""
@@ -32,8 +32,7 @@ _SILENT_S = 10.0
 _SILENT_INTERVALS = 3.0
 
 
-@dataclass(slots=True)
-class Fields:
+class Fields(Struct):
     """The fields that the user wants in a dump (none named: all), and which of these were found."""
 
     wanted: Sequence[str] = ()

@@ -8,18 +8,16 @@ with the number of metrics and not with the length of a recording.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from typing import IO
 
-from sparktop.values import dataclass
+from msgspec import Struct, field
 
 MAX_WAITING_BYTES = 16 << 20
 _LINK = 16
 """Bytes before each piece in the file: offset of the metric's piece before (plus 1; 0: none), and length."""
 
 
-@dataclass(slots=True)
-class Metric:
+class Metric(Struct):
     """The samples of one metric: those in memory, and where its newest piece in the file begins."""
 
     waiting: list[bytes] = field(default_factory=list)

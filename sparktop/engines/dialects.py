@@ -22,8 +22,9 @@ too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from sparktop.engines import vllm
 from sparktop.engines.document import Answers, field, first_model, words

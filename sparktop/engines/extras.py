@@ -26,6 +26,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, cast
 
+from msgspec import Struct
+
 from sparktop.engines.exposition import Family, Page
 from sparktop.engines.figures import (
     bound,
@@ -41,7 +43,6 @@ from sparktop.engines.figures import (
 from sparktop.engines.lanes import Keep, LanePage, lane_order
 from sparktop.model.engine import POSITION
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 Extras: TypeAlias = Sequence[tuple[str, tuple[str, ...], Callable[[Family], float | None]]]
 """(key in `counts` or `gauges`, metric names, function from the samples of a lane to the value). The values
@@ -271,8 +272,7 @@ class ExtraReader:
         return plan
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """An entry of `LaneSample.counts` or `.gauges`, or several, and how it is read from a page's values."""
 
     lane: str

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from sparktop.engines.error import PageError
 from sparktop.engines.exposition import Family, Labels, Page, Places
 from sparktop.engines.figures import Reading, bound
 from sparktop.engines.histogram import HistogramReader
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 MAX_LANES = 512
 """Upper limit of lanes in one page; a page with more is rejected."""
@@ -145,8 +146,7 @@ class LanePage:
         return name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cell:
+class _Cell(Struct, frozen=True, eq=False):
     """How a field of one lane is computed from the values of a page."""
 
     lane: str

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from sparktop.engines import openai
 from sparktop.engines.error import PageError
 from sparktop.engines.exposition import PageMemory
@@ -21,7 +23,6 @@ from sparktop.engines.tables import spelled
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.values import replace
 
 _PREFIXES = {prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.prefixes}
 _OWN = {engine.prefix.encode() for engine in ENGINES.values() if engine.prefix is not None}

@@ -7,6 +7,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
+from msgspec import Struct
+
 from sparktop.engines import (
     dialects,
     document,
@@ -24,7 +26,6 @@ from sparktop.engines.dialects import PREFIXES
 from sparktop.engines.document import Answers
 from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineIdentity, EngineSample
-from sparktop.values import dataclass
 
 METRICS_PATH = "/metrics"
 """The route of most engines' metrics page, and the first route tried for an unknown engine."""
@@ -58,8 +59,7 @@ class ReadDocument(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """How to poll the servers of one engine, such as vLLM.
 
     All routes named here are read-only and requested with GET.

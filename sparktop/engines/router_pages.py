@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import partial
+
+from msgspec import Struct, field
 
 from sparktop.engines.document import entries, parse, words
 from sparktop.engines.document import field as field_of
@@ -26,7 +27,6 @@ from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.figures import label, only, requests
 from sparktop.model.router import Deployment
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 DYNAMO, STACK, LLM_D = "dynamo", "production-stack", "llm-d"
 VLLM_ROUTER, SGLANG_GATEWAY, LLAMA_SWAP = "vllm-router", "sglang-gateway", "llama-swap"
@@ -107,8 +107,7 @@ _HOST_PORT = re.compile(r"[\w.-]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 PREFILL_QUEUED = "queued requests include those in prefill: this version counts them so"
 
 
-@dataclass(frozen=True, slots=True)
-class RouterPage:
+class RouterPage(Struct, frozen=True):
     """What a router's metrics page reports; None for what it does not."""
 
     kind: str

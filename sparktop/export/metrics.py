@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.limit import LimitKind
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 PREFIX = "sparktop_"
 MOST_REASONS = 4
@@ -30,8 +31,7 @@ Point = tuple[tuple[str, ...], float | None]
 """The values of a metric's own labels, and its value; None if that is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric(Generic[Part]):
+class Metric(Struct, Generic[Part], frozen=True):
     """A metric: name, labels, help text, and how its values are read from a part of a snapshot."""
 
     name: str
@@ -297,8 +297,7 @@ NODE: tuple[Metric[NodeView], ...] = (
 """The metrics of a machine, at most 10 series."""
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
+class Own(Struct, frozen=True):
     """What the program reports about itself."""
 
     snapshot: Snapshot

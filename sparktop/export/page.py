@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
 from prometheus_client.core import InfoMetricFamily
 from prometheus_client.core import Metric as Family
 

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from sparktop.errors import UsageError
 from sparktop.export.metrics import Metric, Point, label_of
 from sparktop.model.limit import LimitKind
 from sparktop.sweep.result.results import Latency, LevelResult, SweepResult
 from sparktop.sweep.result.store import load
-from sparktop.values import dataclass
 
 MOST_LEVELS = 64
 """Levels that have series, the last ones in the order of the result."""
@@ -22,8 +23,7 @@ LOOK_EVERY_S = 5.0
 """Seconds between two searches for new results."""
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """A measured level of a sweep: its target, its place on the axis, and its result."""
 
     target: str

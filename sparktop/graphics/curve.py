@@ -6,14 +6,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from sparktop.graphics.numbers import tick
-from sparktop.values import dataclass
 
 _STEPS = (1.0, 2.0, 5.0)
 
 
-@dataclass(frozen=True, slots=True)
-class PlotAxis:
+class PlotAxis(Struct, frozen=True):
     """The horizontal axis of a plot that is `width` cells wide, from the value `low` to the value `high`."""
 
     low: float

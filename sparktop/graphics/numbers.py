@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 UNKNOWN = "–"
 """Shown for an unknown number."""
@@ -22,8 +22,7 @@ MINUS = "−"
 """Sign of negative numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
+class _Unit(Struct, frozen=True):
     """A unit, such as ms, and the number of decimals of values in this unit."""
 
     factor: float

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 _STEPS = ("1", "1.5", "2", "2.5", "3", "4", "5", "6", "8", "10")
 _MOST_TEXT = "1e308"
@@ -20,8 +20,7 @@ _SPIKE_HEIGHT = 1.5
 """A spike is at least this many times as high as everything else."""
 
 
-@dataclass(frozen=True, slots=True)
-class Top:
+class Top(Struct, frozen=True):
     """The upper end of a scale, and the highest value where it lies above that end."""
 
     end: float

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import entries, read_bytes, read_int, read_text
 from sparktop.model.node import CoreGroup, CpuReading
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 # The CPU cores of a machine: core designs (a GB10 has two), and a one-line description of the processors.
 #

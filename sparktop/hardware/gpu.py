@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from sparktop.hardware.kernel_file import CounterRates, read_text
 from sparktop.hardware.nvml import GpuLostError, Nvml, NvmlModule
 from sparktop.model.node import GpuProcess, GpuReading, LostGpu, MigInstance
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 # Why a GPU's clock is reduced (throttled): the active reasons, and the share of time of each reason.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import CounterRates, parse_int, read_bytes
@@ -20,7 +21,6 @@ from sparktop.model.node import (
     MemoryPart,
     MemoryReading,
 )
-from sparktop.values import dataclass
 
 # The bar of a machine's memory: parts whose sizes always add up to the total.
 #

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import (
@@ -18,7 +18,6 @@ from sparktop.hardware.kernel_file import (
 )
 from sparktop.model.node import NetworkReading
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 # Network interfaces, from /proc/net/dev and /sys/class/net.
 #

@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import entries, read_bytes
@@ -17,7 +18,6 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer
 from sparktop.model.text import clean
 from sparktop.python310.timeouts import timeout
-from sparktop.values import dataclass
 
 # One query to NCCL's RAS thread over TCP: read-only, bounded in time and size.
 #

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from sparktop.model.ranks import ALL_OPERATIONS, Communicator, MissingRank, Rank, RanksAnswer, RankStatus
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 # What both formats of an answer of NCCL's RAS thread share: limits, hashes, addresses and process ids.
 

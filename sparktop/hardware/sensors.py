@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import by_number, entries, read_int, read_text
 from sparktop.model.node import PowerRail, SensorReading
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 # Temperature sensors other than the GPU's, from /sys/class/hwmon, with each chip's critical value.
 

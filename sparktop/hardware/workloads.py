@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from sparktop.hardware.kernel_file import parse_int, read_small
 from sparktop.hardware.processes import ContainerReader, Process, parse_stat
 from sparktop.model.text import clean
 from sparktop.model.workload import COMPILERS, Workload, Workloads
-from sparktop.values import dataclass
 
 # Recognises processes of inference engines by their command lines.
 #

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 
 class Doing(StrEnum):
@@ -28,8 +28,7 @@ LETTERS = {one: one.value[0] for one in (Doing.DECODE, Doing.PREFILL, Doing.WAIT
 """The letter of each activity in `Activities.each`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Activities:
+class Activities(Struct, frozen=True, eq=False):
     """What the agents of a running level have done in time slots of equal length, oldest first."""
 
     step_s: float

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
-from sparktop.values import dataclass
+from msgspec import Struct, field
 
 _NO_SHARES: Mapping[str, float] = MappingProxyType({})
 
@@ -37,8 +36,7 @@ SLOW_S = 2.2
 """Time between two samples from which on they are too seldom to see a swing: slower than every 2 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """A curve to plot: positions on the x axis, and the value at each."""
 
     axis: tuple[float, ...] = ()
@@ -48,8 +46,7 @@ class Curve:
 NO_CURVE = Curve()
 
 
-@dataclass(frozen=True, slots=True)
-class Swing:
+class Swing(Struct, frozen=True):
     """Result of the search for a periodic swing of load between the backends of a group.
 
     The values describe the backend whose load differs most from its share. The share is the part of the
@@ -89,8 +86,7 @@ class Swing:
     """Autocorrelation (-1 to 1) by lag in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Convoys:
+class Convoys(Struct, frozen=True):
     """Evidence for convoys: groups of requests that end together and return to the same backend together.
 
     The spread of the requests over the backends is compared at two kinds of times: full times, when the
@@ -126,8 +122,7 @@ class Convoys:
     are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrivals:
+class Arrivals(Struct, frozen=True):
     """How evenly the requests that arrived in each short period were distributed, by the backends' counters.
 
     The judged time window is cut into equal periods, called "pieces". Pieces with fewer than two arrivals are
@@ -153,8 +148,7 @@ class Arrivals:
     the pieces."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepTime:
+class StepTime(Struct, frozen=True):
     """Duration of an engine step by batch size b: `base_s` + b · `per_request_s` seconds.
 
     The line is fitted to the samples of one group of backends.
@@ -172,8 +166,7 @@ class StepTime:
     point."""
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(Struct, frozen=True):
     """The verdict on how evenly a group of backends is loaded, and its evidence, over one time window.
 
     `word` is the verdict announced by a `BalanceWatch`; `word_now` is the verdict of this window alone.
@@ -380,8 +373,7 @@ def _is_worse(lanes: BalanceWord, servers: BalanceWord | None) -> bool:
     return servers is None or not servers.bad or order.index(lanes) < order.index(servers)
 
 
-@dataclass(frozen=True, slots=True)
-class BalanceChange:
+class BalanceChange(Struct, frozen=True):
     """An event: the verdict on how evenly a group of backends is loaded changed from `before` to `after`.
 
     Both are announced verdicts (`Balance.word`), not the verdicts of a single window (`Balance.word_now`).

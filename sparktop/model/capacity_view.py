@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sparktop.model.load import LoadPoint
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionBar:
+class ConditionBar(Struct, frozen=True):
     """A condition with its value at one load."""
 
     name: str
@@ -25,8 +25,7 @@ class ConditionBar:
     needed_percent: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TriedLoad:
+class TriedLoad(Struct, frozen=True):
     """A load that the search has tried, or tries now."""
 
     label: str
@@ -44,8 +43,7 @@ class TriedLoad:
     """The conditions with their values at this load, the one that decides first."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchView:
+class SearchView(Struct, frozen=True):
     """The search on one target."""
 
     target: str

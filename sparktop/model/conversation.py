@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 
 class CallStart(StrEnum):
@@ -16,8 +16,7 @@ class CallStart(StrEnum):
     """The output of a tool that the answer before asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationCall:
+class ConversationCall(Struct, frozen=True):
     """The place of a model call in its conversation."""
 
     lane: int
@@ -42,8 +41,7 @@ class ConversationCall:
     """False for the call that sends the past of a conversation that begins in the middle of its life."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """A model call of a conversation whose lengths are known before: in a forecast, or in a simulation."""
 
     place: ConversationCall

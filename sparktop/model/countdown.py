@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sparktop.model.load import LoadPoint
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Countdown:
+class Countdown(Struct, frozen=True):
     """A sweep (load test of servers) whose first request is sent in `left_s` seconds."""
 
     title: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 ALSO_REPORTED = "also reported"
 
@@ -27,8 +27,7 @@ class How(StrEnum):
     """The current value of the engine core with the highest one."""
 
 
-@dataclass(frozen=True, slots=True)
-class CounterFigure:
+class CounterFigure(Struct, frozen=True):
     """A metric that only some servers report.
 
     An entry in `COUNTER_FIGURES` is all that the store, the screen, the reports and the JSON need.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.values import dataclass
+from dataclasses import dataclass
 
 XID, OOM, THERMAL, AER = "xid", "oom", "thermal", "aer"
 """Kinds of lines of the kernel's log: a GPU's fault, a process killed for lack of memory, overheating, and a

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from types import MappingProxyType
 
-from sparktop.values import dataclass
+from msgspec import Struct, field
+
+from sparktop.model.structs import hide_in_repr
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 UNKNOWN_REASON = "unknown"
 """The reason of finished requests on a page that names none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(Struct, frozen=True):
     """A Prometheus histogram as exposed: cumulative counts since the server's start."""
 
     bounds: tuple[float, ...]
@@ -30,8 +30,7 @@ class Histogram:
         return self.cumulative[-1] if self.cumulative else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class LaneSample:
+class LaneSample(Struct, frozen=True):
     """The metrics of one engine core ("lane") of a server: a data-parallel rank, or the server's only core.
 
     Counters start at 0 with the server. Histograms are in seconds unless stated otherwise.
@@ -134,8 +133,8 @@ LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "
 """Fields of `LaneSample` that hold a `Histogram`."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSample:
+@hide_in_repr("page")
+class EngineSample(Struct, frozen=True):
     """A parsed metrics page of an inference server.
 
     Has one `LaneSample` for each engine core (data-parallel rank).
@@ -171,12 +170,11 @@ class EngineSample:
     """Seconds that phases of the server's start took, by their names on the page; empty without them."""
     cache_age_s: float | None = None
     """Seconds for which a cache has held the page (the header `Age`); None where no cache says so."""
-    page: bytes | None = field(default=None, repr=False, compare=False)
+    page: bytes | None = None
     """The answer that the sample was read from, decompressed, for a recording; None where there was none."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineIdentity:
+class EngineIdentity(Struct, frozen=True):
     """The version, model and limits that a server reports, at first contact and after a restart."""
 
     version: str | None = None
@@ -186,7 +184,7 @@ class EngineIdentity:
     """Tokens."""
     slots: int | None = None
     """Most requests that the server runs at once, where it reports that."""
-    models: tuple[str, ...] | None = field(default=None, compare=False)
+    models: tuple[str, ...] | None = None
     """All names under which the server answers requests; None where it does not list them."""
     kv_capacity_tokens: int | None = None
     """Tokens for which the KV caches of all its engine cores have room, where it reports that apart from its

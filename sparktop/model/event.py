@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
-from sparktop.values import dataclass
+from msgspec import Struct, field
 
 Values = Mapping[str, float | str | None]
 """Numbers behind a message, by name; each name includes the unit. Where a number has a limit, the limit is
@@ -72,8 +71,7 @@ class Phase(StrEnum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
+class Alert(Struct, frozen=True):
     """An alert: a condition of a backend, node, router or group that holds now and needs attention."""
 
     id: str
@@ -83,22 +81,21 @@ class Alert:
     message: str
     since: datetime
     """UTC."""
-    values: Values = field(default_factory=lambda: NO_VALUES, hash=False)
+    values: Values = field(default_factory=lambda: NO_VALUES)
     since_s: float | None = None
     """`since` in monotonic seconds, so that a duration does not depend on the wall clock."""
     worst: Severity | None = None
     """Highest severity since it began; None where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """An event in the log on the screen, such as an alert that began or a server that restarted."""
 
     at: datetime
     severity: Severity
     subject: str
     message: str
-    values: Values = field(default_factory=lambda: NO_VALUES, hash=False)
+    values: Values = field(default_factory=lambda: NO_VALUES)
     at_s: float | None = None
     """Time of the reading that caused it, in monotonic seconds; None where that is not known."""
     about: str | None = None

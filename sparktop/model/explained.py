@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import LimitKind
 from sparktop.model.ranks import RanksWord
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import NodeThresholds, StateThresholds
-from sparktop.values import dataclass
 
 _STATE, _NODE = StateThresholds(), NodeThresholds()
 _WINDOW = f"the last {_STATE.window_s:.0f} s"
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """A word of the screen."""
 
     meaning: str

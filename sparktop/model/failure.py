@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sparktop.python310.str_enum import StrEnum
-from sparktop.values import dataclass
 
 
 class FailureKind(StrEnum):

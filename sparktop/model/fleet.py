@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from sparktop.model.failure import Failure
-from sparktop.values import dataclass
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class SelfView:
+class SelfView(Struct, frozen=True):
     """The resources that sparktop itself uses: CPU, memory, bytes to the terminal, duration of polls."""
 
     cpu_percent: float | None = None
@@ -52,8 +51,7 @@ class Sum(NamedTuple):
         return Sum(sum(known) if known else None, self.known + other.known, self.of + other.of)
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """Sums over all servers that are watched, each once: tokens/s, and running and waiting requests."""
 
     generation_tps: Sum = Sum()
@@ -66,8 +64,7 @@ NO_COST, NO_TOTALS = SelfView(), Totals()
 """Values for use before the first measurement: every field is None or empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scrape:
+class Scrape(Struct, frozen=True):
     """That a source is not polled by this program, but read from a Prometheus that scrapes it."""
 
     source: str
@@ -92,8 +89,7 @@ def rate_window_s(every_s: float) -> float:
     return max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
 
 
-@dataclass(frozen=True, slots=True)
-class FleetServer:
+class FleetServer(Struct, frozen=True):
     """An inference server on the wall, by the aggregates that a Prometheus computed; None where unknown.
 
     Its fields have the names of `BackendView`.
@@ -119,8 +115,7 @@ class FleetServer:
     """Names of the machines that it runs on, as in `Fleet.nodes`; empty while unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetNode:
+class FleetNode(Struct, frozen=True):
     """A machine on the wall, from all exporters that a Prometheus scrapes on it; None where unknown."""
 
     name: str
@@ -153,8 +148,7 @@ class FleetNode:
     """Names of the inference servers that run on it, as in `Fleet.servers`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(Struct, frozen=True):
     """All inference servers and their machines that a Prometheus scrapes, at one time."""
 
     at: float
@@ -175,8 +169,7 @@ class Fleet:
         return self.at - stale_s(self.every_s)
 
 
-@dataclass(frozen=True, slots=True)
-class FleetView:
+class FleetView(Struct, frozen=True):
     """A Prometheus as screens and reports show it, with the servers that it scrapes."""
 
     name: str

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
-
-from sparktop.values import dataclass
 
 MIN_INTERVAL_S = 0.25
 MAX_INTERVAL_S = 60.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 
 class LimitKind(StrEnum):
@@ -25,8 +25,7 @@ class LimitKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """What holds a server back, with the figures that show it."""
 
     kind: LimitKind

@@ -12,9 +12,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sparktop.model.conversation import ConversationCall
 from sparktop.model.failure import Failure
-from sparktop.values import dataclass
 
 
 class LoadMode(StrEnum):
@@ -45,8 +46,7 @@ REMOVED_KINDS = frozenset({"pools", "users"})
 """Values of `LoadKind` in files of earlier versions; what these hold of them is ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadPoint:
+class LoadPoint(Struct, frozen=True):
     """The position of a level on the axis of its sweep; points of different kinds are never compared."""
 
     kind: LoadKind
@@ -145,8 +145,7 @@ class EndReason(StrEnum):
     """Refused, broken off or cut short; the event holds the failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Level(OnAxis):
+class Level(OnAxis, Struct, frozen=True):
     """A load level: the requests sent to one target at one point of the axis, repeated in `runs` runs."""
 
     target: str
@@ -166,16 +165,14 @@ class Level(OnAxis):
     """True if the prompts are the user's own: their lengths differ, and `prompt_tokens` is a guess."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelStarted:
+class LevelStarted(Struct, frozen=True):
     """Event: the load level `level` begins."""
 
     at: float
     level: Level
 
 
-@dataclass(frozen=True, slots=True)
-class RunStarted:
+class RunStarted(Struct, frozen=True):
     """Event: a run (one repetition) of the current load level begins."""
 
     at: float
@@ -186,8 +183,7 @@ class RunStarted:
     say."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestStarted:
+class RequestStarted(Struct, frozen=True):
     """Event: the body of a request was written to the socket.
 
     All latencies of the request are measured from here.
@@ -207,8 +203,7 @@ class RequestStarted:
     event of the same request does not count."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseStarted:
+class ResponseStarted(Struct, frozen=True):
     """Event: the first SSE event of the answer's stream arrived, whatever its content.
 
     The time to first response (TTFR) lasts from the request's start to this event. It is at most the TTFT,
@@ -219,8 +214,7 @@ class ResponseStarted:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class FirstToken:
+class FirstToken(Struct, frozen=True):
     """Event: the read from the socket with the answer's first token, and perhaps more tokens.
 
     TTFT is measured up to here.
@@ -233,8 +227,7 @@ class FirstToken:
     reasoning: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(Struct, frozen=True):
     """Event: a later read from the socket that contained tokens of the answer."""
 
     request_id: str
@@ -243,8 +236,7 @@ class Tokens:
     reasoning: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RequestEnded:
+class RequestEnded(Struct, frozen=True):
     """Event: a request has ended, successfully or not; no other event of the request follows."""
 
     request_id: str
@@ -277,16 +269,14 @@ class RequestEnded:
         return self.reason in {EndReason.STOP, EndReason.LENGTH}
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(Struct, frozen=True):
     """Event: a run has ended, with all its requests."""
 
     at: float
     run: int
 
 
-@dataclass(frozen=True, slots=True)
-class LevelEnded:
+class LevelEnded(Struct, frozen=True):
     """Event: the load level `level` has ended."""
 
     at: float

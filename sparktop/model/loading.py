@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from sparktop.values import dataclass
+from msgspec import Struct, field
 
 PHASES = ("start", "GPU context", "weights", "compile", "KV pool", "CUDA graphs")
 """The phases of a start in order, as they can be distinguished from outside."""
@@ -13,8 +12,7 @@ LAST_TIME, GROWTH = "last time", "growth of GPU memory"
 """What an expected time is based on."""
 
 
-@dataclass(frozen=True, slots=True)
-class PastStart:
+class PastStart(Struct, frozen=True):
     """A start of a model that was seen from the start of its process to the first answer."""
 
     host: str
@@ -40,15 +38,13 @@ class PastStart:
         return self.host, self.engine, self.model
 
 
-@dataclass(frozen=True, slots=True)
-class PastStarts:
+class PastStarts(Struct, frozen=True):
     """Earlier starts, as files hold them."""
 
     starts: tuple[PastStart, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Loading:
+class Loading(Struct, frozen=True):
     """What is known about a server that loads its model."""
 
     elapsed_s: float | None = None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sparktop.model.ending import KernelLog, LastBoot
 from sparktop.model.workload import Workloads
-from sparktop.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from enum import StrEnum
 
+from msgspec import Struct, field
+
 from sparktop.model.event import NO_VALUES, Values
-from sparktop.values import dataclass
 
 
 class Progress(StrEnum):
@@ -22,8 +22,7 @@ class Progress(StrEnum):
     STUCK = "stuck"
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressView:
+class ProgressView(Struct, frozen=True):
     """An engine that has held requests without any progress for some time."""
 
     word: Progress
@@ -31,7 +30,7 @@ class ProgressView:
     """Seconds without progress."""
     why: str
     """What speaks for `word`, in words: what the GPUs do, or why the engine rests; "" if nothing is known."""
-    evidence: Values = field(default_factory=lambda: NO_VALUES, hash=False)
+    evidence: Values = field(default_factory=lambda: NO_VALUES)
     """Figures behind it: power, utilization and clock of the GPUs, RDMA traffic, KV cache, requests."""
 
     @property

@@ -8,10 +8,9 @@ launched, and its RAS thread (reliability, availability, serviceability) reports
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sparktop.python310.str_enum import StrEnum
-from sparktop.values import dataclass
 
 ALL_OPERATIONS = "operations"
 """Name of the only count that NCCL 2.24 and 2.25 report: all collective operations together."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 
+from msgspec import Struct, field
+
 from sparktop.model.failure import Failure
-from sparktop.values import dataclass
 
 LITELLM = "litellm"
 UNKNOWN_KIND = "unknown"
@@ -18,8 +18,7 @@ _NOTHING_COUNTED: Mapping[str, float] = MappingProxyType({})
 _NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(Struct, frozen=True):
     """One destination of a router's requests, as the router describes it."""
 
     id: str
@@ -27,14 +26,13 @@ class Deployment:
     """URL of the deployment, without user name and query; None for a hosted provider's default URL."""
     model: str | None = None
     """The name under which the router offers the model."""
-    asks_for: str | None = field(default=None, compare=False)
+    asks_for: str | None = None
     """The model in the requests that it sends there, with the provider before it; None if unknown."""
     weight: float | None = None
     """The relative part of the requests that it is given on purpose; None where all get equal parts."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouterSample:
+class RouterSample(Struct, frozen=True):
     """One sample of a router: whether it is alive, its configuration, and its failure counters.
 
     The router is asked for its configuration only about once a minute; each sample repeats the newest answer.
@@ -82,8 +80,7 @@ class RouterSample:
     """Milliseconds from the request to the last byte of the router's health answer."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RouterView:
+class RouterView(Struct, frozen=True, eq=False):
     """A router as screens, reports and alerts show it; after a failed poll, with its last known values."""
 
     name: str

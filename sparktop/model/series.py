@@ -11,8 +11,9 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from sparktop.model.history_page import Page
-from sparktop.values import dataclass
 
 LATE = 1.75
 """While a gap is shorter than this multiple of the usual interval, its sample is late, not missing."""
@@ -20,8 +21,7 @@ _PAGES = 4
 """A full history has this many pages, and up to one more."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Series:
+class Series(Struct, frozen=True, eq=False):
     """An immutable part of a time series: times in monotonic seconds, ascending, and values.
 
     It shares the pages of the `HistoryTable` that made it. The table only appends to the newest page, or

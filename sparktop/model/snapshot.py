@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from sparktop.model.balance import Balance
 from sparktop.model.event import Alert, Event
@@ -20,7 +21,6 @@ from sparktop.model.ranks import RanksView
 from sparktop.model.router import RouterView
 from sparktop.model.series import Series
 from sparktop.model.targets import StateThresholds
-from sparktop.values import dataclass
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 
@@ -53,8 +53,7 @@ _FULL = frozenset({BackendState.PREEMPTING, BackendState.KV_FULL, BackendState.Q
 """States of a server that gets more requests than it can run: what a sweep looks for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(Struct, frozen=True):
     """A quantile estimated from histogram buckets.
 
     If the buckets only show that the quantile is below or above some value, `seconds` is that value, and
@@ -71,8 +70,7 @@ class Quantile:
     """The edges of its bucket if the upper one is at least twice the lower: no digit of `seconds` is sure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
+class Latency(Struct, frozen=True):
     """A latency over a time window, from histogram buckets; quantiles are None below 5 observations."""
 
     mean_s: float | None = None
@@ -101,8 +99,7 @@ class Latency:
 NO_LATENCY = Latency()
 
 
-@dataclass(frozen=True, slots=True)
-class LaneHistory:
+class LaneHistory(Struct, frozen=True):
     """The load over time of a backend or of one engine core: up to four points a second."""
 
     running: Series = field(default_factory=Series)
@@ -110,8 +107,7 @@ class LaneHistory:
     generation_tps: Series = field(default_factory=Series)
 
 
-@dataclass(frozen=True, slots=True)
-class LaneView:
+class LaneView(Struct, frozen=True):
     """The metrics of one engine core (data-parallel rank, "lane") of a backend."""
 
     lane: str
@@ -124,8 +120,7 @@ class LaneView:
     """None for a server with one engine core: the server's own history is the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackendHistory:
+class BackendHistory(Struct, frozen=True):
     """The metrics of a backend that are drawn over time, as series on one common time axis.
 
     Token rates cover about 1 s; quantiles and ratios cover the last 60 s, as in `BackendView`. A quantile of
@@ -154,8 +149,7 @@ class BackendHistory:
     estimated_read_gb_per_s: Series = field(default_factory=Series)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BackendView:
+class BackendView(Struct, frozen=True, eq=False):
     """A backend as screens and reports show it; after a failed poll, with its last known values."""
 
     name: str
@@ -284,8 +278,7 @@ class BackendView:
         return self.state.value if self.state_window_s is None else f"was {self.state.value}"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeHistory:
+class NodeHistory(Struct, frozen=True):
     """The metrics of a node that are drawn over time, as series."""
 
     cpu_percent: Series = field(default_factory=Series)
@@ -311,8 +304,7 @@ class NodeHistory:
     swap_in_bytes_per_s: Series = field(default_factory=Series)
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedState:
+class SpeedState(Struct, frozen=True):
     """The verdict on whether a node's GPU runs as fast as it should under its load."""
 
     word: str = "unknown"
@@ -325,8 +317,7 @@ class SpeedState:
     """What the user can do about it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
+class Headroom(Struct, frozen=True):
     """How fast a node's headroom (allocatable memory) shrinks, and when it reaches the critical limit."""
 
     slope_bytes_per_s: float | None = None
@@ -339,8 +330,7 @@ class Headroom:
     """The critical limit that `until_limit_s` refers to."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineProcess:
+class EngineProcess(Struct, frozen=True):
     """A process on a node's GPU that belongs to an inference engine."""
 
     pid: int
@@ -350,8 +340,7 @@ class EngineProcess:
     """The watched backend that it most likely serves; None when that is unknown."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeView:
+class NodeView(Struct, frozen=True, eq=False):
     """A node (machine) as screens and reports show it; after a failed poll, with its last known values."""
 
     name: str
@@ -382,8 +371,7 @@ NODE_INTERVALS = 2.0
 """Poll interval of nodes as a multiple of that of backends, because values of nodes change more slowly."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class Snapshot(Struct, frozen=True, eq=False):
     """The state of all watched servers and machines at one time."""
 
     taken_at: datetime

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import LoadPoint, OnAxis
-from sparktop.values import dataclass
 
 NOT_CERTAIN = "not certain"
 """The verdict on a difference whose 95 % interval excludes 0, but which is not significant among all rows of
@@ -42,8 +42,7 @@ def short_tokens(count: int) -> str:
     return f"{count // _K}k" if count and count % _K == 0 else f"{count}"
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """The value of a metric: its mean, with confidence interval, standard deviation and runs where known."""
 
     mean: float
@@ -68,8 +67,7 @@ class Value:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CurvePoint(OnAxis):
+class CurvePoint(OnAxis, Struct, frozen=True):
     """A point of a curve: the value of a metric at one concurrency."""
 
     concurrency: int
@@ -81,8 +79,7 @@ class CurvePoint(OnAxis):
     """Whether too few requests met the condition that the plot shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class CurveLine:
+class CurveLine(Struct, frozen=True):
     """A curve of a plot: the values of one target, or of one published series."""
 
     name: str
@@ -93,8 +90,7 @@ class CurveLine:
     """The publication's definition of the metric, where it differs from sparktop's."""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitLine:
+class LimitLine(Struct, frozen=True):
     """A limit drawn as a line across a plot of curves."""
 
     metric: str
@@ -108,8 +104,7 @@ class LimitLine:
     """The limit in a few words, for a label beside the line."""
 
 
-@dataclass(frozen=True, slots=True)
-class CurvePlot:
+class CurvePlot(Struct, frozen=True):
     """A plot of one metric against concurrency, with a curve for each target."""
 
     metric: str
@@ -123,8 +118,7 @@ class CurvePlot:
     """Whether the plot shows the quantile that a condition limits, or the share that met all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedLevel(OnAxis):
+class ComparedLevel(OnAxis, Struct, frozen=True):
     """The values of all targets for one metric at one concurrency, with the result of significance tests.
 
     Its fields call each compared target, or series of a file or publication, a "column".
@@ -155,8 +149,7 @@ class ComparedLevel(OnAxis):
     """The level's name within a sentence, such as "c16", with its prompt length where levels differ in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedMetric:
+class ComparedMetric(Struct, frozen=True):
     """The comparison of all targets by one metric, level by level."""
 
     metric: str
@@ -171,8 +164,7 @@ class ComparedMetric:
     """Differences up to this many percent of the smaller value never count as significant."""
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRow(OnAxis):
+class SplitRow(OnAxis, Struct, frozen=True):
     """How a router distributed the requests of one level over its backends."""
 
     target: str
@@ -192,8 +184,7 @@ class SplitRow(OnAxis):
     """Tokens of context before the prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviationRow(OnAxis):
+class DeviationRow(OnAxis, Struct, frozen=True):
     """Two targets of which one varies more from run to run, by the standard deviations of a metric."""
 
     metric: str
@@ -213,8 +204,7 @@ class DeviationRow(OnAxis):
         return self.restless_std / self.steady_std if self.steady_std > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Topologies:
+class Topologies(Struct, frozen=True):
     """The comparison of targets of one sweep, or of series of files and publications."""
 
     columns: tuple[str, ...]
@@ -239,8 +229,7 @@ class Topologies:
         return several_lengths(levels) or several_lengths(split.prompt_tokens for split in self.splits)
 
 
-@dataclass(frozen=True, slots=True)
-class DifferenceRow(OnAxis):
+class DifferenceRow(OnAxis, Struct, frozen=True):
     """The change of one metric at one level between two results."""
 
     title: str
@@ -282,8 +271,7 @@ class DifferenceRow(OnAxis):
         return (self.percent > 0) == self.more_is_better
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """The comparison of two results, before and after a change."""
 
     before: str
@@ -296,8 +284,7 @@ class Difference:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
+class HistoryRow(Struct, frozen=True):
     """One stored result, as a row of the list of results."""
 
     key: str

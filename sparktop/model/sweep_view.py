@@ -7,10 +7,11 @@ are cleaned for the screen, and fields called `at` are monotonic seconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from sparktop.model.activity import Activities
 from sparktop.model.balance import Balance
@@ -18,14 +19,12 @@ from sparktop.model.capacity_view import SearchView
 from sparktop.model.load import LoadPoint, OnAxis
 from sparktop.model.sweep_comparison import CurvePlot, Topologies, Value, several_lengths
 from sparktop.model.time_range import TimeRange
-from sparktop.values import dataclass
 
 Slots = tuple[float | None, ...]
 """Values in consecutive time slots of equal length, oldest first; None is a gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelKey(OnAxis):
+class LevelKey(OnAxis, Struct, frozen=True):
     """Key of a load level: its target, point on the axis, and lengths."""
 
     target: str
@@ -59,8 +58,7 @@ class LevelState(StrEnum):
     """The server refuses prompts of its length."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedLevel:
+class PlannedLevel(Struct, frozen=True):
     """A load level of the sweep's plan, with its progress."""
 
     key: LevelKey
@@ -102,8 +100,7 @@ class Rank(StrEnum):
     """Not significantly different from the best value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A remark on a measured load level: why its values are unreliable, or why they are low."""
 
     code: str
@@ -116,8 +113,7 @@ class Mark:
     brief: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRow:
+class ResultRow(Struct, frozen=True):
     """A row of the result table: the measured values of one load level."""
 
     key: LevelKey
@@ -149,8 +145,7 @@ class ResultRow:
     """False while more runs of the level are to come."""
 
 
-@dataclass(frozen=True, slots=True)
-class SweptTarget:
+class SweptTarget(Struct, frozen=True):
     """A server or router that a sweep sends requests to."""
 
     name: str
@@ -162,8 +157,7 @@ class SweptTarget:
     """Why the target was not measured, or not to the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """The current state of a running sweep: its phase, level and run, and live values."""
 
     phase: str
@@ -189,8 +183,7 @@ class Moment:
     """Duration of the recorded traffic in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelSpan:
+class LevelSpan(Struct, frozen=True):
     """A period in which a load level ran.
 
     A level has several periods if the sweep alternates between the levels of different targets.
@@ -202,8 +195,7 @@ class LevelSpan:
     """None while it runs."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BackendLine:
+class BackendLine(Struct, frozen=True, eq=False):
     """Time series of one backend during a sweep."""
 
     name: str
@@ -215,8 +207,7 @@ class BackendLine:
     kv_cache_percent: Slots = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeLine:
+class NodeLine(Struct, frozen=True, eq=False):
     """Time series of one machine during a sweep."""
 
     name: str
@@ -225,8 +216,7 @@ class NodeLine:
     sm_clock_mhz: Slots = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LiveSeries:
+class LiveSeries(Struct, frozen=True, eq=False):
     """The time series of a running sweep, in time slots on one common axis."""
 
     start_at: float
@@ -251,8 +241,7 @@ class LiveSeries:
     """What the agents of the running level do; None for other kinds of load."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestBar:
+class RequestBar(Struct, frozen=True):
     """One request as a bar on a timeline; times in seconds from the beginning of its run."""
 
     start_s: float
@@ -265,8 +254,7 @@ class RequestBar:
     ok: bool = True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Timeline:
+class Timeline(Struct, frozen=True, eq=False):
     """The requests of one run (one repetition of a load level) as bars, in the order of their starts."""
 
     key: LevelKey
@@ -280,8 +268,7 @@ class Timeline:
     """What is estimated on this timeline and what is unknown, in sentences."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackendShare:
+class BackendShare(Struct, frozen=True):
     """Number of requests, batch size and load of one backend during a load level."""
 
     name: str
@@ -295,8 +282,7 @@ class BackendShare:
     """Running requests over the level, in time slots of equal length."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LevelEvidence:
+class LevelEvidence(Struct, frozen=True, eq=False):
     """The details of a measured level, shown when its row of the result table is opened."""
 
     row: ResultRow
@@ -316,8 +302,7 @@ class LevelEvidence:
     """Seconds of a time slot in `shares`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SloAnswer:
+class SloAnswer(Struct, frozen=True):
     """The highest concurrency (`holds_to`) at which a target meets the conditions of a search (`Slo`)."""
 
     target: str
@@ -328,16 +313,14 @@ class SloAnswer:
     """Upper bound: above it the target fails the conditions; None: not found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slo:
+class Slo(Struct, frozen=True):
     """A search for the highest concurrency at which targets meet given conditions, with its results."""
 
     conditions: tuple[str, ...]
     answers: tuple[SloAnswer, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SweepView:
+class SweepView(Struct, frozen=True, eq=False):
     """A sweep, running or finished, with everything that its screen and its report show."""
 
     title: str

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from sparktop.model.event import Severity
 from sparktop.model.fleet import Scrape
-from sparktop.values import dataclass, replace
+from sparktop.model.structs import hide_in_repr
 
 ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)
 """Usual ports of engines: vLLM (8000, 8001), llama.cpp (8080), SGLang (8888, 30000), Ollama (11434)."""
@@ -38,8 +40,8 @@ def server_path(path: str) -> str:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTarget:
+@hide_in_repr("token")
+class NodeTarget(Struct, frozen=True):
     """A machine to watch."""
 
     name: str
@@ -49,7 +51,7 @@ class NodeTarget:
     """URL of the sparktop agent, without a trailing slash."""
     ssh: str | None = None
     """The destination as ssh accepts it: a host of its configuration, or user@host."""
-    token: str | None = field(default=None, repr=False)
+    token: str | None = None
     """The token that the agent requires."""
     token_file: str | None = None
     """A file whose first line is the token; read at each connection, so that it can be changed."""
@@ -64,8 +66,8 @@ class NodeTarget:
     """The Prometheus that its samples come from, where `via` is "prometheus"."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackendTarget:
+@hide_in_repr("api_key")
+class BackendTarget(Struct, frozen=True):
     """An inference server to watch."""
 
     name: str
@@ -77,7 +79,7 @@ class BackendTarget:
     """Most requests that the server runs at once (vLLM's --max-num-seqs), where configured."""
     capture_sizes: tuple[int, ...] | None = None
     """Batch sizes with a captured CUDA graph on this server, where configured; empty: none."""
-    api_key: str | None = field(default=None, repr=False)
+    api_key: str | None = None
     tls_ca: str | None = None
     """Path of a certificate file that verifies the server's, as in `NodeTarget`."""
     scrape: Scrape | None = None
@@ -98,18 +100,18 @@ class BackendTarget:
         return replace(self, nodes=found.nodes, group=found.group, api_key=found.api_key)
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusTarget:
+@hide_in_repr("bearer", "password")
+class PrometheusTarget(Struct, frozen=True):
     """A Prometheus, or another server with its HTTP API, through which servers are watched."""
 
     name: str
     url: str
     """Without a trailing slash, and without /api/v1."""
-    bearer: str | None = field(default=None, repr=False)
+    bearer: str | None = None
     bearer_file: str | None = None
     """A file whose first line is the token; read at each query, so that it can be changed."""
     basic_user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: str | None = None
     tls_ca: str | None = None
     """Paths of certificate files, as in `NodeTarget`; the next two are this program's own."""
     tls_cert: str | None = None
@@ -128,8 +130,8 @@ class PrometheusTarget:
     """When a group is polled directly for a closer look: "ask" (at a key press), "auto" or "never"."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouterTarget:
+@hide_in_repr("api_key")
+class RouterTarget(Struct, frozen=True):
     """A router to watch, and the backends behind it, among which the balance of load is judged."""
 
     name: str
@@ -140,7 +142,7 @@ class RouterTarget:
     """Backend name by the router's deployment id, where configured."""
     weights: Mapping[str, float] = field(default_factory=lambda: _NO_WEIGHTS)
     """By backend: the relative part of the requests that it is given on purpose; empty: equal ones."""
-    api_key: str | None = field(default=None, repr=False)
+    api_key: str | None = None
     tls_ca: str | None = None
     """Path of a certificate file that verifies the router's, as in `NodeTarget`."""
 
@@ -151,8 +153,7 @@ ARGUMENTS = "arguments"
 """The value of `Watch.source` for targets given as TARGET arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateThresholds:
+class StateThresholds(Struct, frozen=True):
     """Thresholds between the states of a backend (idle, busy, queueing and so on), and of its latencies."""
 
     kv_full_percent: float = 98.0
@@ -176,8 +177,7 @@ class StateThresholds:
     """The same for requests answered with an HTTP status from 500 on."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeThresholds:
+class NodeThresholds(Struct, frozen=True):
     """Thresholds for alerts about a node.
 
     An alert clears only when the value is a little better than its threshold.
@@ -204,16 +204,14 @@ class NodeThresholds:
     for the same batch size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """All thresholds that a store judges by; a store may get others while it runs."""
 
     states: StateThresholds = StateThresholds()
     nodes: NodeThresholds = NodeThresholds()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelFacts(Struct, frozen=True):
     """Facts about a model from the configuration file, which no server reports."""
 
     bytes_per_token_gb: float | None = None
@@ -223,8 +221,8 @@ class ModelFacts:
     is padded to the larger."""
 
 
-@dataclass(frozen=True, slots=True)
-class SweepSettings:
+@hide_in_repr("extra_body", "headers")
+class SweepSettings(Struct, frozen=True):
     """A preset of a sweep (load test) from the configuration file.
 
     For fields that are None or empty, the defaults of `sparktop.sweep.plan.plan.Plan` hold.
@@ -271,16 +269,15 @@ class SweepSettings:
     """How the gaps between requests at a rate vary, such as "poisson"."""
     prompts: str | None = None
     """Path of a file with the user's own prompts, which replace made ones and their lengths."""
-    extra_body: Mapping[str, Any] = field(default_factory=lambda: _NO_NAMES, repr=False)
+    extra_body: Mapping[str, Any] = field(default_factory=lambda: _NO_NAMES)
     """Further fields of each request's body."""
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES, repr=False)
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_NAMES)
     """Further headers of each request."""
     timeout_s: float | None = None
     """Seconds that a request may wait for its first and each next token; None: the plan's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuardLimits:
+class GuardLimits(Struct, frozen=True):
     """Limits at which a running sweep (load test) stops itself.
 
     0 switches a limit off. None means the limit's default value on machines with unified memory, and no limit
@@ -291,8 +288,8 @@ class GuardLimits:
     max_gpu_c: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EventSettings:
+@hide_in_repr("webhook", "webhook_token")
+class EventSettings(Struct, frozen=True):
     """How users are notified of events: bell, desktop notification, hook program, webhook; default: none."""
 
     severity: Severity = Severity.WARNING
@@ -304,14 +301,13 @@ class EventSettings:
     osc777."""
     hook: tuple[str, ...] = ()
     """A program with its arguments, run once for each event; empty: none."""
-    webhook: str | None = field(default=None, repr=False)
+    webhook: str | None = None
     """The URL that each event is posted to; its path may be a secret."""
-    webhook_token: str | None = field(default=None, repr=False)
+    webhook_token: str | None = None
     """Sent to the webhook as a bearer token."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewSettings:
+class ViewSettings(Struct, frozen=True):
     """How graphs and lists are drawn, as the configuration file sets it; None where it does not."""
 
     graphs: str | None = None
@@ -340,8 +336,7 @@ INCIDENTS = (
 a GPU is slow or lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """All targets and settings for watching, merged from arguments, configuration file or discovery."""
 
     nodes: tuple[NodeTarget, ...] = ()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimeRange(Struct, frozen=True):
     """The range in which an estimated duration lies, in seconds."""
 
     least_s: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.values import dataclass
+from dataclasses import dataclass
 
 COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cc1plus"})
 """Names of the programs that compile kernels for an engine."""

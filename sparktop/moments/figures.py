@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.values import dataclass
 
 _COUNT = 100
 """A whole number below this has no decimals: most are counts, such as running requests."""
@@ -17,8 +18,7 @@ Values = Sequence[tuple[float, float | None]]
 """(Unix seconds, value) pairs in the order of time; None is a gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A metric of a report; its values are those of the graph of the same name on the screen."""
 
     kind: str
@@ -83,8 +83,7 @@ FIGURES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PlotOf:
+class PlotOf(Struct, frozen=True):
     """Which metrics share a plot: the first is drawn solid, the second dashed."""
 
     title: str
@@ -115,8 +114,7 @@ MINUTE_PLOTS = (
 """Plots of a long range, from the one-minute summaries of a recording."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(Struct, frozen=True):
     """Smallest, mean and largest value of a metric in a range, and its last value there."""
 
     least: float | None = None

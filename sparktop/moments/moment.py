@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event
@@ -15,7 +17,6 @@ from sparktop.model.snapshot import Snapshot, SpeedState
 from sparktop.model.text import clean
 from sparktop.moments.figures import ALL, BACKEND, FIGURES, NODE, Figure, Stats, Values, stats
 from sparktop.recording.head import Announced
-from sparktop.values import dataclass
 
 TAKEN_S = 60.0
 """Seconds between two snapshots whose histories are read; the histories hold several minutes."""
@@ -29,8 +30,7 @@ SeriesKey = tuple[str, str, str]
 """Kind, name of the source, and field of the metric (see `Figure`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spell:
+class Spell(Struct, frozen=True):
     """A verdict on a group's balance or on a node's speed, and the time in which it held."""
 
     subject: str
@@ -48,8 +48,7 @@ class Spell:
         return (self.end - self.start).total_seconds()
 
 
-@dataclass(frozen=True, slots=True)
-class SweepSpan:
+class SweepSpan(Struct, frozen=True):
     """A load sweep that ran in the report's time range."""
 
     start: datetime
@@ -58,8 +57,7 @@ class SweepSpan:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Readings:
+class Readings(Struct, frozen=True):
     """Where the values of a report come from, and which times and records are missing in them."""
 
     source: str = ""
@@ -78,8 +76,7 @@ class Readings:
     """Events of a long range around which nothing was replayed, because there were too many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """The data of a report on a time span from `start` to `end`."""
 
     start: datetime

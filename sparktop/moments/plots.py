@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
+
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import sparkrow

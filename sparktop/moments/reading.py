@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain
 from math import isfinite
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.event import Severity
@@ -24,7 +26,6 @@ from sparktop.recording.time_line import FrameStart
 from sparktop.recording.when import time_words
 from sparktop.report.large import is_large, narrowed, omission
 from sparktop.store.journal import Change
-from sparktop.values import dataclass
 
 SHORT_S = 900.0
 """The longest range of which every reading is replayed; of longer ones the last `SHORT_S` seconds are."""
@@ -138,8 +139,7 @@ def _parts(
     return [(begin, end) for begin, end, _ in parts[-MOST_PARTS:]], sum(count for *_, count in left_out)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     """What a recording has in a time range beside poll results: marks, sweeps, number of dropped items."""
 
     dropped: int

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from sparktop.model.event import Alert, Event
 from sparktop.model.node import NodeIdentity

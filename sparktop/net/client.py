@@ -13,12 +13,13 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from urllib.parse import quote
 from weakref import WeakSet
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from msgspec import Struct, field
+from msgspec.structs import replace
 from yarl import URL
 
 from sparktop import __version__
@@ -35,7 +36,6 @@ from sparktop.net.failure import (
     timeout_error,
 )
 from sparktop.net.server import look_up, same_page
-from sparktop.values import dataclass, replace
 
 OK = 200
 _KEPT_ALIVE_S = 120.0
@@ -59,8 +59,7 @@ _sockets: WeakSet[socket.socket] = WeakSet()
 """Sockets of all connections of this program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One GET, or one POST of a form."""
 
     url: str
@@ -78,8 +77,7 @@ class Request:
     """Sent by POST; None for a GET."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """An answer of any status."""
 
     status: int
@@ -91,8 +89,7 @@ class Response:
     """By name of any case."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A complete HTTP response with status 200."""
 
     body: bytes

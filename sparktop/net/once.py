@@ -10,6 +10,7 @@ import ssl
 import time
 
 import httpx
+from msgspec import Struct
 
 from sparktop import __version__
 from sparktop.model.failure import FailureKind
@@ -17,11 +18,9 @@ from sparktop.net import failure
 from sparktop.net.body import BodyCollector
 from sparktop.net.failure import NOT_FOUND, REDIRECTS, AnswerError, timeout_error
 from sparktop.net.server import key_problem, same_page
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A complete HTTP response, whatever its status."""
 
     status: int

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import Enum, auto
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, Histogram, LaneSample
 from sparktop.rates.tally import LIVE_SPAN_S, lane_counters
-from sparktop.values import dataclass
 
 START_TOLERANCE_S = 1.0
 """Start times closer than this count as the same start."""
@@ -44,8 +45,7 @@ class LinkKind(Enum):
     server answers, which is certain once the counters have also gone back, or samples are missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """How a sample relates to the previous sample, and the baseline from which its increases are counted."""
 
     kind: LinkKind
@@ -55,8 +55,7 @@ class Link:
     began to count."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(Struct, frozen=True):
     """What is known about the server processes that have answered at one address."""
 
     last: EngineSample | None = None

@@ -9,8 +9,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from sparktop.model.engine import Histogram
-from sparktop.values import dataclass
 
 
 class TallyLayout:
@@ -38,8 +39,7 @@ class TallyLayout:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PackedTally:
+class PackedTally(Struct, frozen=True):
     """A tally of the past (see `Tally`)."""
 
     at: float

@@ -12,12 +12,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from operator import add, attrgetter
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sparktop.model.counter_figures import CounterFigure, How
 from sparktop.model.engine import LANE_COUNTERS, EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import NO_LATENCY, Latency
 from sparktop.rates.packed import PackedTally, packed
 from sparktop.rates.quantiles import difference, histogram_latency, merge
-from sparktop.values import dataclass, replace
 
 LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
 """Names of the `LaneSample` histograms that are shown as latencies."""
@@ -39,8 +41,7 @@ _counters_of = attrgetter(*LANE_COUNTERS)
 _histograms_of = attrgetter(*LATENCIES)
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """Running totals of a server's counters and histograms at one time, summed over its engine cores.
 
     The totals begin at the server's first sample.

@@ -13,18 +13,18 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from sparktop.model.fleet import Fleet
 from sparktop.model.history_page import Page
 from sparktop.model.snapshot import Snapshot
 from sparktop.recording.spool import Spool, Stored
-from sparktop.values import dataclass
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from sparktop.model.sweep_view import SweepView
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Picture:
+class Picture(Struct, frozen=True, eq=False):
     """All that the screen showed at a moment."""
 
     snapshot: Snapshot
@@ -47,8 +47,7 @@ class Picture:
         return self.snapshot.totals.generation_tps.value
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """What is known of a compressed picture without reading it: times as in `Picture`, and its load."""
 
     at: float

@@ -14,10 +14,11 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
+from msgspec import Struct
+
 from sparktop.files import Place, folder_of
 from sparktop.model.instant import Instant
 from sparktop.recording.record import Kind
-from sparktop.values import dataclass
 
 SUFFIX = ".rec.zst"
 PART_S = 600.0
@@ -140,8 +141,7 @@ def _held(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The unexpected end of an earlier run of sparktop: it was killed, or the machine went down."""
 
     path: Path

@@ -11,8 +11,9 @@ import os
 import time
 from collections.abc import Generator, Iterator
 
+from msgspec import Struct
+
 from sparktop.recording.record import Record, RecordError, decode
-from sparktop.values import dataclass
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 EMPTY_LAST_BLOCK = b"\x01\x00\x00"
@@ -65,8 +66,7 @@ class FrameWriter:
         return self._compressor.flush(self._compressor.FLUSH_FRAME)
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """A part of a file that could not be read."""
 
     offset: int
@@ -74,8 +74,7 @@ class Damage:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _FrameEnd:
+class _FrameEnd(Struct, frozen=True):
     """Where reading a frame ended."""
 
     offset: int
@@ -86,8 +85,7 @@ class _FrameEnd:
     """Whether the missing bytes may still be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(Struct, frozen=True):
     """A record and the frame that it is in."""
 
     record: Record

@@ -6,10 +6,13 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sized
-from dataclasses import asdict, field, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop import __version__
 from sparktop.model.engine import EngineIdentity
@@ -36,7 +39,6 @@ from sparktop.sources.wire.decode import WireError, checked
 from sparktop.sources.wire.json_line import json_line
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.store.journal import Call, Change
-from sparktop.values import dataclass
 
 SCHEMA = "sparktop.recording/1"
 _MOST_ENTRIES = 4096
@@ -47,8 +49,7 @@ Identity = EngineIdentity | NodeIdentity
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """Smallest, mean and largest value of a metric over the minute before a head."""
 
     least: float
@@ -56,8 +57,7 @@ class Range:
     most: float
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
+class Announced(Struct, frozen=True):
     """Alerts, events and balance verdicts at the beginning of a frame, and a summary of the minute before."""
 
     alerts: tuple[Alert, ...] = ()
@@ -75,8 +75,7 @@ class TooManyTargetsError(RecordError):
     """Raised for a head with more targets than a player can show."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The first record of a frame: what is watched at its beginning, its settings, and what was announced."""
 
     targets: Mapping[SourceKey, Target] = field(default_factory=dict)
@@ -272,8 +271,7 @@ def read_head(record: Record) -> Head:
         raise RecordError("a head that cannot be read") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Landmarks:
+class Landmarks(Struct, frozen=True):
     """The parts of a head that the time bar of a replay shows: the load and the times of events."""
 
     generation_tps: float | None = None

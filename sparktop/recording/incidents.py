@@ -14,12 +14,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from msgspec import Struct
+
 from sparktop.errors import OutputError
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean
 from sparktop.recording.flight import SUFFIX, make_folder, parts
-from sparktop.values import dataclass
 
 BEFORE_S, AFTER_S = 600.0, 120.0
 """Seconds before and after the beginning of an alert that its copy holds."""
@@ -151,8 +152,7 @@ class Incidents:
             return path
 
 
-@dataclass(frozen=True, slots=True)
-class FrameBytes:
+class FrameBytes(Struct, frozen=True):
     """The bytes of one frame of a file."""
 
     path: Path

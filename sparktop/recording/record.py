@@ -13,13 +13,13 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import MappingProxyType
 
+from msgspec import Struct, field
+
 from sparktop.model.instant import Instant
-from sparktop.values import dataclass
 
 MAX_HEAD_BYTES = 64 << 10
 """A head with hundreds of targets fits; all others are below 1 KiB."""
@@ -70,8 +70,7 @@ class RecordError(Exception):
     """Bytes that are not a record; the message is one clean line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One record: its kind and time, the source that it is about, fields, and a body of bytes."""
 
     kind: str

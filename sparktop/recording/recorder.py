@@ -7,10 +7,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.errors import OutputError
 from sparktop.model.engine import EngineSample
@@ -19,7 +21,6 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.store.journal import Call, Change
-from sparktop.values import dataclass
 
 if TYPE_CHECKING:
     from sparktop.model.sweep_view import SweepView
@@ -56,8 +57,7 @@ _SLOW_FLUSH_S = 0.020
 _NO_CHANGE_OF_HEAD = frozenset({Change.ACCEPT, Change.JUDGE, Change.NOTE, Change.MEASURE_SELF})
 
 
-@dataclass(frozen=True, slots=True)
-class ShownSweep:
+class ShownSweep(Struct, frozen=True):
     """The view of a sweep that the overview screen shows from now on; None for no sweep."""
 
     view: SweepView | None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from dataclasses import field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.instant import Instant
@@ -14,15 +15,13 @@ from sparktop.model.text import clean
 from sparktop.recording.calls import call_of
 from sparktop.recording.frames import MOST_DAMAGE, Damage, FrameReader, FrameWriter
 from sparktop.recording.record import Kind, RecordError, encode
-from sparktop.values import dataclass
 
 _LEVEL = 6
 _LISTED = 20
 """Damaged parts, and spans of time without a record, that `Checked.text` lists one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """A span of time of which no record could be read, because of damage there.
 
     A damaged part costs all records up to the next frame, which may be a minute.
@@ -49,8 +48,7 @@ def _when(instant: Instant) -> str:
     return f"{instant.wall.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-@dataclass(slots=True)
-class Checked:
+class Checked(Struct):
     """The result of `check`: the contents of a recording and what is damaged in it."""
 
     path: Path

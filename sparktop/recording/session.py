@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sparktop.ending import hear
 from sparktop.errors import OutputError
 from sparktop.model.countdown import Countdown
@@ -37,7 +39,6 @@ from sparktop.recording.recorder import Recorder
 from sparktop.recording.spool import Spool
 from sparktop.store import Store
 from sparktop.store.journal import Call, Change, Journals
-from sparktop.values import dataclass
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.reachable import reported
 
@@ -254,8 +255,7 @@ class RecordedMonitor(Monitor):
         await asyncio.to_thread(self._recordings.stop, "quit")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of time and size at which a recording without a screen ends; None for no limit."""
 
     seconds: float | None = None
@@ -274,8 +274,7 @@ class Limits:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """What a recording without a screen left on the disk."""
 
     paths: Sequence[Path]

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from msgspec import Struct
+
 from sparktop.model.snapshot import Snapshot
 from sparktop.recording.player import WARM_UP_S, Player, Recording
 from sparktop.recording.record import Record
-from sparktop.values import dataclass
 
 GAP_S = 10.0
 """Seconds without any record from which on nothing was recorded: no snapshot is taken in between."""
@@ -17,8 +18,7 @@ CLOCK_STEP_S = 300.0
 """Reading goes on so far behind the end of a span: the wall clock may have been set back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A span of wall time; `start` None means the recording's start, and `end` None its end."""
 
     start: datetime | None = None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.instant import Instant
 from sparktop.recording.frames import Located
 from sparktop.recording.head import Head, Landmarks
 from sparktop.recording.record import Kind, Record
-from sparktop.values import dataclass
 
 CLOCK_ERROR_S = 1.0
 """Between two records, the monotonic time is estimated from the wall clock."""
@@ -20,8 +21,7 @@ _CONTINUOUS = timedelta(seconds=90)
 """Two frames of a file whose beginnings are farther apart have a gap between them."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrameStart:
+class FrameStart(Struct, frozen=True):
     """Where a frame of a recording begins: its file, offset and time, and access to its head."""
 
     path: Path
@@ -68,8 +68,7 @@ class ForwardClock:
         return replace(record, instant=instant) if self.ahead else record
 
 
-@dataclass(frozen=True, slots=True)
-class FrameRun:
+class FrameRun(Struct, frozen=True):
     """A part of one file: successive frames that are played one after the other."""
 
     start: FrameStart

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from msgspec import Struct
+
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 from sparktop.typed import duration_s
-from sparktop.values import dataclass
 
 EXAMPLES = "10m ago, 12:03, yesterday 14:00, 2026-11-22 14:00, start or end"
 _CLOCK = re.compile(
@@ -22,8 +23,7 @@ _ISO_ZONED = re.compile(r"(\d{4}-\d\d-\d\d[ t]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)
 _MOST_TEXT = 60
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimeRange(Struct, frozen=True):
     """What typed times refer to: the time span of a recording, the present and the time zone."""
 
     start: datetime

@@ -7,7 +7,7 @@ and the reason of its failure stay.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot

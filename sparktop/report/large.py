@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.analysis.wall import DOWN, MOST_LISTED, NODE_GRAVITY, Stated, Top, Wall, wall_of
 from sparktop.graphics.numbers import UNKNOWN

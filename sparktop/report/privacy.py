@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 from itertools import count
 from pathlib import PurePath
 
-from sparktop.values import dataclass
+from msgspec import Struct, field
 
 ADDRESS, SECRET, PATH = "(address)", "(secret)", "(path)"
 """Words in the place of what is left out."""
@@ -31,8 +30,7 @@ BACKEND, ROUTER = "backend", "router"
 """Kinds of servers: the first words of their numbered names."""
 
 
-@dataclass(slots=True)
-class Privacy:
+class Privacy(Struct):
     """Decides what a report may show: names and texts pass through it.
 
     URLs are kept only if `addresses` is True and `anonymous` is False. With `anonymous`, numbered names also
@@ -41,12 +39,12 @@ class Privacy:
 
     addresses: bool = False
     anonymous: bool = False
-    _names: dict[str, str] = field(default_factory=dict, init=False)
+    _names: dict[str, str] = field(default_factory=dict)
     """What targets and servers are called in the report, by name."""
-    _machines: dict[str, str] = field(default_factory=dict, init=False)
-    _known: re.Pattern[str] | None = field(default=None, init=False)
+    _machines: dict[str, str] = field(default_factory=dict)
+    _known: re.Pattern[str] | None = None
     """Any of the names within a text."""
-    _hosts: re.Pattern[str] | None = field(default=None, init=False)
+    _hosts: re.Pattern[str] | None = None
     """Any of the known addresses within a text, with or without a port."""
 
     def know(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 
 class Kind(Enum):
@@ -18,16 +18,14 @@ class Kind(Enum):
     """Numbers, aligned right."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """The title of a table column and what the column contains."""
 
     title: str
     kind: Kind = Kind.FIGURE
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A title, columns, and rows of one-line cells without control characters; an unknown value is "–"."""
 
     title: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
+from msgspec import Struct
+
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.text import clean
 from sparktop.report.table import Column, Kind
-from sparktop.values import dataclass
 
 _WIDEST_NAME = 24
 """Cells of the first column at most; a longer name is cut."""
@@ -17,8 +18,7 @@ _LONG = 2000
 """Characters of a cell or a sentence at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextRow:
+class TextRow(Struct, frozen=True):
     """The cells of a row of text, and the sentences that belong below it."""
 
     cells: tuple[str, ...]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Gauges:
+class Gauges(Struct, frozen=True):
     """Values of an engine's gauges; they stand still while something holds the engine up."""
 
     running: int

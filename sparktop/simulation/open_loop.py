@@ -7,16 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunEnded, RunStarted
 from sparktop.simulation.closed_loop import Lengths, Way
 from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """A request of recorded traffic."""
 
     due_s: float | None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from msgspec import Struct
+
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class StepCost:
+class StepCost(Struct, frozen=True):
     """The duration of an engine step, computed from the work in the step.
 
     A row is a token that the step computes: one of a prompt, or the newest token of a decoding request. At
@@ -64,8 +64,7 @@ class StepCost:
         return 1.0 + self.weights_clock_share * (slower - 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineProfile:
+class EngineProfile(Struct, frozen=True):
     """The settings of a simulated engine, named as in vLLM, and its speed."""
 
     name: str

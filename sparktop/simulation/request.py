@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from enum import Enum
 
+from msgspec import Struct, field
+
 from sparktop.model.load import EndReason
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedRequest:
+class SimulatedRequest(Struct, frozen=True):
     """A request to a simulated engine, with the length of its answer known in advance."""
 
     request_id: str
@@ -26,8 +25,7 @@ class SimulatedRequest:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTimeline:
+class RequestTimeline(Struct, frozen=True):
     """The times of one request in its simulated engine, from which vLLM's latency histograms are computed."""
 
     request: SimulatedRequest
@@ -53,8 +51,7 @@ class Phase(Enum):
     ENDED = 3
 
 
-@dataclass(slots=True, eq=False)
-class Sequence:
+class Sequence(Struct, eq=False):
     """A request in a simulated engine, with its progress and times."""
 
     request: SimulatedRequest

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, RequestEnded
@@ -14,15 +16,13 @@ from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.routers import Router
 from sparktop.simulation.virtual_time import VirtualTime
-from sparktop.values import dataclass
 
 REFUSED_S = 0.1
 """Seconds until a client receives the refusal of a router or backend, and may retry."""
 ROUTER_FULL = "no deployments available: every backend cools down"
 
 
-@dataclass(frozen=True, slots=True)
-class Faults:
+class Faults(Struct, frozen=True):
     """Injected faults: which requests fail, and how."""
 
     share: float = 0.0
@@ -38,8 +38,7 @@ class Faults:
     """Only requests that are routed from `from_s` to `until_s` (seconds) fail."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyHabits:
+class ProxyHabits(Struct, frozen=True):
     """How a simulated proxy behaves apart from its routing strategy: delays, counting and injected faults."""
 
     arrival_spread_s: float = 0.0

@@ -18,13 +18,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from msgspec import Struct
+
 from sparktop.simulation.cooldown import COOLDOWN_S, Cooldown
 from sparktop.simulation.counts import Counts
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class RouterSettings:
+class RouterSettings(Struct, frozen=True):
     """How late a router's counts of requests in flight are, and how long failing backends cool down.
 
     By default the counts are exact and immediate, and the cooldown is LiteLLM's.

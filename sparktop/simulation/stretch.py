@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.simulation.request import Sequence
-from sparktop.values import dataclass
 
 
-@dataclass(slots=True, eq=False)
-class Stretch:
+class Stretch(Struct, eq=False):
     """Consecutive steps with the same batch: one step that computes prompts, or any number of decode steps.
 
     Step k (from 1) takes `first_s + (k - 1) x growth_s`, so the time of its end is a polynomial in k. All

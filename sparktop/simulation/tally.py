@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.model.load import EndReason
-from sparktop.values import dataclass
 
 
-@dataclass(slots=True, eq=False)
-class EngineTally:
+class EngineTally(Struct, eq=False):
     """Counters of one simulated engine, which never decrease."""
 
     prompt_tokens: int = 0

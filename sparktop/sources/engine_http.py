@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
+
+from msgspec.structs import replace
 
 from sparktop.engines import ENGINES, PageError, read_page
 from sparktop.engines.document import listed_models

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, llamacpp, trtllm
 from sparktop.engines.document import Answers, parse

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from sparktop.engines import PageError
 from sparktop.engines.document import entries, field, parse, words
 from sparktop.engines.router_pages import (
@@ -32,7 +34,6 @@ from sparktop.net.server import Trust, host_and_port, key_problem
 from sparktop.sources.beside import read_beside
 from sparktop.sources.router_counts import RouterCounts, read_counts
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
-from sparktop.values import dataclass
 
 READINESS = "/health/readiness"
 DETAILS = "/health/readiness/details"
@@ -69,8 +70,7 @@ _NO_DATABASE = "No connected db"
 Trouble = AnswerError | PageError
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(Struct, frozen=True):
     """What a router reports about itself, requested at first contact and then once a minute."""
 
     version: str | None = None

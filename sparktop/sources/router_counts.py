@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.engines.exposition import Family, Reader
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 FAILURES = "litellm_deployment_failure_responses_total"
 ANSWERS = "litellm_deployment_success_responses_total"
@@ -31,8 +31,7 @@ _READER = Reader((FAILURES, ANSWERS, COOLED_DOWN, FAILED_REQUESTS, IN_FLIGHT, CP
 _MOST_DEPLOYMENTS, _ID_LIMIT = 256, 100
 
 
-@dataclass(frozen=True, slots=True)
-class RouterCounts:
+class RouterCounts(Struct, frozen=True):
     """Counters since the router's start."""
 
     failures: Mapping[str, float]

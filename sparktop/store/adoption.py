@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.model.event import Alert
 from sparktop.store.alert_book import AlertBook

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.event import NO_VALUES, Alert, Event, Phase, Severity, Values
@@ -10,14 +11,12 @@ from sparktop.model.failure import lasting
 from sparktop.model.instant import Instant
 from sparktop.store.event_log import EventLog, condition_label
 from sparktop.store.keys import SourceKey
-from sparktop.values import dataclass
 
 CONFIRMED_WITHIN_S = 15.0
 """What a recording says was announced is forgotten if the samples do not confirm it within these seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """The content of an alert: its severity, subject and message, and the numbers that show the condition."""
 
     severity: Severity

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
-from sparktop.values import dataclass
 
 EVENTS_KEPT = 200
 REPEATS_WITHIN_S = 600.0
@@ -64,8 +65,7 @@ def condition_label(event_id: str) -> str:
     return f"router {label}" if event_id.startswith("router:") else label
 
 
-@dataclass(slots=True)
-class _Repeats:
+class _Repeats(Struct):
     """The recent occurrences of one condition."""
 
     changed_s: float

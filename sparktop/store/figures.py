@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from operator import attrgetter, is_
 from typing import TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.analysis.deployments import address_of
 from sparktop.model.counter_figures import COUNTER_FIGURES, How
@@ -17,7 +19,6 @@ from sparktop.model.targets import StateThresholds
 from sparktop.rates import Window
 from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.rates.tally import LATENCY_WINDOW_S, MISSED_INTERVALS
-from sparktop.values import dataclass, replace
 
 RATE_WINDOW_S = 10.0
 """The window of token and request rates, in seconds."""
@@ -284,8 +285,7 @@ _TOTALLED: Mapping[str, Callable[[_Server], float | None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Scraped:
+class _Scraped(Struct, frozen=True, eq=False):
     """What totals need of the servers on the walls of these fleets: read once, it is summed each second."""
 
     fleets: tuple[Fleet, ...] = ()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView, stale_s
 from sparktop.model.targets import PrometheusTarget
 from sparktop.store.health import Health
-from sparktop.values import replace
 
 
 class FleetTrack:

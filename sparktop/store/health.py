@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from msgspec import Struct
+
 from sparktop.model.failure import Failure
-from sparktop.values import dataclass
 
 DOWN_AFTER_S = 3.0
 """Seconds of consecutive failures after which a source is called down; a single lost poll is not enough."""
 DOWN_AFTER_FAILURES = 3
 
 
-@dataclass(slots=True)
-class Health:
+class Health(Struct):
     """The consecutive failures of a source since its last successful poll, if there are any."""
 
     failure: Failure | None = None

@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
+from msgspec.structs import replace
+
 from sparktop.analysis.balance.load_grid import LoadTrack, load_track
 from sparktop.analysis.roles import Work
 from sparktop.model.engine import Histogram, LaneSample
@@ -18,7 +20,6 @@ from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import LaneHistory
 from sparktop.rates.lane_sums import lane_sum
 from sparktop.rates.quantiles import LEAST_OBSERVATIONS, difference, histogram_quantile, merge
-from sparktop.values import replace
 
 LONGEST_S = 600.0
 """The widest window that is judged, in seconds."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from datetime import timedelta
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.analysis.machine_work import (
     engine_cpu,
@@ -35,7 +37,6 @@ from sparktop.store.alert_book import AlertBook, Finding
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.keys import SourceKey
 from sparktop.store.node.track import NodeTrack
-from sparktop.values import dataclass
 
 STUCK, BLOCKED = "stuck", "blocked"
 """Names of the alerts: an engine without progress, and requests that wait while none runs."""
@@ -56,8 +57,7 @@ Powers = tuple[deque[float], deque[float]]
 """Powers of a GPU in watts while its engine made tokens, and while it held no request."""
 
 
-@dataclass(slots=True)
-class _Standing:
+class _Standing(Struct):
     """What is remembered of one backend."""
 
     works: deque[tuple[float, tuple[GpuWork, ...], float | None]] = field(default_factory=deque)

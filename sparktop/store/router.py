@@ -8,6 +8,8 @@ from datetime import datetime
 from itertools import islice
 from statistics import median
 
+from msgspec import Struct
+
 from sparktop.analysis.deployments import match_deployments
 from sparktop.model.failure import Failure
 from sparktop.model.router import RouterSample, RouterView
@@ -16,7 +18,6 @@ from sparktop.model.targets import RouterTarget
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.health import Health
 from sparktop.store.load_log import LoadLog
-from sparktop.values import dataclass
 
 _COUNTS_KEPT = 130
 """Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""
@@ -36,8 +37,7 @@ _FULL_CORES, _CPU_WINDOW_S = 0.9, 30.0
 """CPU cores that LiteLLM's process, which has one busy thread, uses when it is full."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """The backends behind one router, as far as they are known."""
 
     deployments: Mapping[str, str | None] | None

@@ -7,8 +7,10 @@ is added. So the second start of a model on a machine has an expected duration.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
 from sparktop.model.engine import EngineSample
@@ -21,7 +23,6 @@ from sparktop.model.workload import Workload, Workloads
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.keys import SourceKey
 from sparktop.store.node.track import NodeTrack
-from sparktop.values import dataclass
 
 _MOST_PAST = 400
 _LONGEST_S = 7200.0
@@ -33,8 +34,7 @@ _BEFORE_READY = frozenset({FailureKind.REFUSED, FailureKind.UNREACHABLE, Failure
 forwarded by Docker accepts a connection and resets it."""
 
 
-@dataclass(slots=True)
-class _Start:
+class _Start(Struct):
     """A start that goes on."""
 
     clock: StartClock

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import BackendState
@@ -10,7 +12,6 @@ from sparktop.store.alerts import failure_id
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.keys import SourceKey
 from sparktop.store.tracks import Tracks
-from sparktop.values import dataclass
 
 HELD_S, STILL_HELD_S = 2.0, 5.0
 """Seconds for which a word must be the same before its change is an event; the same for "no progress", which
@@ -28,8 +29,7 @@ _ALERTS = {
 """Names of the alerts whose beginning and end are the events about a state."""
 
 
-@dataclass(slots=True)
-class _Word:
+class _Word(Struct):
     """The state of one server as last reported, and a newer one that may not last."""
 
     reported: BackendState

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 
+from msgspec.structs import replace
+
 from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
@@ -53,7 +55,6 @@ from sparktop.store.router import RouterTrack
 from sparktop.store.starts import StartBook
 from sparktop.store.state_events import StateEvents
 from sparktop.store.tracks import Tracks
-from sparktop.values import replace
 
 Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading | Fleet | Failure
 """The result of polling a source: a sample or a failure."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from sparktop.analysis.wall import kv_percent, ttft_s
 from sparktop.model.fleet import Fleet, FleetServer, FleetView
 from sparktop.model.snapshot import BackendView
-from sparktop.values import replace
 
 
 class WallFigures:

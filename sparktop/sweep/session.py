@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.countdown import Countdown

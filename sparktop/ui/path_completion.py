@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
+from msgspec import Struct
+
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 _MOST_NAMES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """The result of completing a path."""
 
     text: str

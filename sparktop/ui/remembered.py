@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from sparktop.files import Place, folder_of, write_whole
 from sparktop.model.targets import ViewSettings

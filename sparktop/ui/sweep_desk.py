@@ -10,10 +10,11 @@ import os
 import signal
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from sparktop.ending import hear
 from sparktop.model.countdown import Countdown

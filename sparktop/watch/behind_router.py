@@ -11,10 +11,11 @@ import re
 from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from sparktop.analysis.deployments import Address, address_of
 from sparktop.model.router import Deployment
 from sparktop.model.targets import BackendTarget, RouterTarget
-from sparktop.values import dataclass
 
 MOST_FOUND = 64
 """The most servers that are accepted from one router."""
@@ -25,8 +26,7 @@ _HASH = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST_NAME = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Behind:
+class Behind(Struct, frozen=True):
     """Servers behind a router that are not watched yet.
 
     Servers that may be polled are separate from servers outside the local network, of which only hosts are

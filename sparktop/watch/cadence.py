@@ -9,11 +9,11 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.model.engine import EngineSample
 from sparktop.sources.source import Reading
-from sparktop.values import dataclass
 from sparktop.watch.scheduler import PollGroup, spread_shares
 
 RATES_HZ = (4.0, 2.0)
@@ -44,8 +44,7 @@ _FEWEST_ANSWERS = 3
 _STALE_S = 5.0
 
 
-@dataclass(slots=True)
-class _Server:
+class _Server(Struct):
     """Load and recent answer times of one server."""
 
     load: float | None = None
@@ -54,8 +53,7 @@ class _Server:
     answers_ms: deque[float] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
 
 
-@dataclass(slots=True)
-class _Pace:
+class _Pace(Struct):
     """Current poll rate of a group, and the state that decides when this rate changes."""
 
     hz: float = 0.0

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from sparktop.errors import UsageError
 from sparktop.model.targets import (
     AGENT_PORT,
@@ -24,7 +26,6 @@ from sparktop.model.text import clean
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY
 from sparktop.net.server import look_up
 from sparktop.sources.router_probe import LIVELINESS, is_litellm
-from sparktop.values import dataclass
 
 if TYPE_CHECKING:
     import httpx  # at run time only when needed: its import costs as much as an empty screen
@@ -63,8 +64,7 @@ def _engine_of(page: bytes) -> str | None:
         return _ROUTER
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The servers, routers and agents that a search found, in the order of the hosts and their ports."""
 
     backends: tuple[BackendTarget, ...] = ()
@@ -77,8 +77,7 @@ class Found:
     """Messages about what was left out and why: a host without any server, or a server that needs a key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(Struct, frozen=True):
     """The ports that are tried on each host."""
 
     engines: tuple[int, ...] = ENGINE_PORTS

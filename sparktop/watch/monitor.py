@@ -10,10 +10,11 @@ import importlib
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from sparktop.analysis.deployments import address_of
 from sparktop.analysis.machine_names import bare_host, is_same_machine

@@ -12,13 +12,13 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import LONGEST_POLL_S
 from sparktop.model.text import clean
 from sparktop.sources.source import Reading, Source
-from sparktop.values import dataclass
 
 _log = logging.getLogger(__name__)
 
@@ -41,16 +41,14 @@ Deliver = Callable[[str, Reading, float | None], None]
 failure, and the poll's duration in ms."""
 
 
-@dataclass(slots=True)
-class _Round:
+class _Round(Struct):
     """The polls of a group that began at the same scheduled time."""
 
     pending: int
     stamps: list[float] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Slot:
+class _Slot(Struct):
     """One source of a group, with the state of its polling."""
 
     source: Source

@@ -14,18 +14,19 @@ import importlib
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import field
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget
 from sparktop.model.text import clean
 from sparktop.store import Store
-from sparktop.values import dataclass, replace
 from sparktop.watch.discovery import parse_target
 from sparktop.watch.target_files import AGAIN_S, answering
 
@@ -49,8 +50,7 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")
 NO_YAML = "its files need PyYAML: install sparktop with the extra sparkrun, or PyYAML beside it"
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """What sparkrun's files list."""
 
     backends: tuple[BackendTarget, ...] = ()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.hardware.ras_forms import parse_json, parse_text

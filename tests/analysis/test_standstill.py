@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.analysis.standstill import WAITING_HELD_S, StandstillClock
 from sparktop.model.engine import EngineSample, Histogram, LaneSample

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.state import JudgedState, LoadFigures, backend_state
 from sparktop.model.failure import Failure, FailureKind

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.verdict import Verdict, verdict
 from sparktop.model.balance import Balance, BalanceWord

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.analysis.wall import Top, Wall, node_of, wall_of, wall_of_fleet

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.browser import server as module
 from sparktop.browser.address import Page

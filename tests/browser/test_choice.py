@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.wall import Top
 from sparktop.browser.address import Kind, Page, parse_path

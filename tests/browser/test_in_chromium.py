@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.snapshot import Snapshot
 from stage.fleet import RehearsedFleet

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.browser.address import Kind, Page, parse_path
 from sparktop.browser.document import page_html, token_html

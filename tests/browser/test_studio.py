@@ -6,11 +6,11 @@ import asyncio
 import json
 import zlib
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.browser import studio as module
 from sparktop.browser.address import Kind, Page

@@ -8,12 +8,12 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.colors.palette import palettes
 from sparktop.commands import observation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.cli import main
 from sparktop.commands.sweep import targets as sweep_targets

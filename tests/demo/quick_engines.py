@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.demo.engine.live import LiveEngine

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.demo.driver import Driver
 from sparktop.demo.scenario import SCENARIOS

@@ -7,12 +7,12 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
 
 from sparktop.demo.plan import KEY
 from sparktop.demo.proxy import Proxy, Upstream

@@ -7,11 +7,11 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
 
 from sparktop.demo.driver import Driver
 from sparktop.demo.engine.live import LiveEngine

@@ -6,11 +6,11 @@ import os
 import termios
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.terminal import Terminal, ask_cursor, check_terminal, cursor_column, look_at_terminal

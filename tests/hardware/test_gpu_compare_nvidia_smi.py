@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from scripts import compare_nvidia_smi as script
 from sparktop.model.node import GpuProcess, GpuReading, MigInstance

@@ -7,12 +7,12 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.cli import main
 from sparktop.graphics.cells import cell_width

@@ -14,12 +14,13 @@ import tomllib
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from sparktop.commands.choice import chosen_of
 from sparktop.commands.observation import observe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
+
+from msgspec.structs import replace
 
 from sparktop.model.sweep_comparison import Topologies
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView, SweptTarget

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.colors.palette import palettes
 from sparktop.model.failure import Failure, FailureKind

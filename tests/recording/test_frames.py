@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.recording import frames
 from sparktop.recording.frames import (

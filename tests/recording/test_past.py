@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from sparktop.model.event import Event, Severity
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import BackendView, Snapshot
@@ -17,7 +19,6 @@ from sparktop.recording.past import (
     SOURCE_BYTES,
     Past,
 )
-from sparktop.values import replace
 from tests.recording.conftest import instant
 
 

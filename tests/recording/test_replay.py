@@ -6,11 +6,11 @@ import fcntl
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.snapshot import Snapshot

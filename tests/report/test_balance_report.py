@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceWord, Curve, StepTime, Swing
 from sparktop.model.snapshot import Snapshot

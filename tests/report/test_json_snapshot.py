@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, NodeSample

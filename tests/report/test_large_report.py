@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.wall import MOST_LISTED, Top, wall_of
 from sparktop.commands.snapshot import render

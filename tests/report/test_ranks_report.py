@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.ranks import RanksVerdict, RanksView, RanksWord

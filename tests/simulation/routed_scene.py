@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
+
+from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, Level, LoadEvent, LoadMode, RequestEnded, RequestStarted
 from sparktop.simulation.calibration import SOLO

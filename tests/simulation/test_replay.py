@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import fmean, pstdev
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine

@@ -6,11 +6,11 @@ Steps cost 10 ms x rows ^ 0.5 for weights, 40 ms at most, and 0.1 ms a row; an i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from math import sqrt
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
 from sparktop.simulation.engine import Engine, EngineEvent

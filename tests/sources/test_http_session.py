@@ -8,9 +8,9 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.failure import FailureKind
 from sparktop.net import client as client_module

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import islice
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.conversation import CallStart, ConversationCall, Turn
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
@@ -15,7 +16,6 @@ from sparktop.simulation.engine import Engine
 from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.plan.conversations.lane import planned_turns
 from sparktop.sweep.plan.conversations.reading import find_conversations
-from sparktop.values import dataclass
 from stage.conversations import Conversations, turn_hashes
 
 ENGINE = replace(SOLO, max_model_len=65_536)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import EndReason, LoadMode

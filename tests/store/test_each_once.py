@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
+
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Sum
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.report.fleets import group_rows
 from sparktop.store import SourceKey, Store
-from sparktop.values import replace
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SERVERS = tuple(

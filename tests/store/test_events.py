@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Event, Phase, Severity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.analysis.wall import wall_of_fleet
 from sparktop.model.failure import Failure, FailureKind
@@ -12,7 +13,6 @@ from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import StateThresholds
 from sparktop.report.fleets import fleets_json
 from sparktop.store.figures import totals
-from sparktop.values import replace
 
 SERVERS = tuple(
     FleetServer(f"h:{port}", f"http://h:{port}/", "g", 90.0, running=2.0, waiting=1.0, generation_tps=100.0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import BackendState

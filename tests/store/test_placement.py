@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, StateThresholds

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadEvent, RequestEnded
 from sparktop.sweep.generator.calibration import Calibration

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
 
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.demo.engine.live import LiveEngine

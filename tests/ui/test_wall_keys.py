@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from sparktop.analysis.wall import Top

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from sparktop.panels.board.scene import PanelKey

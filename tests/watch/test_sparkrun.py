@@ -6,12 +6,12 @@ import asyncio
 import importlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.engines import read_page
 from sparktop.model.failure import Failure, FailureKind

@@ -23,10 +23,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from msgspec import Struct
+
 from sparktop.analysis.balance.convoys import chi_squared_tail
 from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import Arrivals
-from sparktop.values import dataclass
 
 PIECE_LIVES = 0.5
 """Length of a piece as a multiple of a request's life (median time from arrival to end): a herd lasts about
@@ -73,8 +74,7 @@ def find_herds(
     return _weigh(columns, piece_s, fills=fills)
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct, frozen=True):
     """The requests that arrived at one backend in each short period ("piece"), and the backend's loads.
 
     `loads` has the load at the border before each period, and after the last period.

@@ -16,12 +16,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import field, replace
 from statistics import median
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Convoys
-from sparktop.values import dataclass
 
 FULL_SHARE, PART_SHARES = 0.8, (0.25, 0.6)
 """Shares of the usual maximum of requests in the group: a full time has at least the first, a part time a
@@ -77,8 +78,7 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
     )
 
 
-@dataclass(slots=True)
-class _Times:
+class _Times(Struct):
     """Collects the stretches of time at full load (nearly all requests present) and part load (about half).
 
     `full` and `part` have a list for each stretch: how unevenly requests were split in each of its time

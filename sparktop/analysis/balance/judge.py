@@ -13,9 +13,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise, repeat
 from operator import ge, le, mul, sub
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.analysis.balance import limits, rules
 from sparktop.analysis.balance import words as balance_words
@@ -42,11 +44,9 @@ from sparktop.analysis.balance.spread import (
     starved_shares,
 )
 from sparktop.model.balance import SLOW_S, Arrivals, Balance, BalanceWord, Convoys, Swing
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Figures:
+class Figures(Struct, frozen=True, eq=False):
     """The measured values of one time window of a group, as input of the rules on its balance."""
 
     load: GroupLoad

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from itertools import pairwise
 from operator import add, itemgetter, le, lt, sub
 from statistics import median
 
+from msgspec import Struct, field
+
 from sparktop.model.balance import StepTime
 from sparktop.model.series import LATE, Series
-from sparktop.values import dataclass
 
 MISSING_IN_A_ROW = 0.25
 """Share of the backends that may lack a sample in a slot; each gets the load that it would have under an even
@@ -38,8 +38,7 @@ _FEW = 9
 """Number of samples, at each end of the window, that the polling interval there is computed from."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadTrack:
+class LoadTrack(Struct, frozen=True, eq=False):
     """The load of one backend over time: lists of equal length in order of time; NaN where not reported."""
 
     name: str
@@ -95,8 +94,7 @@ def load_track(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadGrid:
+class LoadGrid(Struct, frozen=True, eq=False):
     """The loads of a group's backends in equal time slots; NaN where a backend has no sample."""
 
     tracks: tuple[LoadTrack, ...]
@@ -136,8 +134,7 @@ def picker(grid: LoadGrid, slots: Sequence[int]) -> Callable[[Sequence[float]], 
     return itemgetter(*slots)
 
 
-@dataclass(frozen=True, slots=True)
-class _Points:
+class _Points(Struct, frozen=True):
     """The usable samples of a `LoadTrack`: those within the requested time and with a known load."""
 
     track: LoadTrack
@@ -345,8 +342,7 @@ def _fill(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> list[flo
     return totals
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupLoad:
+class GroupLoad(Struct, frozen=True, eq=False):
     """The values by which one group's balance is judged: loads of backends, and what is known of requests."""
 
     group: str

@@ -20,15 +20,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from itertools import combinations, compress, pairwise, repeat
 from operator import lt
 from statistics import median
 from types import MappingProxyType
 
+from msgspec import Struct, field
+
 from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import StepTime
-from sparktop.values import dataclass
 
 FEWEST_PAIRS = 20
 SMALLEST_SPAN = 2.0
@@ -277,8 +277,7 @@ _FULL_WITHIN = 1.0
 _NONE: Mapping[str, StepTime] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPace:
+class GroupPace(Struct, frozen=True):
     """Step time as a linear function ("line") of the batch size: for the group, or for each backend."""
 
     common: StepTime | None = None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.values import dataclass
 
 FEWEST_REQUESTS = 40
 """With fewer requests a share is not meaningful."""
@@ -30,8 +31,7 @@ _FIRST = 2
 """Position, counted from 1, of the sentence on requests among the reasons, if there are as many."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestShares:
+class RequestShares(Struct, frozen=True):
     """How the requests in a time window were distributed over a group's backends, and whether by chance."""
 
     requests: int

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import repeat
 from operator import mul, sub, truediv
 from statistics import median
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.model.balance import Curve, Swing
-from sparktop.values import dataclass
 
 FEWEST_CYCLES = 4.0
 """With fewer cycles in the window, the autocorrelation gives a better period than the spectrum."""
@@ -243,8 +244,7 @@ def _spectrum(centred: Sequence[float]) -> list[float]:
     return [value / whole for value in power] if whole > 0 else power
 
 
-@dataclass(frozen=True, slots=True)
-class _Band:
+class _Band(Struct, frozen=True):
     """A frequency band and its part of the variance. Unit: the lowest frequency of the spectrum."""
 
     low: float

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from sparktop.analysis.balance import limits
 from sparktop.analysis.balance.requests import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
 from sparktop.analysis.balance.spread import fewest_requests
 from sparktop.model.balance import Balance, BalanceWord, Swing
-from sparktop.values import dataclass
 
 _NAMED = 4
 """Most backends that are named in a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """A question about the balance of a group, and the figure that answers it."""
 
     code: str

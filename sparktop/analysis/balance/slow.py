@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.analysis.balance.requests import request_shares, weigh_requests
 from sparktop.model.balance import SLOW_S, Balance, BalanceWord
 from sparktop.model.fleet import stale_s
 from sparktop.model.series import LATE
-from sparktop.values import dataclass, replace
 
 SPREAD_S = 300.0
 """Window in which the spread is computed."""
@@ -39,8 +41,7 @@ _SETTLED = 0.7
 """Share of a window that must have samples."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """How widely the loads of a group vary about each backend's own mean."""
 
     z: float

@@ -13,10 +13,11 @@ from itertools import compress, groupby, pairwise, repeat
 from operator import and_, ge, le, lt, mul, ne, or_, sub, truediv
 from statistics import median
 
+from msgspec import Struct
+
 from sparktop.analysis.balance.load_grid import LoadGrid, picker
 from sparktop.analysis.balance.pace import full_slots, throughput, with_slope
 from sparktop.model.balance import StepTime
-from sparktop.values import dataclass
 
 STARVED_SHARE = 0.1
 """A backend with at most this part of its share has next to no work."""
@@ -73,8 +74,7 @@ def _evenly(grid: LoadGrid, totals: Sequence[float]) -> dict[float, list[float]]
     return {share: [share * total for total in totals] for share in set(grid.shares)}
 
 
-@dataclass(frozen=True, slots=True)
-class Starved:
+class Starved(Struct, frozen=True):
     """How much of the time each backend had next to no work while another one had more than enough."""
 
     shares: tuple[float, ...]
@@ -123,8 +123,7 @@ def starved_shares(grid: LoadGrid, slots: Sequence[int], life_s: float | None = 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Away:
+class _Away(Struct, frozen=True):
     """The time slots in which one backend got no new request."""
 
     known: frozenset[int] = frozenset()
@@ -221,8 +220,7 @@ def free_slot_share(grid: LoadGrid) -> float | None:
     return found / seen if seen else None
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """The estimated throughput that is lost because loads are uneven, and whether the estimate is certain."""
 
     share: float | None
@@ -253,8 +251,7 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
     return Lost(share, max(abs(end - share) for end in ends) <= LOST_WITHIN)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tally:
+class _Tally(Struct, frozen=True):
     """For one backend: in how many time slots it had each load, and would have had it under an even split."""
 
     weight: float
@@ -279,8 +276,7 @@ def _total_of(makes: Callable[[float], float], loads: Mapping[float, int]) -> fl
     return sum([makes(load) * times for load, times in loads.items()])
 
 
-@dataclass(frozen=True, slots=True)
-class Skew:
+class Skew(Struct, frozen=True):
     """The backend whose load exceeds its share most on average, and how constant that excess is."""
 
     backend: int
@@ -334,8 +330,7 @@ _AROUND = 0.5
 empty up to half of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(Struct, frozen=True):
     """How often the lead (the backend with clearly most load) changed in a time window."""
 
     margin: float
@@ -391,8 +386,7 @@ def follow_lead(grid: LoadGrid, slots: Sequence[int], margin: float) -> Lead:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
+class Turns(Struct, frozen=True):
     """How often backends went from full to empty or back, whichever of them had most load."""
 
     turns: int

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import SpeedState
-from sparktop.values import dataclass
 
 _NOT_SEEN = SpeedState()
 _LEAST_PREFILL_S = 3.0
@@ -61,8 +62,7 @@ class MachineLook(NamedTuple):
     """Name of that port or interface."""
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """A machine that a server runs on."""
 
     name: str
@@ -73,8 +73,7 @@ class Machine:
     """The SM clock that its GPU has reached under load; None if it was never under load."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """Another server behind the same router."""
 
     name: str
@@ -82,8 +81,7 @@ class Peer:
     slots: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """Everything that the limit of one server is judged by."""
 
     looks: tuple[Look, ...]

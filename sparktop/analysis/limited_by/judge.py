@@ -8,7 +8,7 @@ is unknown, and the reason says what is missing.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.analysis.limited_by.evidence import Evidence
 from sparktop.analysis.limited_by.load import Load, load_of

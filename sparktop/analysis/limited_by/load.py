@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median_high
 
+from msgspec import Struct
+
 from sparktop.analysis.limited_by.evidence import Look, prefill_s
-from sparktop.values import dataclass
 
 FEWEST_LOOKS = 8
 """With fewer polls there is no verdict."""
@@ -18,8 +19,7 @@ _PASSING = 2.0
 prompts last longer than the mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """The load of a server over `span_s` seconds. Shares are of polls, 0 to 1; means are over polls."""
 
     span_s: float

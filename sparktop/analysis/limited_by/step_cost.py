@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from operator import add, mul
 
+from msgspec import Struct
+
 from sparktop.analysis.limited_by.evidence import Look
-from sparktop.values import dataclass
 
 FEWEST_INTERVALS = 6
 """With fewer intervals there is no regression."""
@@ -41,8 +42,7 @@ class Interval(tuple[float, float, float, float]):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StepCost:
+class StepCost(Struct, frozen=True):
     """The coefficients of the regression, and the shares of the time that they explain."""
 
     fixed_s: float

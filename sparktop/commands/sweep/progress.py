@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import field
 from time import monotonic
 from typing import TextIO
+
+from msgspec import Struct, field
 
 from sparktop.commands.output import folded
 from sparktop.commands.sweep.conversations import conversations_line
@@ -30,7 +31,6 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.words.conversations import conversation_words
-from sparktop.values import dataclass
 
 REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"
@@ -38,8 +38,7 @@ _BEFORE = {Phase.WARMING_UP: "warm-up", Phase.CONTEXT: "context"}
 """Words for the phases before a measured run."""
 
 
-@dataclass(slots=True)
-class SweepLine:
+class SweepLine(Struct):
     """Listener of a sweep that prints its events and, on a terminal, keeps a live line of its progress."""
 
     live: bool

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
+from msgspec import Struct
+
 from sparktop.commands.output import tell, write_file
 from sparktop.commands.sweep.progress import SweepLine
 from sparktop.ending import hear
@@ -22,7 +24,6 @@ from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.sweep.run.runner import SweepRunner
-from sparktop.values import dataclass
 from sparktop.watch.announced import announced_load
 from sparktop.watch.monitor import Monitor
 
@@ -32,8 +33,7 @@ _EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _INT
 Render = Callable[[SweepResult, str], str]
 
 
-@dataclass(slots=True)
-class Keeper:
+class Keeper(Struct):
     """Writes the result of a sweep to a file in the store of sweeps, and to the user's output file."""
 
     stored: Path | None

@@ -6,8 +6,10 @@ Also decides which servers and machines are watched while the sweep runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.commands.choice import this_machine, with_key
 from sparktop.commands.output import tell
@@ -18,7 +20,6 @@ from sparktop.model.text import clean
 from sparktop.sources.router import RouterSource
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.watched_targets import is_here, own_hosts, router_target
-from sparktop.values import dataclass
 from sparktop.watch.discovery import discover, parse_target, shortened
 
 INTERVAL_S = 0.5
@@ -26,16 +27,14 @@ INTERVAL_S = 0.5
 _ROUTER_DEADLINE_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """The targets of a sweep, and the servers and machines to watch while it runs."""
 
     targets: tuple[SweepTarget, ...]
     watch: Watch
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A server or router to put load on: its name, its target, and whether it is in the configuration."""
 
     name: str

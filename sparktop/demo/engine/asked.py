@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from sparktop.demo.engine.tokens import VOCABULARY, tokenize, tokenize_chat
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 BAD_REQUEST, NOT_FOUND = 400, 404
 _COMPLETION_TOKENS = 16
@@ -39,8 +40,7 @@ class RefusedError(Exception):
         return {"error": error}
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A parsed completion request."""
 
     chat: bool

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Any
+
+from msgspec import Struct, field
 
 from sparktop.demo.engine.asked import Asked
 from sparktop.demo.engine.tokens import STOP, answer_words, word_id
 from sparktop.model.load import RequestEnded
-from sparktop.values import dataclass
 
 DONE = b"data: [DONE]\n\n"
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(Struct):
     """A response in progress: chooses the words of the answer, and formats them as SSE events or as JSON."""
 
     request_id: str

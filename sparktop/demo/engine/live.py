@@ -10,16 +10,16 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from sparktop.demo.engine.ledger import Ledger
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent
 from sparktop.simulation.gauges import Gauges
 from sparktop.simulation.request import SimulatedRequest
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """What happened to a request since the previous call of `Answer.more`."""
 
     tokens: int

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 
 from aiohttp import web
+from msgspec import Struct
 
 from sparktop.demo.engine.asked import (
     BAD_REQUEST,
@@ -28,7 +29,6 @@ from sparktop.demo.engine.tokens import block_hashes
 from sparktop.demo.visitors import Visitors
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.request import SimulatedRequest
-from sparktop.values import dataclass
 
 SERVER = "sparktop demo (simulated)"
 """Value of the `Server` header of every response."""
@@ -42,8 +42,7 @@ _INTERNAL = 500
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@dataclass(frozen=True, slots=True)
-class _InFlight:
+class _InFlight(Struct, frozen=True):
     """A request that the engine is processing."""
 
     request_id: str

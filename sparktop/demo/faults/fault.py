@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from sparktop.model.node import ProcessReading
 from sparktop.simulation.gauges import Gauges
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Symptoms:
+class Symptoms(Struct, frozen=True):
     """What a fault changes in the samples of one machine."""
 
     engine_cpu_percent: float | None = None
@@ -27,8 +27,7 @@ class Symptoms:
 NO_SYMPTOMS = Symptoms()
 
 
-@dataclass(frozen=True, slots=True)
-class Bursts:
+class Bursts(Struct, frozen=True):
     """Short bursts of GPU work while no step is completed."""
 
     power_w: float
@@ -41,8 +40,7 @@ def unchanged(gauges: Gauges) -> Gauges:
     return gauges
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Something that stops a simulated engine between two steps, for a time."""
 
     name: str
@@ -59,8 +57,7 @@ class Fault:
     """Whether a monitor should call the engine stuck; False: it goes on by itself, or rests on purpose."""
 
 
-@dataclass(frozen=True, slots=True)
-class FaultTimes:
+class FaultTimes(Struct, frozen=True):
     """When a fault befalls one server of a scenario."""
 
     fault: Fault

@@ -6,7 +6,7 @@ ends, 46 W in a long prefill. A hang keeps all gauges on vLLM's metrics page at 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.demo.faults.fault import Bursts, Fault, Symptoms
 from sparktop.model.node import ProcessReading

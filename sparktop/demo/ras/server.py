@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from msgspec import Struct
+
 from sparktop.demo.ras.document import as_json, as_text
 from sparktop.model.ranks import RanksAnswer
-from sparktop.values import dataclass
 
 _HOST = "127.0.0.1"
 _LONGEST_LINE = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Habits:
+class Habits(Struct, frozen=True):
     """How a simulated RAS thread differs from that of the newest NCCL."""
 
     json: bool = True

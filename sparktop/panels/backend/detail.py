@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.snapshot import BackendView, Latency, NodeView

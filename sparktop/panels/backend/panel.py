@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.scale import Top, top_without_spikes, widest_top
 from sparktop.model.balance import Balance, balance_cost
@@ -37,15 +39,13 @@ from sparktop.panels.parts.graph import (
 from sparktop.panels.parts.roles import WORD_ROLES, alarm, state_role, wait_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
 from sparktop.panels.parts.scraped import scraped, slow_page
-from sparktop.values import dataclass
 
 _MIN_TOP_TPS = 10.0
 _MIN_TOP_LOAD = 4.0
 _STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
 
 
-@dataclass(frozen=True, slots=True)
-class GroupScale:
+class GroupScale(Struct, frozen=True):
     """Values at the graphs' upper edges, the same for all backends of a group to make them comparable."""
 
     generation_tps: Top

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit, fit_name
@@ -25,7 +27,6 @@ from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.roles import SHORT_STATES, alarm, state_role, state_words, wait_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role
-from sparktop.values import dataclass, replace
 
 _SPARK_MIN = 10
 _NAME, _LONG_NAME = 8, 16
@@ -44,8 +45,7 @@ RATE = "10 s tok/s"
 """Heading of the token rate with its window: a graph beside it shows single seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column of the table: heading, width in cells, and the function that returns a backend's cell."""
 
     heading: str
@@ -130,8 +130,7 @@ def _columns(width: int, name: int, spark: int, order: ColumnOrder) -> tuple[lis
     return chosen, room
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """How a list of backends is drawn: its widths, and the scales and the time of its graphs."""
 
     width: int
@@ -145,8 +144,8 @@ class Table:
     """All names of the column, also of backends that are not shown now."""
     each: int = 1
     """Rows of an entry."""
-    _fitted: Mapping[str, str] = field(init=False)
-    _shape: tuple[int, list[Column], int] = field(init=False)
+    _fitted: Mapping[str, str]
+    _shape: tuple[int, list[Column], int]
     """(cells of a name, columns of values, cells of the graph after them if the table is wide)."""
 
     def __post_init__(self) -> None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import StackedRow, clipped_cells
 from sparktop.graphics.cells import cell_width
@@ -20,7 +22,6 @@ from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.rows import Row, fit_row, row_width, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.slots import Slots
-from sparktop.values import dataclass
 
 GUTTER = 16
 """Width in cells of the column at the left of each graph, for its name, its current value and its scale."""
@@ -37,8 +38,7 @@ Pair = tuple[Slots, Slots]
 _SPACES = re.compile(" +")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupSlots:
+class GroupSlots(Struct, frozen=True, eq=False):
     """The values of a group's graphs by time slot: a list per backend, and scales common to all backends."""
 
     names: tuple[str, ...]

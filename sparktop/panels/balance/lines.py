@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from sparktop.model.balance import Balance
 from sparktop.model.fleet import stale_s
 from sparktop.model.router import RouterView
@@ -11,7 +13,6 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.slots import held_slots, hold_last
-from sparktop.values import dataclass
 
 _STEPS_S = (0.25, 0.3125, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0, 30.0)
 """Possible seconds per dot column; exact in binary, so that time slots have exact edges."""
@@ -22,8 +23,7 @@ _ABREAST = 3.0
 as current."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadLine:
+class LoadLine(Struct, frozen=True, eq=False):
     """The time series of one backend of a group, all with samples at the same times."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.held import HOLD_S, keeping_place

@@ -6,11 +6,11 @@ a group's verdict moves into the frame of the list of backends, so that none of 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 
-from sparktop.values import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 MIN_WIDTH = 60
 MIN_HEIGHT = 16
@@ -55,8 +55,7 @@ class Tiling(Enum):
     TILES = "tiles"
 
 
-@dataclass(frozen=True, slots=True)
-class Boxes:
+class Boxes(Struct, frozen=True):
     """Which kinds of panels the main screen shows; the keys 1 to 4 toggle these kinds."""
 
     nodes: bool = True
@@ -65,8 +64,7 @@ class Boxes:
     self_cost: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The rectangle of a panel on the board, in cells, and what the panel shows."""
 
     kind: str
@@ -88,16 +86,14 @@ class Place:
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The places of all panels, and their total height in rows; what is higher than the screen scrolls."""
 
     places: tuple[Place, ...]
     height: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """One way to draw all things of a kind, with its total height in rows."""
 
     kind: str

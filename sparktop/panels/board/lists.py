@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from msgspec import Struct
+
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.backend.panel import GroupScale
@@ -14,15 +16,13 @@ from sparktop.panels.node.table import line_shape, list_shape, node_entry, node_
 from sparktop.panels.parts.frame import frame_role, framed, name_tab
 from sparktop.panels.parts.graph import TimeWindow, with_time_axis
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged
-from sparktop.values import dataclass
 
 _WIDE_ROWS = 3
 """Most rows of an entry of a list with many columns; in higher entries, graphs use the cells better."""
 _View = TypeVar("_View", NodeView, BackendView)
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A drawn list: its rows with the frame, and the place of each visible entry."""
 
     rows: list[Row]

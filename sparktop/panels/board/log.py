@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
 from sparktop.model.event import Alert, Event, Severity, Values
@@ -14,7 +16,6 @@ from sparktop.panels.parts.frame import frame_role, framed, name_tab, shortened
 from sparktop.panels.parts.roles import SEVERITY_SIGNS, alert_role
 from sparktop.panels.parts.rows import Row, row_width
 from sparktop.panels.parts.sentences import flowed, wrapped
-from sparktop.values import dataclass
 
 _UNITS = {
     "gib_per_min": "GiB/min",
@@ -88,8 +89,7 @@ def _entries(snapshot: Snapshot) -> list[_Entry]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """An alert or an event in the panel: a message, the text before the message, and the values after it."""
 
     head: Row

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.countdown import Countdown
 from sparktop.model.fleet import FleetView
@@ -22,7 +24,6 @@ from sparktop.panels.node.processes import process_panel
 from sparktop.panels.parts.columns import graph_columns
 from sparktop.panels.parts.graph import TimeWindow, newest_axis
 from sparktop.panels.parts.rows import Row, merged
-from sparktop.values import dataclass
 
 if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
     from sparktop.model.sweep_view import SweepView
@@ -39,16 +40,14 @@ _LEAST_WALL = 8
 """Least height in rows of the wall of a Prometheus above the other panels."""
 
 
-@dataclass(frozen=True, slots=True)
-class PanelKey:
+class PanelKey(Struct, frozen=True):
     """Identity of a panel: its kind (see `Place.kind`), and the name of the thing that it shows."""
 
     kind: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """A drawn panel: its key, its rectangle and its rows."""
 
     key: PanelKey

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
+from msgspec import Struct
+
 from sparktop.model.event import Severity
 from sparktop.panels.parts.roles import SEVERITY_SIGNS
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
-from sparktop.values import dataclass
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SIGNS = {
@@ -24,8 +25,7 @@ _LONG = timedelta(hours=12)
 """From this length on, times of two days are shown with their dates."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeBar:
+class TimeBar(Struct, frozen=True):
     """The content of the time bar: its range of time, events, load, and the moment on the screen."""
 
     first: datetime

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
 
 from sparktop.analysis.state import GRAVITY
 from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.node.processes import ProcessOrder
-from sparktop.values import dataclass
 
 if TYPE_CHECKING:
     from sparktop.analysis.wall import Top
@@ -60,8 +60,7 @@ WINDOWS_S = (60, 120, 300, 900)
 """Least lengths of the time that the graphs of the board show, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """The user's settings of the overview."""
 
     preset: Preset = Preset.WATCH

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.graphics.numbers import UNKNOWN, tick
@@ -11,7 +13,6 @@ from sparktop.model.node import NetworkReading
 from sparktop.panels.parts.figures import figure, label, share_role
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.parts.sections import Section
-from sparktop.values import dataclass
 
 SINCE = "since the last poll"
 RDMA = "rdma"
@@ -22,8 +23,7 @@ left out."""
 _KINDS = {"ethernet": "eth", "wifi": "wifi", "other": "other"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Cells:
+class _Cells(Struct, frozen=True):
     """Widths in cells of the columns of the table of interfaces; 0 for a column that is left out."""
 
     name: int

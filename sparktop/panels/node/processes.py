@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.node import GpuProcess, NodeSample, ProcessTable
@@ -15,7 +17,6 @@ from sparktop.panels.parts.frame import frame_role, framed, hot, name_tab, tab
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged
 from sparktop.panels.parts.scraped import has_failed
 from sparktop.panels.parts.sections import heading
-from sparktop.values import dataclass
 
 _PID = 7
 """Width in cells of a process ID: the kernel's largest is 4194304."""
@@ -36,8 +37,7 @@ class ProcessSort(StrEnum):
     PID = "pid"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessOrder:
+class ProcessOrder(Struct, frozen=True):
     """Which processes are listed (a filter), and in which order."""
 
     sort: ProcessSort = ProcessSort.GPU
@@ -45,8 +45,7 @@ class ProcessOrder:
     """Words separated by spaces that must all occur, in upper or lower case."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessLine:
+class ProcessLine(Struct, frozen=True):
     """One process, with what the GPU's driver, the kernel and the backends report about it."""
 
     pid: int
@@ -176,8 +175,7 @@ def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLin
     return sorted(kept, key=key)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cells:
+class _Cells(Struct, frozen=True):
     """Widths of the columns in cells."""
 
     name: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.failure_words import NO_ANSWER, failure_words
@@ -18,7 +20,6 @@ from sparktop.panels.parts.names import are_distinct, fitted_names
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_text
 from sparktop.panels.parts.scraped import failure_role, is_stale
 from sparktop.panels.parts.sentences import wrapped
-from sparktop.values import dataclass
 
 _NAME = 8
 """Least cells of a name."""
@@ -36,8 +37,7 @@ _GRAPHS = (("GPU", "gpu_percent", "gpu"), ("CPU", "cpu_percent", "cpu"))
 """Caption, name of the series and gradient of each graph, the most important first."""
 
 
-@dataclass(frozen=True, slots=True)
-class LineShape:
+class LineShape(Struct, frozen=True):
     """The widths in cells of a list's lines, the same for all its machines."""
 
     width: int

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from itertools import zip_longest
+
+from msgspec import Struct
 
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.graph_grid import GRAPH_HEIGHT, GRAPH_WIDTH, Graph, grid_columns, grid_rows
 from sparktop.panels.parts.rows import Row, fit_row
 from sparktop.panels.parts.sections import Section, stack
-from sparktop.values import dataclass
 
 NARROW_COLUMN = 46
 WIDE_COLUMN = 54
@@ -33,19 +33,18 @@ def column_width(width: int) -> int:
     return NARROW_COLUMN if inner - NARROW_COLUMN - 2 >= GRAPH_WIDTH else inner
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
+class Detail(Struct, frozen=True):
     """The content of the full-screen view of a node or backend, the most important entries first."""
 
     lead: Sequence[Row]
     """Rows above everything, as wide as the frame."""
     sections: Sequence[Section]
     graphs: Sequence[Graph]
-    aside: Sequence[Section] = field(default=())
+    aside: Sequence[Section] = ()
     """Sections below the graphs where these are wide enough, else after `sections`."""
     graphs_after: int = 2
     """Number of sections above the graphs, where graphs have no column of their own."""
-    foot: Sequence[Row] = field(default=())
+    foot: Sequence[Row] = ()
     """Rows below everything, as wide as the frame."""
 
 

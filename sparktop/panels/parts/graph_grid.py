@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics.axis import time_axis
 from sparktop.graphics.braille import mirrored
@@ -13,7 +15,6 @@ from sparktop.model.series import Series
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.graph import TimeAxis, area_rows, caption, stacked_rows
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
-from sparktop.values import dataclass
 
 GRAPH_HEIGHT = 6
 """Least height in rows of a graph with its caption, where there is room for more than one."""
@@ -23,8 +24,7 @@ WIDE_GRAPH = 34
 """Least width in cells of each of three or more graphs side by side."""
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """A graph of one or two time series: its caption, its scale and its colours."""
 
     words: Sequence[Run]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.bars import segments
 from sparktop.graphics.cells import fit
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.rows import Row, fit_row, row_width
-from sparktop.values import dataclass
 
 WIDE_FACTS = 52
 """Column width in cells from which on two values in a row have room for longer labels."""
@@ -24,8 +25,7 @@ def name_width(width: int) -> int:
     return _NAMES_WIDTH[width >= WIDE_FACTS]
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A part of a full-screen view: a title, and rows below it.
 
     `window` says which time the values cover ("now", "over 60 s"). It stands at the right end of the
@@ -106,8 +106,7 @@ def percent_run(percent: float | None, width: int = 5, *, role: str = "text") ->
     return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One part of a bar that is made of several parts, such as the uses of memory."""
 
     name: str

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.capacity_view import ConditionBar
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import Value
 from sparktop.model.sweep_view import ResultRow, SweepView
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column of values in the table of levels."""
 
     heading: str

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
@@ -25,7 +27,6 @@ from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.sweep.legend import better_words, legend_rows, line_letter
 from sparktop.panels.sweep.level_bars import has_one_level, level_bars
-from sparktop.values import dataclass
 
 _EDGE = 7
 """Width in cells of the scale at the left of a plot."""
@@ -49,8 +50,7 @@ _MARGIN = 0.06
 """Margin of the axis on both sides, as a share of its range, so that no letter stands on the edge."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Computes which dot of a plot stands for a concurrency and a value."""
 
     axis: PlotAxis

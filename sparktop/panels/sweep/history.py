@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep_comparison import HistoryRow
@@ -16,7 +18,6 @@ from sparktop.panels.parts.sections import heading
 from sparktop.panels.sweep.band import levels_and_findings
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.words import STATUS_ROLES, headline_rows
-from sparktop.values import dataclass
 
 TOP = 2
 """Rows above the first result: the frame and the heading."""
@@ -44,8 +45,7 @@ _EMPTY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column of the table of results: heading, width in cells, and the function that returns the text."""
 
     heading: str

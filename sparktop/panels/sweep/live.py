@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import zip_longest
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
@@ -29,7 +31,6 @@ from sparktop.panels.sweep.tracks import (
     value_now,
     with_edges,
 )
-from sparktop.values import dataclass
 
 _PAIR = 2
 _LEAST_TPS = 10.0
@@ -52,8 +53,7 @@ _LEAST_WITH_LANES = 6
 """Least rows of the graphs with a picture of agents below them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Room:
+class _Room(Struct, frozen=True):
     """Heights in rows of the graphs of a running sweep; 0 for a graph that is not drawn."""
 
     tps: int
@@ -248,8 +248,7 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high >= 10 * low else (low, 10 * low)
 
 
-@dataclass(frozen=True, slots=True)
-class _Small:
+class _Small(Struct, frozen=True):
     """The values of a graph of a running sweep that is one row high, and whose values they are."""
 
     kind: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.sweep_view import LevelKey, SweepView
 from sparktop.panels.parts.frame import frame_role, framed
@@ -18,7 +19,6 @@ from sparktop.panels.sweep.table import all_levels, shown_levels, table_rows
 from sparktop.panels.sweep.topology import words_rows
 from sparktop.panels.sweep.tracks import letters
 from sparktop.panels.sweep.words import status_run, title_run, word_rows
-from sparktop.values import dataclass
 
 _WIDE = 170
 """Width in cells from which on graphs and table stand side by side."""
@@ -34,8 +34,7 @@ _LEAST_BELOW, _LEAST_GRAPHS = 3, 7
 """Least rows below a capacity search for any picture, and for graphs or curves."""
 
 
-@dataclass(frozen=True, slots=True)
-class TablePlace:
+class TablePlace(Struct, frozen=True):
     """Position and size of the table of a sweep's levels on the screen, in terminal cells."""
 
     x: int
@@ -48,8 +47,7 @@ class TablePlace:
         return replace(self, x=self.x + x, y=self.y + y)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnSweep:
+class DrawnSweep(Struct, frozen=True):
     """The drawn screen of a sweep, and where its levels are on the screen (for mouse clicks)."""
 
     rows: list[Row]

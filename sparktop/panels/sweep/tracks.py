@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from sparktop.graphics.curve import PlotAxis, labelled
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.load import LoadKind
@@ -16,7 +18,6 @@ from sparktop.model.sweep_view import LevelSpan, LiveSeries, Slots
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.roles import part_letter, part_role
 from sparktop.panels.parts.rows import Row, Run, fit_row, merged, row_width
-from sparktop.values import dataclass
 
 GUTTER = 17
 """Width in cells of the column at the left of each track, for its name, its current value and its scale."""
@@ -38,8 +39,7 @@ EDGE = "┊"
 """Character drawn where a level begins, in cells that are empty."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SweepAxis:
+class SweepAxis(Struct, frozen=True, eq=False):
     """The time axis of all graphs of a running sweep; its left edge is the sweep's begin."""
 
     live: LiveSeries

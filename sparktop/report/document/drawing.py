@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from msgspec import Struct
+
 from sparktop.colors.series import ON_DARK, ON_LIGHT
 from sparktop.graphics import svg
 from sparktop.graphics.cells import cell_width, fit
@@ -13,7 +15,6 @@ from sparktop.graphics.curve import PlotAxis
 from sparktop.graphics.numbers import tick
 from sparktop.model.text import clean
 from sparktop.report.page import COLORS
-from sparktop.values import dataclass
 
 WIDTH = 380
 """Width of every plot: on a phone it is shown at nine tenths, so that its text stays readable."""
@@ -67,8 +68,7 @@ STYLE = f"""\
 """The style of the plots; the page around them sets its variables."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """A finished plot as SVG, with a title and a description in words."""
 
     title: str
@@ -121,8 +121,7 @@ def shortened(name: str, most: int) -> str:
     return f"{fit(name, most - cell_width(tail)).rstrip('… ')}…{tail}"
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """The axes and texts of a plot: concurrencies or lengths from left to right, a metric upwards."""
 
     title: str

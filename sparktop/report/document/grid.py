@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.report.document.prose import paragraph
 from sparktop.report.markdown import code
 from sparktop.report.narrow import split_table
 from sparktop.report.table import Kind, Table
-from sparktop.values import dataclass
 
 _NARROWEST = 24
 """A column of names is not cut below this width: the table is split in two instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """A table cell that begins with an untrusted name, which is escaped; `after` is trusted text."""
 
     name: str
@@ -27,8 +27,7 @@ class Outside:
 Cell = str | Outside
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """A table of text cells with a title, column headings and notes."""
 
     title: str

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from sparktop.report.document.grid import Grid, in_markdown
 from sparktop.report.document.prose import bullets, paragraph
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A part of a report. What it contains is shown in the order of the fields."""
 
     title: str = ""

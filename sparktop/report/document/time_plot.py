@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.graphics import svg
 from sparktop.graphics.curve import PlotAxis
@@ -23,7 +25,6 @@ from sparktop.report.document.drawing import (
     series_class,
     shortened,
 )
-from sparktop.values import dataclass
 
 MOST_LINES = 7
 """Curves of one plot, as many as there are colours."""
@@ -49,8 +50,7 @@ Points = Sequence[Point | None]
 """Points in the order of time; None is a gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLine:
+class TimeLine(Struct, frozen=True):
     """One metric of one server or machine over time."""
 
     name: str
@@ -66,8 +66,7 @@ class TimeLine:
         return [point for point in self.points if point is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class TimeMark:
+class TimeMark(Struct, frozen=True):
     """A moment that all plots show as a vertical line."""
 
     at: float
@@ -82,8 +81,7 @@ class TimeMark:
         return {"warning": "▲", "critical": "✖", "marked": "M"}.get(self.kind, "")
 
 
-@dataclass(frozen=True, slots=True)
-class TimePlot:
+class TimePlot(Struct, frozen=True):
     """Curves with a common unit from `start` to `end` (UTC)."""
 
     title: str
@@ -126,8 +124,7 @@ def _mean(points: Sequence[Point]) -> Point:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _TimeFrame(Frame):
+class _TimeFrame(Frame, frozen=True):
     """The axes and texts of a plot over time; values of the horizontal axis are Unix seconds."""
 
     def x(self, value: float) -> float:

@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.steps import Steps
-from sparktop.values import dataclass
 
 MOST_SERIES = 200_000
 """Most series of one answer."""
@@ -33,8 +34,7 @@ _decoded = json.JSONDecoder().raw_decode
 Labels: TypeAlias = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """One series: its labels, and its samples as (Unix time in seconds, value as written)."""
 
     labels: Labels
@@ -50,8 +50,7 @@ class Series:
         return found if math.isfinite(found) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The result of one query."""
 
     series: tuple[Series, ...] = ()

@@ -15,6 +15,9 @@ from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
 from sparktop.model.text import clean
@@ -30,7 +33,6 @@ from sparktop.net.failure import (
 from sparktop.net.server import Trust, host_and_port
 from sparktop.sources.prometheus.answer import Answer, Series, answer_steps, trouble_in
 from sparktop.sources.prometheus.steps import in_steps
-from sparktop.values import dataclass, replace
 
 MOST_BYTES = 20 << 20
 """Most bytes of an answer, packed or not: 500 servers with two samples of each of their series take 25 MB."""
@@ -49,8 +51,7 @@ class TooMuchError(AnswerError):
     """Raised where a query asked for too much, or one of too many: asking for less may help."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(Struct, frozen=True):
     """How the clock of the Prometheus relates to ours."""
 
     to_monotonic_s: float

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
 from itertools import chain
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from sparktop.engines.dialects import REPLICA_LABELS
 from sparktop.engines.tables import RUNNING
@@ -22,7 +23,6 @@ from sparktop.sources.prometheus.answer import Labels, Series
 from sparktop.sources.prometheus.promql import selector
 from sparktop.sources.prometheus.steps import Steps
 from sparktop.typed import duration_s
-from sparktop.values import dataclass
 
 NOT_A_ROUTER = 'worker_addr="",server=""'
 REPLICA = "prometheus_replica"
@@ -74,8 +74,7 @@ def key_of(labels: Labels) -> Key:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveTarget:
+class ActiveTarget(Struct, frozen=True):
     """What the Prometheus says about a target that it scrapes."""
 
     url: str
@@ -84,8 +83,7 @@ class ActiveTarget:
     """The reason of its newest failure, one clean line; "" for none."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundServer:
+class FoundServer(Struct, frozen=True):
     """An inference server among the series of a Prometheus."""
 
     key: Key
@@ -103,8 +101,7 @@ class FoundServer:
     """The name of its gauge of running requests, whose prefix its other metrics have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a Prometheus scrapes."""
 
     servers: tuple[FoundServer, ...] = ()

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from sparktop.engines.tables import RAY, RUNNING, buckets_for, names_for, twice_counted
 from sparktop.model.fleet import FleetServer, rate_window_s
 from sparktop.sources.prometheus.answer import Series
@@ -20,7 +22,6 @@ from sparktop.sources.prometheus.found import (
 )
 from sparktop.sources.prometheus.promql import any_of, selector
 from sparktop.sources.prometheus.steps import Steps
-from sparktop.values import dataclass
 
 MOST_QUANTILES = 500
 """Servers whose quantiles are computed at a time: 500 take a Prometheus 0.2 s, 1,000 take 0.7 s."""
@@ -40,8 +41,7 @@ _BY_MODE = "realtime"
 """In names of counters of several kinds of tokens; there are other counters beside them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """Values by target for each name of a figure, and the warnings of all answers."""
 
     values: Mapping[str, Mapping[Key, float]]

@@ -14,7 +14,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from importlib.util import find_spec
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 _PACKAGES = ("hardware", "python310")
 """Packages that are sent whole."""
@@ -60,8 +60,7 @@ _LEVEL = 6
 """Of compression: 9 takes twice as long for 1 kB less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """The zip file and its digest."""
 
     data: bytes

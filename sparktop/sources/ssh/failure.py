@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 from sparktop.sources.ssh.remote import (
@@ -15,7 +17,6 @@ from sparktop.sources.ssh.remote import (
     STUCK_PYTHON,
     WRONG_DIGEST,
 )
-from sparktop.values import dataclass
 
 _SSH_FAILED = 255
 """Exit status of ssh's own failures; any other is the remote program's (ssh(1), EXIT STATUS)."""
@@ -57,8 +58,7 @@ class LinkError(Exception):
         self.message = clean(message)
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """How an ssh process ended, as input of `explain`."""
 
     where: str

@@ -6,8 +6,9 @@ import os
 import shlex
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from sparktop.sources.ssh.bundle import Bundle
-from sparktop.values import dataclass
 
 READY = b"sparktop.reader/1"
 """The line with which the other machine's Python asks for the reader."""
@@ -79,8 +80,7 @@ Waits at most 60 s for the file. One line without single quotes, backslashes and
 login shell changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(Struct, frozen=True):
     """A machine behind ssh, and what may read it there: an installed sparktop, the reader, or either."""
 
     destination: str

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from sparktop import __version__
 from sparktop.hardware.ras import Found

@@ -5,13 +5,14 @@ A reader ignores unknown fields and sets missing ones to their defaults, as for 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sparktop import __version__
 from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure
 from sparktop.model.ranks import RanksAnswer
 from sparktop.model.text import clean
 from sparktop.sources.wire.json_line import json_line
-from sparktop.values import dataclass
 
 SCHEMA = "sparktop.ranks/1"
 ASKS_RANKS = "X-Sparktop-Ranks"

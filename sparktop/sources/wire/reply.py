@@ -11,14 +11,13 @@ so that neighbouring versions are compatible. Only a change of meaning changes t
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.text import clean
 from sparktop.sources.wire.json_line import json_line
-from sparktop.values import dataclass
 
 SCHEMA = "sparktop.node/1"
 

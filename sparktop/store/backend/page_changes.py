@@ -10,8 +10,9 @@ of prefill may take seconds) are recognised by the header `Age` alone.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample
 

@@ -7,6 +7,8 @@ from collections import deque
 from dataclasses import fields
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from sparktop.analysis.limited_by.evidence import prefill_s
 from sparktop.analysis.roles import Role
 from sparktop.analysis.speed_state import StepPace
@@ -38,7 +40,6 @@ from sparktop.store.figures import (
 )
 from sparktop.store.health import Health
 from sparktop.store.load_log import LoadLog
-from sparktop.values import replace
 
 _REMEMBERED = tuple(one.name for one in fields(BackendHistory))
 _TWO_SAMPLES = 1.5

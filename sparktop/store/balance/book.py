@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec.structs import replace
 
 from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch, period
 from sparktop.model.balance import Balance, BalanceWord

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from sparktop.analysis.roles import Role, reported_roles, worker_roles
 from sparktop.model.fleet import Scrape
 from sparktop.store.backend.track import BackendTrack
 from sparktop.store.load_log import LoadLog
 from sparktop.store.router import Group, RouterTrack, routers_of_groups
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Member:
+class Member(Struct, frozen=True, eq=False):
     """A backend or an engine core (lane) of a server, which receives a share of its group's requests."""
 
     name: str
@@ -29,8 +29,7 @@ class Member:
     """The Prometheus that its samples come from, except during a closer look."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgedGroup:
+class JudgedGroup(Struct, frozen=True, eq=False):
     """A group of backends, or of the engine cores of one server, whose loads are compared with each other."""
 
     name: str

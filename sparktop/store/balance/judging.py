@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from statistics import median
+
+from msgspec.structs import replace
 
 from sparktop.analysis.balance.hysteresis import BalanceWatch
 from sparktop.analysis.balance.judge import judge, window_s

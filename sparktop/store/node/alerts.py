@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.analysis.speed_state import (
     BY_CHOICE,
@@ -22,7 +23,6 @@ from sparktop.model.text import clean
 from sparktop.store.alert_book import AlertBook, Finding
 from sparktop.store.keys import SourceKey
 from sparktop.store.node.track import GIB, NodeTrack, memory_limits
-from sparktop.values import dataclass
 
 MIB = 2**20
 HEADROOM_CLEARS_AT = 1.1
@@ -51,8 +51,7 @@ _COUNTERS_NAMED = 3
 _LONGEST = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(Struct, frozen=True):
     """The value behind an alert, and the limits at which the alert is raised, becomes critical and clears."""
 
     name: str

@@ -8,7 +8,7 @@ a missing GPU replaces that GPU.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.event import Event, Phase, Severity, Values

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.model.node import GpuReading
-from sparktop.values import dataclass
 
 WINDOW_S = 60.0
 _NOTHING_S = 1e-6
@@ -16,8 +16,7 @@ _NOTHING_S = 1e-6
 _Shares = Mapping[str, float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class WorstGpu:
+class WorstGpu(Struct, frozen=True):
     """The GPU with the largest throttled share."""
 
     index: int

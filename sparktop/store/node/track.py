@@ -9,6 +9,8 @@ from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
+from msgspec.structs import replace
+
 from sparktop.analysis.headroom import PLENTY, SLOT_S, Fall, Trend, headroom, trend
 from sparktop.analysis.placement import engine_processes
 from sparktop.analysis.speed_state import (
@@ -31,7 +33,6 @@ from sparktop.store.node.endings import Endings
 from sparktop.store.node.gpu_roll import GpuRoll
 from sparktop.store.node.machine_log import MachineLog
 from sparktop.store.node.throttled import ThrottledMinute, WorstGpu
-from sparktop.values import replace
 
 GIB = 2**30
 TREND_AFTER_BOOT_S = 300.0

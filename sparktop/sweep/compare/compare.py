@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from itertools import combinations
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep_comparison import Value
@@ -40,7 +42,6 @@ from sparktop.sweep.result.results import (
     axis_fields,
 )
 from sparktop.sweep.terms.definitions import METRICS, WORDS, Metric
-from sparktop.values import dataclass
 
 _STATED_PERCENT = 1.0
 """Minimum lead in percent of a winner in a published table, because its values are rounded."""
@@ -96,8 +97,7 @@ def comparison_of(stored: ComparisonResult | None, series: Sequence[Series]) -> 
     return stored if stored is not None and stored.error_rate_percent is not None else compare(series)
 
 
-@dataclass(slots=True)
-class _Table:
+class _Table(Struct):
     """All values of a comparison, and which of their differences are significant."""
 
     levels: _Levels
@@ -107,7 +107,7 @@ class _Table:
     rule: TableRule | None
     published: Mapping[str, str]
     """Source of each published series, by its name."""
-    proven: Mapping[tuple[str, Pair], Mapping[Load, Proven]] = field(init=False)
+    proven: Mapping[tuple[str, Pair], Mapping[Load, Proven]]
     """Test results by metric and pair of targets, then by load."""
 
     def __post_init__(self) -> None:

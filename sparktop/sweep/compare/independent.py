@@ -8,7 +8,8 @@ router over the same engines can match it at that concurrency.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import names_in_words

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.load import TokenSource
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.result.results import CapacityResult, Holds, PlanResult, SloResult, SweepResult
-from sparktop.values import dataclass
 
 _MAY_DIFFER = ("duration_s", "requests", "seed", "preset", "arrivals")
 """Parts of plans that are unknown in the joined plan if they differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedResult:
+class NamedResult(Struct, frozen=True):
     """The result of a sweep, and the stem of its file's name, added to names that several sweeps have."""
 
     stem: str

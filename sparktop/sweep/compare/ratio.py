@@ -21,16 +21,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.sweep_comparison import Value
 from sparktop.sweep.compare.series import Load
 from sparktop.sweep.result.results import LARGEST, LevelResult
 from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of
 from sparktop.sweep.terms.statistics import CONFIDENCE, combined_p, student_t, two_sided_t, variance
-from sparktop.values import dataclass
 
 ERROR_RATE = 1 - CONFIDENCE
 NOISE_FLOOR_PERCENT = 3.0
@@ -44,16 +45,14 @@ Pair = tuple[str, str]
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """The variance between runs on a log scale, and the degrees of freedom of its estimate."""
 
     variance: float
     freedom: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(Struct, frozen=True):
     """The ratio of two values of a metric, first / second, and its test."""
 
     ratio: float
@@ -108,8 +107,7 @@ class Ratio:
         return replace(self, ratio=1 / self.ratio, log_ratio=-self.log_ratio)
 
 
-@dataclass(frozen=True, slots=True)
-class Proven:
+class Proven(Struct, frozen=True):
     """The ratio of two targets' values at a level, and whether the difference is significant."""
 
     ratio: Ratio
@@ -220,8 +218,7 @@ def _interval(difference: float, half: float) -> tuple[float, float]:
         return 0.0, LARGEST
 
 
-@dataclass(frozen=True, slots=True)
-class BestLevel:
+class BestLevel(Struct, frozen=True):
     """The level with the highest token rate among levels of one target with the same lengths."""
 
     level: LevelResult

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from enum import StrEnum
 from itertools import groupby
 from statistics import fmean
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, OnAxis
 from sparktop.model.sweep_comparison import Value
@@ -29,7 +31,6 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.terms.definitions import GROWTH, SHORT_PROMPT
 from sparktop.sweep.terms.statistics import value_of
-from sparktop.values import dataclass
 
 
 class LoadShape(StrEnum):
@@ -48,8 +49,7 @@ _SHAPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Load(OnAxis):
+class Load(OnAxis, Struct, frozen=True):
     """The load of a level: its point on the axis, and tokens of each request."""
 
     concurrency: int
@@ -76,8 +76,7 @@ def load_at(point: LoadPoint, pp: int | None = None, tg: int | None = None, dept
     return Load(0, pp, tg, point, depth)
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesLevel:
+class SeriesLevel(Struct, frozen=True):
     """One level of a series: the values of all metrics under one load."""
 
     load: Load
@@ -93,8 +92,7 @@ class SeriesLevel:
     """Mean GPU clock in MHz by machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """The levels of one target as measured by one tool."""
 
     name: str
@@ -145,8 +143,7 @@ class Series:
         return {name for level in self.levels for name in level.figures}
 
 
-@dataclass(frozen=True, slots=True)
-class TableRule:
+class TableRule(Struct, frozen=True):
     """What the percentages of a published table refer to.
 
     A percentage is the winner's lead over the series `first` before the crossover, and over the series

@@ -9,7 +9,8 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import signed

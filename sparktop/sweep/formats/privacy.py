@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from sparktop.report.privacy import BACKEND, ROUTER, Privacy
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import SweepResult
-from sparktop.values import dataclass
 
 _FIXED = re.compile(
     "schema|status|kind|mode|order|api|loop|code|tokens_from|fresh_by|router_overhead_from|winner_vs|metric"
@@ -30,7 +30,6 @@ _MACHINES = {"hardware", "machines"}
 _WORDS = {TargetKind.ENGINE: BACKEND, TargetKind.ROUTER: ROUTER}
 
 
-@dataclass(slots=True)
 class SweepPrivacy(Privacy):
     """Removes from results and series of sweeps what a report must not show."""
 

@@ -10,7 +10,9 @@ is slow.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
@@ -36,7 +38,6 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS, Metric
 from sparktop.sweep.terms.statistics import ranged
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
-from sparktop.values import dataclass
 
 
 def figure(known: Value | None, metric: Metric) -> str:
@@ -428,8 +429,7 @@ _MOST_MARKS = 2
 """Maximum number of marks named in a row; further marks are only counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a table with one row per level."""
 
     head: str
@@ -439,8 +439,7 @@ class Column:
     """Name of the metric whose definition the report must include."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """The definition of a table with one row per level; columns without any known value are left out."""
 
     title: str

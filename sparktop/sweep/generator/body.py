@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.model.structs import hide_in_repr
 from sparktop.sweep.generator.endpoint import Endpoint
 from sparktop.sweep.plan.plan import Api
 from sparktop.sweep.plan.prompt_file import Prompt
-from sparktop.values import dataclass
 
 CACHE_SALT = "cache_salt"
 MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
@@ -24,8 +26,8 @@ chunk of the answer."""
 _PATHS = {Api.CHAT: "/v1/chat/completions", Api.COMPLETIONS: "/v1/completions"}
 
 
-@dataclass(frozen=True, slots=True)
-class BodyForm:
+@hide_in_repr("extra")
+class BodyForm(Struct, frozen=True):
     """The constant part of request bodies: all except prompt, number of output tokens and cache salt."""
 
     model: str
@@ -33,7 +35,7 @@ class BodyForm:
     dropped: frozenset[str] = frozenset()
     """Fields that the server refuses: bodies leave out optional ones, and name the length by its newer name
     where it is `MAX_TOKENS`."""
-    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Further fields, which the user gives: they replace optional ones."""
 
     @property

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import RequestEnded, TokenSource
@@ -49,7 +51,6 @@ from sparktop.sweep.terms.request_errors import (
     request_failure,
     status_failure,
 )
-from sparktop.values import dataclass
 
 _TRIED_AT_ONCE = 2
 """Maximum attempts of a trial request for a single token: on a busy machine the end of one may be delayed."""
@@ -81,8 +82,7 @@ class CalibrationError(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """The result of a calibration: how to make requests for a server and one prompt length."""
 
     form: BodyForm

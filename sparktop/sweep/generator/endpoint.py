@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from dataclasses import field
 from urllib.parse import quote, urlsplit
 
+from msgspec import Struct
+
 from sparktop import __version__
+from sparktop.model.structs import hide_in_repr
 from sparktop.model.targets import server_path
 from sparktop.net.failure import AnswerError
 from sparktop.net.server import Trust, host_and_port, key_problem
@@ -20,7 +22,6 @@ from sparktop.sweep.terms.request_errors import (
     connect_failure,
     request_failure,
 )
-from sparktop.values import dataclass
 
 _PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"
 
@@ -34,8 +35,8 @@ class EndpointError(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+@hide_in_repr("api_key", "headers")
+class Endpoint(Struct, frozen=True):
     """A server's address, ready to connect to."""
 
     where: str
@@ -46,9 +47,9 @@ class Endpoint:
     addresses: tuple[tuple[int, str, int], ...]
     """(address family, numeric address, port), in the resolver's order of preference."""
     tls: ssl.SSLContext | None
-    api_key: str | None = field(repr=False)
+    api_key: str | None
     host_header: str
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
     """(name, value) of further headers of each request, whose values may be secrets."""
 
     def head(self, method: str, path: str, body_bytes: int) -> bytes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import field
+
+from msgspec import Struct
 
 from sparktop.model.conversation import ConversationCall
 from sparktop.model.load import EndReason, RequestEnded
+from sparktop.model.structs import hide_in_repr
 from sparktop.model.text import clean
 from sparktop.net.failure import not_http, server_words
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer
@@ -24,7 +26,6 @@ from sparktop.sweep.terms.request_errors import (
     request_failure,
     status_failure,
 )
-from sparktop.values import dataclass
 
 _OK = 200
 _MOST_WORDS_BYTES = 64 << 10
@@ -47,12 +48,12 @@ _ROUTER_MS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
 _FAILED_FINISHES = frozenset({"error", "abort"})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+@hide_in_repr("content")
+class Request(Struct, frozen=True):
     """A completion request that is serialised and ready to be sent."""
 
     request_id: str
-    content: bytes = field(repr=False)
+    content: bytes
     """Complete HTTP request: head and body."""
     prompt_tokens: int | None
     output_tokens: int
@@ -62,16 +63,16 @@ class Request:
     """Agents: its place in a conversation; None in other modes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+@hide_in_repr("secret", "own_texts")
+class Terms(Struct, frozen=True):
     """What all requests of a load run share: server address, time limits, API key, kind of server."""
 
     where: str
     """Host and port of the server, for messages."""
     timeouts: Timeouts
-    secret: str | None = field(default=None, repr=False)
+    secret: str | None = None
     """API key, redacted from error messages in case the server repeats it."""
-    own_texts: tuple[str, ...] = field(default=(), repr=False)
+    own_texts: tuple[str, ...] = ()
     """What the user added to requests, redacted likewise."""
     router: bool = False
     """True if the server is a router."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 from math import ceil
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, RequestEnded, RunStarted
 from sparktop.sweep.generator.body import BodyForm

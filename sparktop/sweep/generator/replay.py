@@ -6,8 +6,9 @@ import math
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from sparktop.model.load import RunStarted
 from sparktop.sweep.generator.body import BodyForm

@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from sparktop.net.failure import no_answer, not_http
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.connection import ConnectionPool
-from sparktop.values import dataclass
 
 _MOST_BYTES = 16 << 20
 _OK = 200
@@ -20,8 +21,7 @@ class NoAnswerError(Exception):
     """No complete HTTP response arrived; the message states why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShortAnswer:
+class ShortAnswer(Struct, frozen=True):
     """A complete HTTP response."""
 
     status: int

@@ -13,8 +13,9 @@ import gc
 import os
 import signal
 import sys
-from dataclasses import replace
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from sparktop.sweep.generator.calibration import Calibration, Recipe
 from sparktop.sweep.generator.client import LoadClient

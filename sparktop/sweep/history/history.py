@@ -12,10 +12,12 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.errors import OutputError, SparktopError, UsageError
 from sparktop.files import write_whole
@@ -32,7 +34,6 @@ from sparktop.sweep.view.foreign import ForeignView
 from sparktop.sweep.view.result import status_of
 from sparktop.sweep.view.stored import StoredView
 from sparktop.sweep.view.words.capacity import capacity_title
-from sparktop.values import dataclass
 
 FRESH: Final = timedelta(minutes=15)
 """Age up to which a result without an end may belong to a running sweep, which writes once per level."""
@@ -45,8 +46,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """What is stored of a file that was read: its row in the history, valid until the file changes."""
 
     stamp: Stamp
@@ -55,15 +55,14 @@ class _Known:
     """False if the file has no end of the sweep: the sweep is running, or was killed."""
 
 
-@dataclass(slots=True, eq=False)
-class History:
+class History(Struct, eq=False):
     """All results in one folder: list, search and change them. Methods may be called from any thread."""
 
     folder: Path
     wall: Callable[[], datetime] = _now
-    _known: dict[str, _Known] = field(default_factory=dict, init=False)
-    _unread: list[tuple[str, Stamp]] = field(default_factory=list, init=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+    _known: dict[str, _Known] = field(default_factory=dict)
+    _unread: list[tuple[str, Stamp]] = field(default_factory=list)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     # The list of results
 

@@ -12,11 +12,12 @@ import random
 from collections.abc import Iterator
 from itertools import accumulate
 
+from msgspec import Struct
+
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
 from sparktop.typed import split_range
-from sparktop.values import dataclass
 
 LEAST_RATE, MOST_RATE = 0.001, 10_000.0
 """Smallest and largest rate of a level, in requests per second."""
@@ -34,8 +35,7 @@ TRAINS = "trains"
 """Trains of requests: Poisson starts, geometric length of mean 8, gaps of 0.1 to 2 s, as agents send them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """How the gaps between arrivals vary."""
 
     name: str = "poisson"
@@ -44,8 +44,7 @@ class Pattern:
     """Shape of the gamma distribution of gaps; unused for trains."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(Struct, frozen=True):
     """The rate of an open-loop level in requests per second: constant, or rising evenly over its duration."""
 
     per_s: float

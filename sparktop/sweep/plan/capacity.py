@@ -7,7 +7,8 @@ token within 2 s.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
@@ -15,7 +16,6 @@ from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
 from sparktop.sweep.plan.plan import Capacity, Plan, SloCondition
 from sparktop.sweep.plan.slo import SHARES, parse_condition, parts_of
-from sparktop.values import dataclass
 
 DEFAULT_CONDITIONS = "ttft_p90_ms=2000,stream_tps=15"
 DEFAULT_SHARE = 0.95
@@ -49,8 +49,7 @@ _AGENTS_ONLY = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Published limits for requests at a rate."""
 
     name: str
@@ -117,8 +116,7 @@ def share_needed(capacity: Capacity, condition: SloCondition) -> float:
     return 1 - share if condition.at_least else share
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """How long requests take and how often they come, by the levels before."""
 
     median_s: float | None = None

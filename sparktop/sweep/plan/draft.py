@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.plan.plan import Api, Order, Plan
 from sparktop.sweep.plan.presets import DEFAULT, STEADY_S
-from sparktop.values import dataclass
 
 
 class DraftKind(StrEnum):
@@ -28,8 +29,7 @@ SENT_BEFORE, SENT_TOGETHER = "before", "with the prompt"
 """How the context before a prompt is sent: by a request of its own, or as part of the prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """The contents of the sweep editor's fields, exactly as typed."""
 
     preset: str = DEFAULT

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadMode
@@ -22,7 +24,6 @@ from sparktop.sweep.plan.presets import Wishes, make_plan
 from sparktop.sweep.plan.traces.replay import SPEEDS, Replay, find_replay, parse_range
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed import climbing_numbers, number, number_or_more, seconds, whole_number, whole_numbers
-from sparktop.values import dataclass
 
 Value = TypeVar("Value")
 Word = TypeVar("Word", bound=StrEnum)
@@ -43,8 +44,7 @@ _NAMES = _BOUNDS | {"trace-format": "format", "trace-range": "part"}
 _NUMBERS = "write one number or several, as in 1,4,16"
 
 
-@dataclass(frozen=True, slots=True)
-class TraceWish:
+class TraceWish(Struct, frozen=True):
     """The recorded traffic that a draft names; None: recognised, or all of it."""
 
     path: str
@@ -65,8 +65,7 @@ FindReplay = Callable[[TraceWish], Replay | None]
 """Returns the traffic of a file, None while it is being read; raises `UsageError` if it cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedDraft:
+class CheckedDraft(Struct, frozen=True):
     """The plan that a draft makes, or the problems that prevent a plan."""
 
     plan: Plan | None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sparktop.files import Place, folder_of, write_whole
 from sparktop.model.load import LoadMode

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import groupby
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadKind, LoadPoint, OnAxis
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Load(OnAxis):
+class Load(OnAxis, Struct, frozen=True):
     """The load of one level: prompt length in tokens and its point on the axis of the sweep."""
 
     prompt_tokens: int
@@ -37,8 +37,7 @@ class Load(OnAxis):
         return self.point.label + (f" @ {self.depth:,}" if self.depth else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Stint:
+class Stint(Struct, frozen=True):
     """A series of load runs of one level on one target, without runs on other targets in between."""
 
     target: SweepTarget

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct, field
+
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
+from sparktop.model.structs import hide_in_repr
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.prompt_file import PromptFile
 from sparktop.sweep.plan.traces.replay import Replay
 from sparktop.sweep.terms.limits import ERROR_SHARE
-from sparktop.values import dataclass
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 ENOUGH_S = 10.0
@@ -46,8 +47,8 @@ class TargetKind(StrEnum):
     ROUTER = "router"
 
 
-@dataclass(frozen=True, slots=True)
-class SweepTarget:
+@hide_in_repr("api_key")
+class SweepTarget(Struct, frozen=True):
     """A server or router to put load on."""
 
     name: str
@@ -56,7 +57,7 @@ class SweepTarget:
     kind: TargetKind = TargetKind.ENGINE
     model: str | None = None
     """The model to request; None for the server's first or only model."""
-    api_key: str | None = field(default=None, repr=False)
+    api_key: str | None = None
     tls_ca: str | None = None
     """Path of a certificate file that verifies the server's; None: the system's certificates do."""
     backends: Mapping[str, str] = field(default_factory=dict)
@@ -71,8 +72,7 @@ class SweepTarget:
     """True for a target on this machine or in the configuration, which needs no confirmation before load."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Time limits of a request, in seconds."""
 
     connect_s: float = 10.0
@@ -92,8 +92,7 @@ def patience(seconds: float) -> Timeouts:
     return Timeouts(first_token_s=seconds, between_tokens_s=seconds, whole_s=whole_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """The limits at which a running sweep stops itself, as configured."""
 
     min_headroom_gib: float | None = None
@@ -105,8 +104,7 @@ class Guard:
     """Maximum share (0 to 1) of failed requests in a level, checked once ten requests have ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class SloCondition:
+class SloCondition(Struct, frozen=True):
     """A condition (SLO) on a metric of a level, such as `ttft_p90_ms <= 2000` or `stream_tps >= 15`."""
 
     figure: str
@@ -115,8 +113,7 @@ class SloCondition:
     """True when `limit` is a minimum, False when it is a maximum."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """What a search for the largest load looks for; see `sparktop.sweep.plan.capacity`."""
 
     kind: LoadKind
@@ -133,8 +130,8 @@ class Capacity:
     """True if the user chose what the agents do; else it is chosen to fit the servers' context."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@hide_in_repr("extra_body", "headers")
+class Plan(Struct, frozen=True):
     """The complete plan of a sweep: targets, loads, number of runs, and limits."""
 
     targets: tuple[SweepTarget, ...]
@@ -177,9 +174,9 @@ class Plan:
     prompts: PromptFile | None = None
     """The user's own prompts, sent in place of made ones; `pp` is then a guess of their mean length, for
     forecasts."""
-    extra_body: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, repr=False)
+    extra_body: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     """Further fields of each request's body, whose texts may be secrets."""
-    headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING, repr=False)
+    headers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Further headers of each request, whose values may be secrets."""
     order: Order = Order.ASCENDING
     api: Api = Api.CHAT

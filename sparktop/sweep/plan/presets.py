@@ -6,11 +6,15 @@ Settings that a preset leaves open get the defaults of `Plan`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import fields
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
+from sparktop.model.structs import hide_in_repr
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
@@ -21,7 +25,6 @@ from sparktop.sweep.plan.own_requests import checked_body, checked_headers
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget, Timeouts, patience
 from sparktop.sweep.plan.prompt_file import PromptFile, find_prompts
 from sparktop.sweep.plan.traces.replay import Replay, find_replay
-from sparktop.values import dataclass
 
 DEFAULT = "quick"
 CLIMB_TO = 256
@@ -71,8 +74,8 @@ In all of them, a level has as many runs as a reliable result needs.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+@hide_in_repr("extra_body", "headers")
+class Wishes(Struct, frozen=True):
     """Settings that a user gives to replace those of a preset; None keeps the preset's value."""
 
     concurrency: tuple[int, ...] | None = None
@@ -91,9 +94,9 @@ class Wishes:
     arrivals: str | None = None
     prompts: PromptFile | None = None
     """The user's own prompts, which set the length."""
-    extra_body: Mapping[str, Any] | None = field(default=None, repr=False)
+    extra_body: Mapping[str, Any] | None = None
     """Fields beside those that the preset adds to each body."""
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = None
     """Headers beside those of the preset."""
     trace: Replay | None = None
     """Recorded traffic, which sets the point, the lengths and the duration of the only level."""

@@ -18,10 +18,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
+from msgspec import Struct
+
 from sparktop.errors import UsageError
 from sparktop.files import read_bounded
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 MOST_BYTES = 64 << 20
 MOST_PROMPTS = 100_000
@@ -37,8 +38,7 @@ Prompt = str | tuple[Mapping[str, Any], ...]
 """A text, or messages of the chat API."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptFile:
+class PromptFile(Struct, frozen=True):
     """A file of prompts that was read once."""
 
     path: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import GuardLimits

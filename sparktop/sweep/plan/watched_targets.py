@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from sparktop.hardware.identity import read_addresses
 from sparktop.model.router import RouterView

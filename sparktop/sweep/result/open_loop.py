@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
+from msgspec import Struct
+
 from sparktop.model.load import EndReason, Level, LoadEvent, RunStarted
 from sparktop.sweep.plan.arrivals import rate_of
 from sparktop.sweep.result.measure import Span, peak_tps
 from sparktop.sweep.result.results import OpenLoopResult
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.statistics import quantile, student_t
-from sparktop.values import dataclass
 
 LATE_P99_S, LATE_P50_S, LATE_SHARE = 0.005, 0.002, 0.01
 """Requests are sent too late if the 99th percentile of the client's wait is longer than the first, or if its
@@ -38,8 +39,7 @@ on a run is unstable. For a queue served in order, the first is arrival rate / s
 that is a server within 2 % of its limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slope:
+class Slope(Struct, frozen=True):
     """A straight line through means of equal parts of a run."""
 
     per_s: float

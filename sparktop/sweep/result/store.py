@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from sparktop.errors import OutputError, UsageError
@@ -16,7 +17,6 @@ from sparktop.files import PRIVATE, Place, folder_of, read_bounded, write_whole
 from sparktop.model.load import REMOVED_KINDS
 from sparktop.model.text import clean
 from sparktop.sweep.result.results import SCHEMA, SweepResult
-from sparktop.values import dataclass
 
 MOST_BYTES = 256 << 20
 """Maximum file size; a detailed result of a hundred thousand requests is smaller."""
@@ -105,8 +105,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _MOST_SAME_TIME = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSweep:
+class StoredSweep(Struct, frozen=True):
     """A stored result file: the result in it, or the reason why it cannot be read."""
 
     path: Path

@@ -7,7 +7,8 @@ visible chunk, for example hidden reasoning: their times are unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.model.conversation import ConversationCall
 from sparktop.model.load import (
@@ -19,14 +20,12 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
-from sparktop.values import dataclass
 
 CERTAIN_SHARE = 0.01
 """A metric is None if tokens of unknown time could change its value by more than this share (0 to 1)."""
 
 
-@dataclass(slots=True, eq=False)
-class RequestTrace:
+class RequestTrace(Struct, eq=False):
     """One request from its start on; times in monotonic seconds.
 
     A metric is None as long as the events from which it is computed have not arrived.

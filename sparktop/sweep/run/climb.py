@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, rate_ratio
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.preparation import PreparedTarget
-from sparktop.values import dataclass
 
 WORTH_PERCENT = 5.0
 """A rise of the token rate below this percentage is not worth another level."""
@@ -25,8 +26,7 @@ _GAP = 2.0
 """Largest ratio of the best concurrency to the next lower one that was measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """The next concurrency to measure, or why there is none."""
 
     concurrency: int | None

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
+from msgspec import Struct
+
 from sparktop.sweep.compare.ratio import main_rate, rate_ratio
 from sparktop.sweep.plan.plan import SloCondition
 from sparktop.sweep.plan.slo import plain_words, words_of
@@ -17,7 +19,6 @@ from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.open_loop.knee import keeps_up
 from sparktop.sweep.run.slo.judgement import condition_interval, condition_verdict
 from sparktop.sweep.terms.definitions import METRICS, RATES
-from sparktop.values import dataclass
 
 _LEAST_LEVELS = 2
 """Levels from which on a search measures an earlier one again."""
@@ -46,8 +47,7 @@ def value_to_repeat(held: Mapping[Value, bool], answer: Value | None, newest: Va
     return again if len(held) >= _LEAST_LEVELS and again != newest else None
 
 
-@dataclass(frozen=True, slots=True)
-class Twice:
+class Twice(Struct, frozen=True):
     """A level that was measured at two times."""
 
     first: LevelResult

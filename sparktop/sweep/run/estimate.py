@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadMode
 from sparktop.model.time_range import TimeRange
@@ -13,7 +15,6 @@ from sparktop.sweep.plan.order import Load, Stint, numbers
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.run.conversations.level import ramp_s
 from sparktop.sweep.run.open_loop.arrivals import warm_up_s
-from sparktop.values import dataclass
 
 _GROWTH = 0.6
 """The duration of a load run grows roughly as the concurrency to this power (measured with gpt-oss-120b on
@@ -35,8 +36,7 @@ GAP = 2
 """Ratio of two neighbouring concurrencies from which on the sweep may add a level between them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _MeanRun:
+class _MeanRun(Struct, frozen=True):
     load: Load
     seconds: float
 

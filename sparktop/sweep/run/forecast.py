@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.graphics.durations import duration_words, range_words
 from sparktop.model.load import LoadMode
@@ -19,11 +21,9 @@ from sparktop.sweep.run.conversations.forecast import conversation_forecast
 from sparktop.sweep.run.estimate import LEAST, MOST, between, climbs
 from sparktop.sweep.run.open_loop.forecast import open_forecast
 from sparktop.sweep.run.pace import FASTEST, SLOWEST, AssumedPace, EarlierSweep, earlier_sweep
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """The expected requests, tokens and duration of a sweep."""
 
     requests: int | None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from sparktop.model.failure import Failure
 from sparktop.model.snapshot import NodeView
 from sparktop.model.text import clean
@@ -18,7 +20,6 @@ from sparktop.sweep.terms.request_errors import (
     TRUNCATED,
     UNREACHABLE,
 )
-from sparktop.values import dataclass
 
 ENOUGH_ENDED = 10
 """Minimum number of ended requests of a level before their share of failures is checked."""
@@ -46,8 +47,7 @@ _GONE = frozenset(
 """Error codes of failures that are typical of a server that is no longer running."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLimits:
+class NodeLimits(Struct, frozen=True):
     """The limits for one machine: minimum free memory, maximum GPU temperature; None means no limit."""
 
     min_headroom_gib: float | None = None

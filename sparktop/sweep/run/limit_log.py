@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.analysis.limited_by.evidence import Evidence, Look, Machine, MachineLook, Peer
 from sparktop.analysis.limited_by.judge import limited_by
@@ -16,7 +17,6 @@ from sparktop.model.node import NodeSample
 from sparktop.model.targets import NodeThresholds
 from sparktop.rates.lane_sums import kv_fullest_percent, lane_sum
 from sparktop.store.node.machine_log import machine_look
-from sparktop.values import dataclass
 
 Span = tuple[float, float]
 _APART_S = 0.9
@@ -25,8 +25,7 @@ _LONGEST_S = 600.0
 """Of a longer level, the newest part is judged."""
 
 
-@dataclass(slots=True)
-class _Server:
+class _Server(Struct):
     """The looks of one server, with what does not change from look to look."""
 
     looks: list[Look] = field(default_factory=list)
@@ -37,8 +36,7 @@ class _Server:
     speculates: bool = False
 
 
-@dataclass(slots=True)
-class _Machine:
+class _Machine(Struct):
     """The looks of one machine, and its newest sample and speed."""
 
     looks: list[MachineLook] = field(default_factory=list)
@@ -47,8 +45,7 @@ class _Machine:
     usual_mhz: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One server of a level: where it runs, and the slots that it reports."""
 
     name: str

@@ -6,8 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 
+from msgspec import Struct
+
 from sparktop.sweep.run.server_side import Counters, ServerPoint, Span
-from sparktop.values import dataclass
 
 SAME_MOMENT_S = 0.25
 """Samples of several servers up to this many seconds apart count as simultaneous if hardly any request
@@ -21,8 +22,7 @@ FULL_PERCENT = 98.0
 Of = Callable[[ServerPoint], float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class BackendQueue:
+class BackendQueue(Struct, frozen=True):
     """What the samples of one server show about requests of a level that waited in its queue."""
 
     name: str

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from msgspec import Struct
+
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.plan.order import Load, loads
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
 from sparktop.sweep.terms.definitions import CUT_SHORT
-from sparktop.values import dataclass
 
 _GROWTH = 0.6
 """Assumed growth if only one level is known: a run's duration grows as the concurrency to this power, see
@@ -23,8 +24,7 @@ _BEGIN_S = 3.0
 """Assumed seconds until the first level: the load generator starts and calibrates each prompt length."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
+class _Point(Struct, frozen=True):
     """Times of a measured level: `run_s` is the mean duration of a load run, `first_s` the mean TTFT."""
 
     load: Load
@@ -33,8 +33,7 @@ class _Point:
     first_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierSweep:
+class EarlierSweep(Struct, frozen=True):
     """One earlier sweep of a target, with the times that a forecast uses.
 
     `begin_s` are the seconds before the first level. `pause_s` are the mean seconds without load after each
@@ -79,8 +78,7 @@ class EarlierSweep:
         return 1 if all((load.prompt_tokens, output_tokens) in lengths for load in asked) else 2
 
 
-@dataclass(frozen=True, slots=True)
-class AssumedPace:
+class AssumedPace(Struct, frozen=True):
     """The assumed speed of a target without an earlier sweep: tokens per second of a single request."""
 
     decode_tps: float

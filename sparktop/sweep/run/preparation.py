@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, TokenSource
 from sparktop.model.snapshot import BackendView, Snapshot
@@ -33,7 +35,6 @@ from sparktop.sweep.run.served_by import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.request_errors import RequestFailure
-from sparktop.values import dataclass
 
 _SALTED_ENGINE = "vllm"
 
@@ -46,8 +47,7 @@ class WorkerGoneError(Exception):
         super().__init__(failure.message if failure else "the load generator's process is gone")
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedTarget:
+class PreparedTarget(Struct, frozen=True):
     """A target of a sweep with everything that is known about it before the first level."""
 
     target: SweepTarget
@@ -100,8 +100,7 @@ class PreparedTarget:
     """Prompt lengths that are measured in addition to those of the plan."""
 
 
-@dataclass(slots=True)
-class _Lengths:
+class _Lengths(Struct):
     """Results of calibrating the prompt lengths of a plan on one target."""
 
     found: dict[int, Calibrated] = field(default_factory=dict)
@@ -113,8 +112,7 @@ class _Lengths:
     """Why the target cannot serve requests of any length; None if it can."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
+class _Trial(Struct, frozen=True):
     """The way to calibrate prompt lengths of a plan on one target."""
 
     plan: Plan

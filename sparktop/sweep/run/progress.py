@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import field, replace
 from enum import StrEnum
 from statistics import median
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.model.time_range import TimeRange
@@ -14,7 +16,6 @@ from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import CapacityResult, LevelResult, SweepResult
-from sparktop.values import dataclass
 
 RATE_WINDOW_S = 2.0
 """Length in seconds of the window for the live token rate."""
@@ -40,8 +41,7 @@ class Phase(StrEnum):
 _UNCOUNTED = frozenset({Phase.WARMING_UP, Phase.CONTEXT})
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseChanged:
+class PhaseChanged(Struct, frozen=True):
     """Event: the sweep has entered another phase, target, level or run."""
 
     phase: Phase
@@ -54,8 +54,7 @@ class PhaseChanged:
     """Range of the seconds to the end of the sweep; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadTold:
+class LoadTold(Struct, frozen=True):
     """A batch of the load events since the previous batch; at most 20 batches come per second.
 
     Tokens are summed in `bins` of a tenth of a second. Backends have the names under which they are watched.
@@ -73,8 +72,7 @@ class LoadTold:
     """When the load generator sent the batch, in monotonic seconds; None for events added by the sweep."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunTold:
+class RunTold(Struct, frozen=True):
     """Event: a load run is over. It has all load events of the run, with the exact time of every token."""
 
     target: str
@@ -84,8 +82,7 @@ class RunTold:
     warm_up: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LevelMeasured:
+class LevelMeasured(Struct, frozen=True):
     """Event: a level was measured, and its result computed, including the reasons to doubt the result."""
 
     target: str
@@ -94,36 +91,31 @@ class LevelMeasured:
     """The result of the sweep so far."""
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityTold:
+class CapacityTold(Struct, frozen=True):
     """Event: a run of a capacity search was judged; `found` has the answers so far."""
 
     found: CapacityResult
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Event: a message to the user, one line of text."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFitted:
+class PlanFitted(Struct, frozen=True):
     """Event before the first request: the plan was fitted to what the servers take."""
 
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
-class GuardSet:
+class GuardSet(Struct, frozen=True):
     """Event before the first level: the text `words` states which limits stop the sweep on which machines."""
 
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class SweepEnded:
+class SweepEnded(Struct, frozen=True):
     """Event: the sweep is over; this is the last event."""
 
     result: SweepResult
@@ -143,8 +135,7 @@ SweepEvent = (
 """Every event of a sweep."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """The state of a sweep at one moment, for display."""
 
     phase: Phase = Phase.STARTING
@@ -170,8 +161,7 @@ class Progress:
     """Requests per second (sent, completed) over the last seconds; None early in a run."""
 
 
-@dataclass(slots=True, eq=False)
-class RecentRates:
+class RecentRates(Struct, eq=False):
     """The requests per second that were sent and completed lately, and the time since the run began."""
 
     _began: float | None = None
@@ -208,8 +198,7 @@ class RecentRates:
         return len(self._sent) / window_s, len(self._completed) / window_s
 
 
-@dataclass(slots=True)
-class ProgressFold:
+class ProgressFold(Struct):
     """Keeps the present state of a sweep in `now`, by applying the sweep's events one after the other."""
 
     now: Progress = field(default_factory=Progress)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
+
+from msgspec.structs import replace
 
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.load import LoadMode

@@ -12,17 +12,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from sparktop.analysis.deployments import address_of
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 SIGNIFICANT = 0.05
 LEAST = 12
 """Minimum requests for a test of the order."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoutingTest:
+class RoutingTest(Struct, frozen=True):
     """Result of a statistical test of the order in which a router chose backends."""
 
     word: str

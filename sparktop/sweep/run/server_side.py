@@ -11,6 +11,8 @@ from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeSample
@@ -23,7 +25,6 @@ from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
 from sparktop.sweep.run.limit_log import LimitLog
-from sparktop.values import dataclass
 
 Number = TypeVar("Number", int, float)
 
@@ -31,8 +32,7 @@ Span = tuple[float, float]
 """Start and end in monotonic seconds, which on Linux is also the clock of the load generator."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(Struct, frozen=True):
     """Counters of a server, summed over its engine cores (lanes: data-parallel ranks); None: not reported."""
 
     generation_tokens: float | None = None
@@ -79,8 +79,7 @@ class Counters:
         return [getattr(self, one.name) for one in fields(self)]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerPoint:
+class ServerPoint(Struct, frozen=True):
     """What a sweep needs of a server's sample, summed over its engine cores (data-parallel ranks)."""
 
     at: float
@@ -100,8 +99,7 @@ class ServerPoint:
         return self.running == 0 and not self.waiting
 
 
-@dataclass(frozen=True, slots=True)
-class NodePoint:
+class NodePoint(Struct, frozen=True):
     """The values of a machine's sample that a sweep needs, summarised over its GPUs; None: not reported."""
 
     at: float

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.model.load import LoadMode, TokenSource
 from sparktop.sweep.generator.loop_health import TIMER_MS
@@ -34,7 +35,6 @@ from sparktop.sweep.terms.definitions import (
     TOO_SHORT,
     UNCOUNTED_TOKENS,
 )
-from sparktop.values import dataclass
 
 MOST_LAG_MS = 10.0
 """Maximum p99 lag of the load generator's event loop in milliseconds."""
@@ -65,8 +65,7 @@ _BY_TOKEN = (
 """(field of `LevelResult`, title) of the metrics that need the arrival times of single tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """Counts of the tokens that requests asked for and received, warm-up included."""
 
     generated: int = 0
@@ -92,8 +91,7 @@ class Asked:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LevelFacts:
+class LevelFacts(Struct, frozen=True):
     """What a sweep knows about a level beside the metrics in its result, to judge the result's validity."""
 
     asked: Asked = Asked()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from msgspec import Struct
+
 from sparktop.model.explained import Explained
-from sparktop.values import dataclass
 
 RATES = (
     "prefill_tps",
@@ -31,8 +32,7 @@ CALL_LATENCIES = ("ttft_tool_ms", "ttft_human_ms", "request_ms")
 ALL_LATENCIES = (*LATENCIES, *CALL_LATENCIES)
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """The definition of a metric that is measured for each level of a sweep."""
 
     name: str

@@ -12,6 +12,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Protocol
@@ -20,7 +21,6 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadEvent, RequestEnded
 from sparktop.model.text import clean
 from sparktop.net.failure import status_error, transport_error
-from sparktop.values import dataclass, replace
 
 REFUSED = "refused"
 """Nothing listens at the address."""

@@ -7,20 +7,19 @@ a run executes, or read from a file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from itertools import repeat
+
+from msgspec import Struct, field
 
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
 from sparktop.sweep.result.results import EachRequest, LevelResult, UncountedRequests
-from sparktop.values import dataclass
 
 MOST_BARS = 5000
 """Maximum number of bars of a run: more would not be legible."""
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
+class _Open(Struct, eq=False):
     """The known part of a request; times in seconds: monotonic in a live sweep, else from the run's start."""
 
     start: float
@@ -32,8 +31,7 @@ class _Open:
     """Open loop: when the request was due."""
 
 
-@dataclass(slots=True, eq=False)
-class BarLedger:
+class BarLedger(Struct, eq=False):
     """The requests of a running sweep, collected from the events of measured runs, by level and run."""
 
     _runs: dict[LevelKey, dict[int, dict[str, _Open]]] = field(default_factory=dict)

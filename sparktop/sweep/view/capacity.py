@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.model.capacity_view import ConditionBar, SearchView, TriedLoad
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
@@ -21,14 +22,12 @@ from sparktop.sweep.run.capacity.answer import condition_result
 from sparktop.sweep.run.capacity.judgement import judge
 from sparktop.sweep.run.progress import CapacityTold, LoadTold, Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.view.words.capacity import amount, answer_words, condition_parts, room_of
-from sparktop.values import dataclass
 
 _LEAST = 5
 """Requests of a run from which on its values are shown before its end."""
 
 
-@dataclass(slots=True, eq=False)
-class CapacityLedger:
+class CapacityLedger(Struct, eq=False):
     """What the screen shows of a running search; `take` gets each event of the sweep."""
 
     capacity: Capacity | None

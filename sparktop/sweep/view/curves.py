@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep_comparison import (

@@ -6,19 +6,19 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
+from msgspec import Struct
+
 from sparktop.model.load import LoadPoint
 from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from sparktop.sweep.terms.definitions import RATES
-from sparktop.values import dataclass
 
 PER_TOKENS = 10_000
 """The time that context adds to an output token is stated for this many tokens of context."""
 _CONDITION = re.compile(r"(?P<figure>[a-z0-9_]+) (?P<sign>[≥≤]) (?P<limit>[0-9.e+]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class DepthCurve:
+class DepthCurve(Struct, frozen=True):
     """The levels of a target that differ in depth alone."""
 
     target: str

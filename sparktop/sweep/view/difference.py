@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE, signed
 from sparktop.model.sweep_comparison import (
@@ -28,7 +30,6 @@ from sparktop.sweep.compare.series import (
 from sparktop.sweep.result.results import Change, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.words.capacity import compared_words
-from sparktop.values import dataclass
 
 SHOWN = (
     *("decode_tps", "sustained_tps", "prefill_tps", "peak_tps"),
@@ -38,8 +39,7 @@ SHOWN = (
 _DECIDING = ("sustained_tps", "decode_tps", "ttft_due_ms", "e2e_due_ms")
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """One of two results that are compared: its title, and its series."""
 
     title: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from sparktop.model.sweep_comparison import Topologies, Value
 from sparktop.model.sweep_view import (

@@ -6,7 +6,7 @@ different levels alternate.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel

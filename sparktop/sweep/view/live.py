@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import partial
 from time import monotonic
+
+from msgspec import Struct, field
 
 from sparktop.model.load import LevelEnded, LoadKind, RequestEnded
 from sparktop.model.snapshot import Snapshot
@@ -54,13 +55,11 @@ from sparktop.sweep.view.marks import balance_reasons, balance_word
 from sparktop.sweep.view.progress import SweepProgress, may_go_on_to
 from sparktop.sweep.view.result import Findings, end_words, findings, plan_words, status_of
 from sparktop.sweep.view.series import SweepCurves
-from sparktop.values import dataclass
 
 MOST_NOTICES = 200
 
 
-@dataclass(slots=True, eq=False)
-class _Present:
+class _Present(Struct, eq=False):
     """Counts of requests and tokens at the current level, since its start or since the end of its warm-up."""
 
     key: LevelKey | None = None

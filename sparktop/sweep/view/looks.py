@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.sweep_view import BackendShare
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.view.grid import MOST_SLOTS
-from sparktop.values import dataclass
 
 _NOT_YET = -1.0
 
 
-@dataclass(slots=True, eq=False)
-class _Seen:
+class _Seen(Struct, eq=False):
     """Samples of one server during one level."""
 
     running: list[float | None] = field(default_factory=list)
@@ -40,8 +40,7 @@ class _Seen:
             self.prefill_s = view.prefill.mean_s
 
 
-@dataclass(slots=True, eq=False)
-class LevelLooks:
+class LevelLooks(Struct, eq=False):
     """The samples of all servers that received load at one level."""
 
     _seen: dict[str, _Seen] = field(default_factory=dict)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from sparktop.model.sweep_view import LevelKey, PlannedLevel
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
-from sparktop.values import dataclass
 
 
-@dataclass(slots=True, eq=False)
-class SweepProgress:
+class SweepProgress(Struct, eq=False):
     """The share of a sweep that is done, and the concurrency that it may still go on to."""
 
     _shown: float = 0.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from sparktop.model.capacity_view import SearchView
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.sweep_comparison import CurvePlot, Topologies
@@ -28,7 +30,6 @@ from sparktop.sweep.view.rows import result_rows
 from sparktop.sweep.view.topologies import topologies
 from sparktop.sweep.view.words.headline import headline
 from sparktop.sweep.view.words.verdict import verdict
-from sparktop.values import dataclass
 
 _STATUSES = {
     "done": SweepStatus.DONE,
@@ -39,8 +40,7 @@ _STATUSES = {
 _PAIR = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Findings:
+class Findings(Struct, frozen=True, eq=False):
     """Everything that a screen shows of completed levels; recomputed after each level."""
 
     rows: tuple[ResultRow, ...] = ()

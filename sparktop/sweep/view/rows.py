@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.model.sweep_comparison import Value
 from sparktop.model.sweep_view import LevelKey, Rank, ResultRow

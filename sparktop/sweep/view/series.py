@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from sparktop.model.load import LevelEnded, LevelStarted, LoadEvent, LoadKind
 from sparktop.model.series import LATE, Series
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
@@ -12,7 +14,6 @@ from sparktop.model.sweep_view import BackendLine, LevelKey, LevelSpan, LiveSeri
 from sparktop.sweep.generator.wire.messages import TokenBin
 from sparktop.sweep.view.activity import ActivityLedger
 from sparktop.sweep.view.grid import Amounts, Points, Readings, States, TimeGrid
-from sparktop.values import dataclass
 
 UNNAMED = "not named"
 """Name of the curve of tokens whose server is unknown."""
@@ -20,8 +21,7 @@ TOLD_LATE_S = 0.15
 """Delay in seconds with which slots are shown: tokens are reported up to a bin and a batch late."""
 
 
-@dataclass(slots=True, eq=False)
-class _Readings:
+class _Readings(Struct, eq=False):
     """The curves of one backend or machine, copied from its time series in the monitor as these grow."""
 
     columns: tuple[Readings, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
 from sparktop.sweep.compare.references import Reference

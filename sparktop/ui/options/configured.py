@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sparktop.config.found import found_toml
 from sparktop.config.options import ALL, VIEW, Option, shown_place

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
+from msgspec.structs import replace
 from textual.app import App
 
 from sparktop.config.options import (

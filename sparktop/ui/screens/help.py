@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.style import Style
 from rich.text import Text
 from textual import events
@@ -21,7 +22,6 @@ from sparktop.model.explained import BALANCE, LIMITS, OTHER_ALERTS, RANKS, SPEED
 from sparktop.panels.parts.sentences import wrapped
 from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import RoleStyles, key_hints
-from sparktop.values import dataclass
 
 _GROUPS = (
     ("Views", "view zoom open back balance why ranks processes events sort filter"),
@@ -93,8 +93,7 @@ _SWEEP_FIGURES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A line of the help: what it explains, the explanation, and the key whose action it describes."""
 
     head: str
@@ -102,8 +101,7 @@ class Entry:
     key: Key | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A group of entries under a heading."""
 
     title: str

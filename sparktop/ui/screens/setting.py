@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting as one line of the menu: its name, its present value and the function that changes it."""
 
     name: str
@@ -31,8 +30,7 @@ class Setting:
     """Returns whether the value was changed and not saved yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
+class Tab(Struct, frozen=True):
     """A page of the menu: its title and its settings."""
 
     title: str

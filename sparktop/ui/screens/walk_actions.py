@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.panels.board.scene import Drawn, PanelKey
 from sparktop.panels.board.view import filtered_backends
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.screens.balance_actions import BalanceActions
-from sparktop.values import dataclass
 
 _LINED = frozenset({"prometheus", "members", "scraped", "machines"})
 """Kinds of panels whose lines can be selected while they are shown alone."""
@@ -17,8 +18,7 @@ _HEAD = 6
 """Rows of a wall that are not lines of a list, at least: a page is as many lines fewer than the screen."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """A step into a wall: what was opened, and what was shown and selected before."""
 
     opened: PanelKey

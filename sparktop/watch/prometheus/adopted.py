@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from sparktop.analysis.deployments import address_of
 from sparktop.model.fleet import Scrape
 from sparktop.model.targets import BackendTarget
 from sparktop.sources.prometheus.found import FoundServer
 from sparktop.store import Store
-from sparktop.values import replace
 
 
 def own(servers: Iterable[FoundServer], store: Store, source: str) -> Iterator[FoundServer]:

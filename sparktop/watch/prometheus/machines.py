@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from sparktop.analysis.speed_state import IDLE_PERCENT, SLOW_CLOCK, THROTTLED, Pace, follow
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import FleetNode, Scrape
@@ -34,7 +36,6 @@ from sparktop.sources.prometheus.steps import Steps, in_steps
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, Store
 from sparktop.store.node.track import memory_limits
-from sparktop.values import replace
 
 AGAIN_S, LONGEST_S = 60.0, 300.0
 """Seconds between two readings of the machines on the wall, where there are more than `MOST_OFTEN`: for each

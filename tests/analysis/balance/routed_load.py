@@ -8,8 +8,10 @@ import random
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch
 from sparktop.analysis.balance.judge import judge, window_s

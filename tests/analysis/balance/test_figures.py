@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out, load_track
 from sparktop.analysis.balance.pace import fit_step_time, throughput, variance_factor

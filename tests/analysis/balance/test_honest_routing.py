@@ -7,9 +7,9 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.balance import limits
 from sparktop.analysis.balance.arrivals import find_herds

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.analysis.balance.requests import binomial_tail, request_shares, weigh_requests
 from sparktop.model.balance import Balance

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import cycle
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.limited_by.evidence import Evidence, Look, Peer, prefill_s
 from sparktop.analysis.limited_by.judge import limited_by

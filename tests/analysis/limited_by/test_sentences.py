@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.analysis.limited_by.evidence import Evidence, Look, Machine, MachineLook, Peer
 from sparktop.analysis.limited_by.judge import limited_by

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 
 from sparktop.demo.engine.tokens import STOP, tokenize
 from sparktop.model.load import EndReason

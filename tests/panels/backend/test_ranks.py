@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample, ProcessReading, ProcessTable

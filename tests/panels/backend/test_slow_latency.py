@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.snapshot import BackendView, Latency, Quantile, Snapshot
 from sparktop.model.targets import StateThresholds, Thresholds

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.snapshot import BackendState, BackendView, Snapshot
 from sparktop.panels.backend.tile import tile_panel

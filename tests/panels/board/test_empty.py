@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.targets import SEARCHED_PORTS
 from sparktop.panels.board.empty import empty_rows

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import cycle, product
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.demo.scenario import backend_name
 from sparktop.model.balance import BalanceWord

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.series import HistoryTable

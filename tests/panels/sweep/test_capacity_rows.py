@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.model.capacity_view import ConditionBar, SearchView, TriedLoad
 from sparktop.model.sweep_view import SweepStatus, SweepView

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.graphics.dots import DotGrid
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.sweep_comparison import HistoryRow
 from sparktop.model.sweep_view import SweepStatus, SweepView

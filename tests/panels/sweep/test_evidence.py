@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.model.sweep_view import LevelEvidence
 from sparktop.panels.parts.rows import row_text, row_width

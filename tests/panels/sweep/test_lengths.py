@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.sweep_comparison import DeviationRow, Topologies
 from sparktop.model.sweep_view import LevelKey, LevelSpan, LevelState, PlannedLevel, SweepView

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.graphics.dots import NOTHING, DotGrid
 from sparktop.model.sweep_comparison import (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.colors.palette import shipped_palettes
 from sparktop.model.sweep_view import LevelKey, LevelState, Mark, SweepStatus, SweepView

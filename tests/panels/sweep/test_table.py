@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.sweep_view import Mark, Rank
 from sparktop.panels.parts.rows import row_text

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.sweep_view import LevelKey, LevelSpan, LiveSeries
 from sparktop.panels.parts.names import short_names

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from sparktop.sources.prometheus.answer import Answer, Series, answer_steps
 from sparktop.sources.prometheus.steps import Steps
-from sparktop.values import replace
 
 Result = TypeVar("Result")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample

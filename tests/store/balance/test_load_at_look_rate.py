@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.balance.lines import balance_axis, group_lines, line_slots

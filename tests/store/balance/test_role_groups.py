@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.engine import EngineSample, LaneSample

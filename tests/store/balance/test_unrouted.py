@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.snapshot import Snapshot

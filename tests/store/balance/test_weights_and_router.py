@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.verdict import verdict
 from sparktop.model.balance import Balance, BalanceWord

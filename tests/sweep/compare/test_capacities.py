@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind
 from sparktop.sweep.compare.compare import compare, compared_series, compared_targets

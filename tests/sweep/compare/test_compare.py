@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.sweep.compare.compare import NO_TEST, compare
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.independent import engines_sentence, independent_engines

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.colors.series import ON_DARK, ON_LIGHT
 from sparktop.graphics.gradient import contrast

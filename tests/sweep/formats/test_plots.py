@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sparktop.sweep.compare.references import load_reference
 from sparktop.sweep.compare.series import Series

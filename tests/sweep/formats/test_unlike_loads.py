@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load, Series

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, LoadMode, RequestStarted
 from sparktop.sweep.generator.wire.lines import decode_command, encode_command

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, Snapshot

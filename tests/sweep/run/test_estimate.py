@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.demo.scenario import Scenario
 from sparktop.graphics.durations import range_words

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.engine import EngineIdentity

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded
 from sparktop.model.sweep_view import LevelKey, LevelState, SweepStatus

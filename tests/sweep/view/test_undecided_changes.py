@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.sweep_comparison import (

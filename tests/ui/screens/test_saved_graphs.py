@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sparktop.config.options import VIEW
 from sparktop.config.schema import Settings, load

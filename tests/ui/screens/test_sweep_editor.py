@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
+from msgspec.structs import replace
 from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Button, Static

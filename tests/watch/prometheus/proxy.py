@@ -6,12 +6,11 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 from aiohttp import web
-
-from sparktop.values import dataclass
 
 Change = Callable[[str, dict[str, Any]], dict[str, Any] | int]
 """From a query and the body of its answer to another body, or to the HTTP status of a refusal."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.analysis.wall import Top
 from sparktop.panels.board.wall.trends import Trend
 from sparktop.panels.parts.rows import Row
-from sparktop.values import dataclass
 
 Entry = tuple[str, str]
 """Kind and name of what a line stands for, as in a `PanelKey` of the board."""
@@ -16,8 +16,7 @@ STATE = "state"
 """Kind of an entry that is no line: the number of servers or machines in a state, whose word is its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """What can be clicked: what it stands for, and its cells, from the panel's upper left corner.
 
     A line that can be selected may have several rows.
@@ -30,8 +29,7 @@ class Spot:
     height: int = 1
 
 
-@dataclass(slots=True)
-class Look:
+class Look(Struct):
     """What of a wall is shown, and the texts of its frame."""
 
     title: Row
@@ -60,8 +58,7 @@ class Look:
     """Draws a graph of each group; None where servers have no histories."""
 
 
-@dataclass(slots=True)
-class DrawnWall:
+class DrawnWall(Struct):
     """A drawn wall: rows, what can be clicked, and all lines that could be selected, in reading order."""
 
     rows: list[Row] = field(default_factory=list)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from msgspec import Struct
+
 from sparktop.analysis.wall import DOWN, NO_GPU, Stated, Wall, WallGroup, kv_percent, ttft_s
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
@@ -18,7 +20,6 @@ from sparktop.panels.parts.columns import mark
 from sparktop.panels.parts.figures import LIVE, figure, label, quantile_text, share_role, sum_run
 from sparktop.panels.parts.names import fitted_names
 from sparktop.panels.parts.rows import Row, Run, fit_row, in_role, row_width
-from sparktop.values import dataclass
 
 _COUNT, _FIGURES = 6, 35
 """Cells of the number of servers of a group, and of its figures, with the blanks between them."""
@@ -38,8 +39,7 @@ _MOST_NAMED = 40
 """Most names in the line of what is wrong in a group."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupColumns:
+class GroupColumns(Struct, frozen=True):
     """Widths in cells of the columns of the groups' lines that differ between screens."""
 
     width: int
@@ -193,8 +193,7 @@ def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
     return pieces
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct, frozen=True):
     """A column of servers or machines: heading, width in cells with the blank before it, and its cell."""
 
     heading: str
@@ -255,8 +254,7 @@ _COLUMNS = (
 """The columns of servers, the most important first."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerColumns:
+class ServerColumns(Struct, frozen=True):
     """How servers are drawn in lines: the widths of names, and the columns of figures that have room."""
 
     width: int

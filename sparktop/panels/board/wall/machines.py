@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
+
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.fleet import FleetNode
@@ -12,15 +14,13 @@ from sparktop.panels.parts.columns import mark
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.names import are_distinct, fitted_names
 from sparktop.panels.parts.rows import Row, fit_row, in_role
-from sparktop.values import dataclass
 
 _LEAST_NAME, _LONGEST_NAME = 8, 56
 _STATE = 11
 _SERVERS = "servers"
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct, frozen=True):
     """A column of figures: heading, width in cells with the blanks before it, and its text; None: unknown."""
 
     heading: str
@@ -50,8 +50,7 @@ _COLUMNS = (
 """The columns of figures, the most important first."""
 
 
-@dataclass(frozen=True, slots=True)
-class MachineColumns:
+class MachineColumns(Struct, frozen=True):
     """How machines are drawn in lines: the width of names, and the columns that have room."""
 
     width: int

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from sparktop.analysis.wall import WallGroup
 from sparktop.graphics import numbers
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.parts.graph import area_rows
 from sparktop.panels.parts.rows import Row
-from sparktop.values import dataclass
 
 CELLS = 15
 """Width of a graph in cells; each has two time slots."""
@@ -57,8 +58,7 @@ class GroupTrends:
         return [known[slot] for slot in slots]
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """How the graphs of a wall's groups are drawn: their time axis, and where their sums are kept."""
 
     trends: GroupTrends

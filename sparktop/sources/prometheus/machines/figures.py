@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import fields
 from functools import partial
+
+from msgspec import Struct, field
 
 from sparktop.hardware.gpu import reason_words
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
@@ -40,7 +42,6 @@ from sparktop.sources.prometheus.machines.exporters import (
 )
 from sparktop.sources.prometheus.machines.found import PLACE_LABELS, Machine, Place, place_of
 from sparktop.sources.prometheus.promql import any_of, selector
-from sparktop.values import dataclass
 
 _BY = f"by (__name__, {', '.join(PLACE_LABELS)})"
 _BY_GPU = _BY.replace(")", f", {', '.join(GPU_LABELS)})")
@@ -57,8 +58,7 @@ _COUNTS = frozenset({"sm_clock_mhz", "sm_clock_max_mhz", "cores"})
 _RATE_SCRAPES, _LEAST_RATE_S = 4.0, 60.0
 
 
-@dataclass(slots=True)
-class Gathered:
+class Gathered(Struct):
     """Values of one exporter: of the machine by field, and of each GPU."""
 
     machine: dict[str, float] = field(default_factory=dict)

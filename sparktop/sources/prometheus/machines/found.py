@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.text import clean
 from sparktop.sources.prometheus.answer import Labels, Series
@@ -19,7 +21,6 @@ from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_
 from sparktop.sources.prometheus.machines.exporters import GPU_LABELS, KINDS, MARKS, NODE
 from sparktop.sources.prometheus.promql import selector
 from sparktop.sources.prometheus.steps import Steps
-from sparktop.values import dataclass, replace
 
 PLACE_LABELS = (*KEY_LABELS, "Hostname")
 """The labels of a `Place`: one dcgm-exporter may be scraped as several hosts'."""
@@ -35,8 +36,7 @@ Place = tuple[Key, str]
 """A target, and the host that a dcgm-exporter reports for it; "" for other exporters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exporter:
+class Exporter(Struct, frozen=True):
     """An exporter of a machine."""
 
     place: Place
@@ -55,8 +55,7 @@ class Exporter:
     """The host of its address, in small letters; "" where that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """A machine: all its exporters, and the names by which servers on it are known."""
 
     name: str
@@ -236,8 +235,7 @@ def _machines(groups: Iterable[Sequence[Exporter]]) -> Steps[tuple[Machine, ...]
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Placing:
+class Placing(Struct, frozen=True):
     """Finds the machines of servers."""
 
     by_pod: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import JsonValue
 
 from sparktop.errors import UsageError
@@ -15,7 +16,6 @@ from sparktop.sweep.compare.imports.reading import ImportFormatError, part
 from sparktop.sweep.compare.references import PREFIX, load_reference
 from sparktop.sweep.compare.series import Series, TableRule, merged, series_of
 from sparktop.sweep.result.store import parse, read_value
-from sparktop.values import dataclass
 
 _TOOLS: tuple[tuple[str, Callable[[object], bool], Callable[[object, str, str], list[Series]]], ...] = (
     ("llama-benchy", tools.is_llama_benchy, tools.read_llama_benchy),
@@ -64,8 +64,7 @@ _OTHER_FILES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
 """(Tool, whether a JSON value is such a file of it, what that is and which file of the tool to give)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """What the arguments of the command `compare` name: files and references (published tables)."""
 
     series: tuple[Series, ...]

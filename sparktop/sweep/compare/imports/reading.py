@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep_comparison import Value

@@ -11,8 +11,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from statistics import fmean, stdev
+
+from msgspec import Struct, field
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep_comparison import Value
@@ -21,7 +22,6 @@ from sparktop.sweep.compare.imports.reading import ImportFormatError, by_axis, c
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.terms.statistics import ranged, value_of
-from sparktop.values import dataclass
 
 _MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
 _LONGEST_LINE = 4000
@@ -80,8 +80,7 @@ _K = 1024
 """Tokens of "1k" as a length, as the table of levels writes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table as text."""
 
     title: str
@@ -90,8 +89,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-@dataclass(slots=True, eq=False)
-class _Targets:
+class _Targets(Struct, eq=False):
     """Values by target, level, metric and run, in order of appearance."""
 
     levels: dict[str, dict[Load, dict[str, dict[str, Value]]]] = field(default_factory=dict)

@@ -12,8 +12,9 @@ token.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
+
+from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import (

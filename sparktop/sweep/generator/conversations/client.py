@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from time import perf_counter
+
+from msgspec.structs import replace
 
 from sparktop.model.load import RequestEnded, RunStarted
 from sparktop.sweep.generator.body import CACHE_SALT, BodyForm

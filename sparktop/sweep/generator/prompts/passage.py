@@ -12,10 +12,11 @@ from itertools import chain
 from math import factorial
 from random import Random
 
+from msgspec import Struct
+
 from sparktop.sweep.generator.prompts.prompts import OPENING_WORD, Book, Kind, Part
 from sparktop.sweep.generator.prompts.word_list import NOUNS
 from sparktop.sweep.terms.request_errors import RequestFailure
-from sparktop.values import dataclass
 
 MOST_REQUESTS = 16
 """Maximum trial requests of a search; with a tokenizer that has one token per word, four are enough."""
@@ -109,8 +110,7 @@ class PromptRefusedError(Exception):
         self.failure = failure
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """A passage whose tokens the server has counted.
 
     It has the first `pieces` words and punctuation marks of the text, and the filler words `tail` at its end.

@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any
 
+from msgspec import Struct
+
 from sparktop.model.text import clean
-from sparktop.values import dataclass
 
 DONE = b"[DONE]"
 """Beginning of the data of the event that ends a stream."""
@@ -35,8 +36,7 @@ class BadEventError(Exception):
     """An event that is not a JSON object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """The server's own token counts of a request; None for a count that the server does not send."""
 
     prompt_tokens: int | None
@@ -44,8 +44,7 @@ class Usage:
     generated_tokens: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEvent:
+class StreamEvent(Struct, frozen=True):
     """What one event of the stream says about the answer: its tokens, and how it ends."""
 
     tokens: int = 0

@@ -12,10 +12,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from sparktop.model.load import TokenSource
-from sparktop.values import dataclass
 
 _SLACK = 1.5
 """Maximum ratio of the time of the tokens before the first chunk to their time at the answer's mean rate."""
@@ -24,8 +24,7 @@ _FINISH_SHARE = 0.5
 time between two chunks. A finish event that is not a token arrives together with the last chunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountedTokens:
+class CountedTokens(Struct, frozen=True):
     """The tokens of a complete answer, by the read that brought them."""
 
     times: array[float]
@@ -45,8 +44,7 @@ class CountedTokens:
     may lack tokens in between."""
 
 
-@dataclass(slots=True)
-class TokenCount:
+class TokenCount(Struct):
     """Collects the chunks of an answer while it arrives, and counts the tokens of each read at the end."""
 
     times: array[float] = field(default_factory=lambda: array("d"))

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+
+from msgspec import Struct
 
 from sparktop.model.load import FirstToken, LoadEvent, LoadMode, RequestEnded, Tokens, TokenSource
+from sparktop.model.structs import hide_in_repr
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.own_requests import texts_of
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.prompt_file import PromptFile
 from sparktop.sweep.plan.traces.trace import TraceChoice
 from sparktop.sweep.terms.request_errors import RequestFailure
-from sparktop.values import dataclass
 
 BIN_S = 0.1
 """Length of a token bin in seconds."""
@@ -31,8 +32,8 @@ TRIED_TOKENS = 8
 """Output tokens of the main trial request of a calibration: enough to see how the server sends tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerTarget:
+@hide_in_repr("api_key", "headers", "extra_body")
+class WorkerTarget(Struct, frozen=True):
     """The server or router that requests are sent to."""
 
     url: str
@@ -40,14 +41,14 @@ class WorkerTarget:
     model: str | None = None
     """Name that the server uses, not cleaned; None (only in `Calibrate`): its first or only model."""
     api: Api = Api.CHAT
-    api_key: str | None = field(default=None, repr=False)
+    api_key: str | None = None
     router: bool = False
     """True for a router. Rejections by the router itself are counted separately from a server's."""
     tls_ca: str | None = None
     """Path of a certificate file that verifies the server's; None: the system's certificates do."""
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
     """(name, value) of further headers of each request."""
-    extra_body: str = field(default="", repr=False)
+    extra_body: str = ""
     """Further fields of each request's body as a JSON object; "" for none."""
     prompts: PromptFile | None = None
     """The user's own prompts, which are sent in place of made ones; None for made ones."""
@@ -60,8 +61,7 @@ class WorkerTarget:
         return tuple(value for value in dict.fromkeys(given) if len(value) >= _SHORTEST_SECRET)
 
 
-@dataclass(frozen=True, slots=True)
-class Calibrate:
+class Calibrate(Struct, frozen=True):
     """Command: find a target's model, the request fields that it accepts, and how to make exact prompts."""
 
     id: str
@@ -72,8 +72,7 @@ class Calibrate:
     timeouts: Timeouts = Timeouts()
 
 
-@dataclass(frozen=True, slots=True)
-class OpenLoop:
+class OpenLoop(Struct, frozen=True):
     """The arrivals of an open-loop run; see `sparktop.sweep.plan.arrivals`.
 
     Requests due in the first `warm_up_s` seconds are not measured. Those due in the `duration_s` seconds
@@ -89,8 +88,7 @@ class OpenLoop:
     seed: str
 
 
-@dataclass(frozen=True, slots=True)
-class ContextLoad:
+class ContextLoad(Struct, frozen=True):
     """Text before the prompt of each request (llama-benchy's depth), a new one for each request of a run."""
 
     tokens: int
@@ -103,8 +101,7 @@ class ContextLoad:
     """True: a few words stand in place of the prompt, so that the run only fills the cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationLoad:
+class ConversationLoad(Struct, frozen=True):
     """The agents of a run; see `sparktop.sweep.plan.conversations`.
 
     Calls of conversations under way are sent first. Then all agents start within `ramp_s` seconds, and calls
@@ -121,8 +118,7 @@ class ConversationLoad:
     """The server's context length in tokens; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunLoad:
+class RunLoad(Struct, frozen=True):
     """Command: execute one load run of a level.
 
     If this target was not calibrated for the prompt length, the process calibrates it first. A warm-up is a
@@ -167,24 +163,21 @@ class RunLoad:
     """True for a run that is not measured; it is executed like any other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """Command: cancel the present run or calibration and all queued commands.
 
     A run ends at once, and its requests in flight end with the reason `abort`.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Quit:
+class Quit(Struct, frozen=True):
     """Command: exit, cancelling everything in flight. The end of standard input has the same effect."""
 
 
 Command = Calibrate | RunLoad | Cancel | Quit
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """First message of the process: it accepts commands from now on."""
 
     pid: int
@@ -194,8 +187,7 @@ class Ready:
     """Number of connections that the limit of open files allows; None for no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptLength:
+class PromptLength(Struct, frozen=True):
     """The number of tokens of a calibration's prompts, whether it is exact, and how it is known."""
 
     asked_tokens: int
@@ -208,8 +200,7 @@ class PromptLength:
     prompts of the same words. `words`: the server counts nothing, so each word is assumed to be a token."""
 
 
-@dataclass(frozen=True, slots=True)
-class Calibrated:
+class Calibrated(Struct, frozen=True):
     """Message: the result of a calibration, the trial requests that find out how to use a server.
 
     `failure` is set if the server cannot process requests at all.
@@ -240,8 +231,7 @@ class Calibrated:
     failure: RequestFailure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TokenBin:
+class TokenBin(Struct, frozen=True):
     """Tokens that arrived from one backend in a tenth of a second (`BIN_S`), for live graphs."""
 
     at: float
@@ -250,8 +240,7 @@ class TokenBin:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Message: what happened in a run since the last batch.
 
     `events` include the first token of each request. Later tokens are only summed by time and backend in
@@ -267,8 +256,7 @@ class Batch:
     both."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTokens:
+class RequestTokens(Struct, frozen=True):
     """When the tokens of a request arrived: time and token count of each read that brought tokens."""
 
     at: Sequence[float]
@@ -284,16 +272,14 @@ class RequestTokens:
             yield kind(request_id, at, count, index < self.answer_from)
 
 
-@dataclass(frozen=True, slots=True)
-class TokenTimes:
+class TokenTimes(Struct, frozen=True):
     """Message: the exact token times of some requests of a finished run, by request id."""
 
     id: str
     requests: Mapping[str, RequestTokens]
 
 
-@dataclass(frozen=True, slots=True)
-class LagFigures:
+class LagFigures(Struct, frozen=True):
     """Lag of the load generator's event loop in milliseconds; `count` is the number of samples."""
 
     mean: float
@@ -304,8 +290,7 @@ class LagFigures:
     p90: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClientHealth:
+class ClientHealth(Struct, frozen=True):
     """The health of the load generator during a run."""
 
     loop: str
@@ -323,8 +308,7 @@ class ClientHealth:
     the kernel does not count that."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunFinished:
+class RunFinished(Struct, frozen=True):
     """Message: a load run is over, and all its events have been sent."""
 
     id: str
@@ -343,24 +327,21 @@ class RunFinished:
     health: ClientHealth
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """Message: the command `id` cannot be executed, or was cancelled before it began."""
 
     id: str
     failure: RequestFailure
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(Struct, frozen=True):
     """Message: the calibration `id` waits, because its server is busy; `words` say how long, and for what."""
 
     id: str
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerEnded:
+class WorkerEnded(Struct, frozen=True):
     """The last message: the process has exited. Created by the parent, not sent by the process."""
 
     returncode: int | None

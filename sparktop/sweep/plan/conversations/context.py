@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.conversations.script import Call, Script
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """The prompt of the next call of a conversation."""
 
     tokens: int

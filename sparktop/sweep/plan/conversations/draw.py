@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from random import Random
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(Struct, frozen=True):
     """Distribution of a length, a count or a pause: log-normal, with an optional fixed value beside it."""
 
     median: float

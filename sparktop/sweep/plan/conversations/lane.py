@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from sparktop.model.conversation import ConversationCall, Turn
 from sparktop.sweep.plan.conversations.context import ContextLength, Prompt
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.conversations.script import Call, Script, number_of, script
-from sparktop.values import dataclass
 
 _MOST_UNFIT = 100
 """Conversations that end one after the other without a call until a lane has no further turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """The next call of a lane."""
 
     place: ConversationCall

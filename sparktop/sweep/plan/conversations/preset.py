@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from msgspec import Struct
 
 from sparktop.sweep.plan.conversations.draw import Draw
-from sparktop.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationPreset:
+class ConversationPreset(Struct, frozen=True):
     """How conversations go: a shared start, a context of their own, human requests and tool steps.
 
     A conversation has `human_requests` requests of a person. Each takes a model call, and one more for each
@@ -28,13 +26,13 @@ class ConversationPreset:
     description: str = ""
     shared_tokens: int = 0
     """Tokens at the beginning of every conversation, the same text for all: system prompt and tools."""
-    own_tokens: Draw = field(default=Draw(0.0))
+    own_tokens: Draw = Draw(0.0)
     """Tokens of the conversation's own context, sent with its first call."""
-    tool_steps: Draw = field(default=Draw(0.0))
+    tool_steps: Draw = Draw(0.0)
     """Model calls after a tool within one human request."""
-    tool_pause_s: Draw = field(default=Draw(0.0))
+    tool_pause_s: Draw = Draw(0.0)
     """Seconds from an answer that calls a tool to the call with the tool's output."""
-    human_pause_s: Draw = field(default=Draw(0.0))
+    human_pause_s: Draw = Draw(0.0)
     """Seconds from the last answer of a human request to the next request."""
     summary_tokens: int = 2000
     """Tokens to which a compacted context shrinks, in addition to the shared start."""

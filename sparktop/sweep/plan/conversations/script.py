@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from itertools import islice
 from random import Random
 
+from msgspec import Struct
+
 from sparktop.model.conversation import CallStart
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
-from sparktop.values import dataclass
 
 MOST_CALLS = 20_000
 """Calls after which a conversation ends, however many its preset draws."""
@@ -20,8 +21,7 @@ MOST_LANES = 1_000_000
 _LIFE_FROM, _LIFE_TO = 0.25, 0.75
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One model call of a conversation."""
 
     start: CallStart
@@ -33,8 +33,7 @@ class Call:
     """Seconds from the end of the answer before to this call; 0 for the first call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """The course of one conversation."""
 
     number: int

@@ -6,11 +6,12 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
 from sparktop.typed import seconds, split_range
-from sparktop.values import dataclass
 
 if TYPE_CHECKING:  # plans are read at every start, traces seldom
     from sparktop.sweep.plan.traces.summary import TraceSummary
@@ -33,8 +34,7 @@ _TURNS_TAIL_S = 600.0
 _LONGEST_S = 1e12
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Struct, frozen=True):
     """The recorded traffic of a sweep."""
 
     choice: TraceChoice

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from sparktop.values import dataclass
+from msgspec import Struct
 
 
 class FaultError(Exception):
     """A line of a trace cannot be used; the message says why, without file and line number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """A request as a line of a trace states it, in the file's own time."""
 
     at_s: float | None
@@ -34,8 +33,7 @@ class Recorded:
     """The prompt, if the file holds it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TracedRequest:
+class TracedRequest(Struct, frozen=True):
     """A request of a replay, in the order of the file."""
 
     number: int

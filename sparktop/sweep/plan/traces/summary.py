@@ -5,17 +5,17 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 
+from msgspec import Struct
+
 from sparktop.sweep.plan.traces.formats import TraceFormat
 from sparktop.sweep.plan.traces.request import TracedRequest
 from sparktop.sweep.plan.traces.trace import Trace, TraceChoice
-from sparktop.values import dataclass
 
 _MOST_BLOCKS = 2_000_000
 """Maximum number of distinct blocks of which the repetitions are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class TraceSummary:
+class TraceSummary(Struct, frozen=True):
     """What a replay will send; all of it at the chosen speed."""
 
     form: TraceFormat

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from sparktop.sweep.plan.traces.formats import Memory, TraceFormat, read_line, recognise
 from sparktop.sweep.plan.traces.lines import TraceError, numbered_lines
 from sparktop.sweep.plan.traces.request import FaultError, Recorded, TracedRequest
-from sparktop.values import dataclass
 
 MOST_REQUESTS = 1_000_000
 """Maximum number of requests of a replay."""
@@ -20,8 +21,7 @@ _REMEMBERED = 200_000
 """Number of sessions after which older ones may be forgotten; so long files take a bounded memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class TraceChoice:
+class TraceChoice(Struct, frozen=True):
     """Which part of which file is replayed, and how fast."""
 
     path: str

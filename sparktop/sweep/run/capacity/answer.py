@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from msgspec import Struct
+
 from sparktop.model.limit import LimitKind
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.plan.slo import words_of
@@ -21,7 +23,6 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.run.capacity.judgement import Judged, Shares
 from sparktop.sweep.run.capacity.search import CapacitySearch
 from sparktop.sweep.run.slo.judgement import Verdict
-from sparktop.values import dataclass
 
 _PERCENT = 100.0
 _LEAST_REQUESTS = 5
@@ -74,8 +75,7 @@ def capacity_answer(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRun:
+class JudgedRun(Struct, frozen=True):
     """One run of a level, judged alone."""
 
     judged: Judged

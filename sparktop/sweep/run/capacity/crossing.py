@@ -14,9 +14,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
+from msgspec import Struct
+
 from sparktop.sweep.run.capacity.grid import Grid
 from sparktop.sweep.run.capacity.judgement import Scatter, Shares
-from sparktop.values import dataclass
 
 _STEEP = 24.0
 _SLOPES = tuple((0.75 * 2.0**step, min(0.0, math.log(_STEEP / (0.75 * 2.0**step)))) for step in range(13))
@@ -33,8 +34,7 @@ _TINY = 1e-12
 _HALF = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """The requests of a level under one condition, counted as independent ones."""
 
     value: float
@@ -60,8 +60,7 @@ def seen_of(levels: Mapping[float, Shares]) -> tuple[float, list[Seen]]:
     return next((one.needed for one in judged.values()), _HALF), seen
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
+class Crossing(Struct, frozen=True):
     """The probability that the largest load that holds is below each of `values`."""
 
     values: tuple[float, ...]

@@ -6,10 +6,11 @@ import math
 from functools import cache
 from itertools import pairwise
 
+from msgspec import Struct
+
 from sparktop.model.load import LoadKind
 from sparktop.sweep.plan.capacity import FINE_SHARE, FINE_TO, RATIO
 from sparktop.sweep.plan.plan import Capacity
-from sparktop.values import dataclass
 
 _RATE_STEP = 2 ** (1 / 15)
 """Ratio of neighbouring rates: two steps are less than `RATIO`, and 15 of them double a rate."""
@@ -23,8 +24,7 @@ _LEAST = 0.3
 _TINY = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """The possible loads of a search, ascending, and where between them the border may be."""
 
     values: tuple[float, ...]

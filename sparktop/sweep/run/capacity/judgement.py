@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import Struct
+
 from sparktop.model.conversation import CallStart
 from sparktop.model.load import EndReason, LoadKind
 from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL, share_needed
@@ -17,7 +19,6 @@ from sparktop.sweep.plan.slo import STREAM, parts_of
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.slo.judgement import Verdict
 from sparktop.sweep.terms.statistics import quantile, wilson
-from sparktop.values import dataclass
 
 _SECTIONS = 2
 """Parts of a run, by the starts of its requests, whose shares are compared. A queue or a full cache lasts for
@@ -32,8 +33,7 @@ _MS = 1000.0
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Scatter:
+class Scatter(Struct, frozen=True):
     """How much the shares of sections of runs differ, so that it can be added up over levels."""
 
     squares: float = 0.0
@@ -48,8 +48,7 @@ class Scatter:
         return max(1.0, seen / (self.expected + _PRIOR))
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(Struct, frozen=True):
     """How many requests of a level met one condition, or all of them together."""
 
     condition: SloCondition | None
@@ -81,8 +80,7 @@ class Shares:
         return Verdict.FAILS if self.high < self.needed else Verdict.UNSURE
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """Whether a level meets the conditions."""
 
     holds: bool

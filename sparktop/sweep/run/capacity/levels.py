@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import field, replace
 from datetime import UTC, datetime
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.time_range import TimeRange
@@ -23,7 +25,6 @@ from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import CapacityTold, Phase, PhaseChanged
 from sparktop.sweep.run.result_book import ResultBook
 from sparktop.sweep.run.worker_process import SweepWorker
-from sparktop.values import dataclass
 
 LEVEL_OVERHEAD = 1.25
 """Duration of a level with its start, its end and the rest after it, in its measured time."""
@@ -45,8 +46,7 @@ async def find_capacities(
             await CapacityLevels(maker, prepared, make, book).run(worker)
 
 
-@dataclass(slots=True, eq=False)
-class CapacityLevels:
+class CapacityLevels(Struct, eq=False):
     """The levels of a search on one target; call `run` once."""
 
     maker: LevelMaker

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 
+from msgspec import Struct
+
 from sparktop.model.load import LoadPoint
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.run.capacity.crossing import Crossing, crossing, seen_of
 from sparktop.sweep.run.capacity.grid import grid_of
 from sparktop.sweep.run.capacity.judgement import Judged
 from sparktop.sweep.run.slo.judgement import Verdict
-from sparktop.values import dataclass
 
 MOST_RUNS = 20
 _MOST_NEAR_RATES = 9
@@ -24,8 +25,7 @@ _USUAL_RUNS = 2
 _LOW, _HALF, _HIGH = 0.025, 0.5, 0.975
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """A run of a level to make next."""
 
     point: LoadPoint

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from statistics import fmean
 from typing import Literal
+
+from msgspec.structs import replace
 
 from sparktop.model.load import Level
 from sparktop.sweep.generator.wire.messages import ContextLoad, RunLoad

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
+from msgspec import Struct
+
 from sparktop.model.snapshot import BackendView
 from sparktop.sweep.generator.refusals import stated_context
 from sparktop.sweep.generator.wire.messages import Calibrated
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.conversations.reading import BUILT_IN, find_conversations
 from sparktop.sweep.terms.request_errors import RequestFailure
-from sparktop.values import dataclass
 
 ENOUGH_SHARE = 0.01
 LEAST_APART = 16
@@ -26,8 +27,7 @@ Try = Callable[[int], Awaitable[Calibrated | RequestFailure]]
 """Sends a request with a prompt of the given length in tokens; returns its calibration result or failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class LongestPrompt:
+class LongestPrompt(Struct, frozen=True):
     """The largest prompt that was found to fit into a server's context."""
 
     tokens: int

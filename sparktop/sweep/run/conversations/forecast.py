@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.run.conversations.level import ramp_s, tail_s
 from sparktop.sweep.terms.statistics import P90_FROM
-from sparktop.values import dataclass
 
 _SLOW, _FAST = (15.0, 1000.0), (100.0, 8000.0)
 """Assumed (output tok/s, prompt tok/s) of a single request on a slow and on a fast server."""
@@ -17,8 +18,7 @@ _REST_S = 3.0
 """Usual seconds between two levels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """How many requests a level may have, from a slow to a fast server on which nothing waits."""
 
     least: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.sweep.generator.wire.messages import RunFinished

@@ -7,8 +7,10 @@ level on one target; in `abba` order a level has several stints.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
 from time import monotonic
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import (
@@ -49,7 +51,6 @@ from sparktop.sweep.run.server_side import ServerLog, ServerPoint, node_point
 from sparktop.sweep.run.validity import Asked
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.request_errors import CANCELLED, RequestFailure, count_errors
-from sparktop.values import dataclass
 
 LEAST_REST_S = 5.0
 REST_INTERVALS = 6.0
@@ -64,8 +65,7 @@ class LevelRefusedError(Exception):
     """The server rejected every request of this level, for example as too long; other levels may succeed."""
 
 
-@dataclass(slots=True, eq=False)
-class LevelMaker:
+class LevelMaker(Struct, eq=False):
     """Executes stints (series of consecutive runs of one level) in sequence, with one load generator."""
 
     plan: Plan

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
+from msgspec import Struct, field
 from pydantic import JsonValue
 
 from sparktop.model.load import Level, LoadEvent, LoadKind, concurrency_point
@@ -34,13 +34,11 @@ from sparktop.sweep.run.server_side import (
     node_side,
 )
 from sparktop.sweep.run.validity import Asked, LevelFacts, judge
-from sparktop.values import dataclass
 
 _PERCENT = 100.0
 
 
-@dataclass(slots=True, eq=False)
-class LevelRecord:
+class LevelRecord(Struct, eq=False):
     """Collects the load runs and server counters of one level on one target.
 
     `result` can be called at any time, also after an interruption.

@@ -13,13 +13,14 @@ import math
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
+from msgspec import Struct
+
 from sparktop.sweep.plan.plan import SloCondition
 from sparktop.sweep.plan.slo import LEAST_RUNS, SHARES, STREAM, parts_of, requests_needed, rises, words_of
 from sparktop.sweep.result.results import LevelResult, Rate
 from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.definitions import RATES
 from sparktop.sweep.terms.statistics import least_values, unbiased_quantile
-from sparktop.values import dataclass
 
 _BY_TRACE: dict[str, Callable[[RequestTrace], float | None]] = {
     "ttfr": lambda trace: _ms(trace.ttfr_s),
@@ -42,8 +43,7 @@ class Verdict(IntEnum):
     """Every interval lies completely on the good side of its limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """The verdicts on one level of an SLO search: one on falling conditions and one on rising conditions.
 
     Falling conditions get worse as concurrency grows, rising conditions get better.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.wall import Top, Wall, node_of
 from sparktop.model.fleet import FleetNode, Scrape

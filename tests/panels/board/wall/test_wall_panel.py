@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.state import GRAVITY
 from sparktop.analysis.wall import NODE_GRAVITY, Stated, Top, Wall, WallGroup

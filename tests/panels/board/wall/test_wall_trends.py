@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.wall import WallGroup, wall_of
 from sparktop.model.fleet import Fleet, FleetServer, FleetView

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import LoadMode, RequestEnded, RequestStarted

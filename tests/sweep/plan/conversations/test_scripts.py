@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from random import Random
 from statistics import fmean, median
 
@@ -16,7 +17,6 @@ from sparktop.sweep.plan.conversations.preset import ConversationPreset
 from sparktop.sweep.plan.conversations.reading import find_conversations
 from sparktop.sweep.plan.conversations.script import MOST_CALLS, Script, number_of, script
 from sparktop.sweep.terms.statistics import quantile
-from sparktop.values import dataclass
 
 COUNT = 4_000
 

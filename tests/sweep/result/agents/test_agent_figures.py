@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason, RequestEnded

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind
 from sparktop.sweep.formats.capacity import capacity_text

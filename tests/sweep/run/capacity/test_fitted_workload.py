@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sparktop.model.snapshot import BackendView
 from sparktop.sweep.plan.conversations.reading import BUILT_IN, find_conversations

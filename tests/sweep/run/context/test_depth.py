@@ -6,9 +6,9 @@ import csv
 import io
 import json
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import EndReason, Level, LoadMode, RequestEnded
