@@ -32,14 +32,13 @@ import random
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import comb
 from pathlib import Path
 from statistics import median
 
 from balance_runs import HZ, Follower, Scene, announced, half_range, net_swing, simulate, there_and_back
-from msgspec.structs import replace
 
 from sparktop.model.balance import BalanceWord
 from stage.load_trace import period_s

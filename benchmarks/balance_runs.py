@@ -7,6 +7,7 @@ study based on these runs.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import sys
 from bisect import bisect_left, bisect_right
@@ -104,7 +105,7 @@ class Recording:
             )
             for track in self.tracks
         ]
-        return replace(self, tracks=tuple(thinned))
+        return dataclasses.replace(self, tracks=tuple(thinned))
 
 
 class Away:

@@ -16,6 +16,7 @@ With --traces, only the second table is made. With --write, the tables are writt
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -75,8 +76,12 @@ def scenes(runs: int, seconds: float) -> Iterator[tuple[str, Scene]]:
             seed += 1
             fair = Scene(policy, clients, backends, "log-normal", life_s, seconds, seed)
             yield KINDS[0], fair
-            coming = replace(fair, bursts=True) if run % 2 else replace(fair, away_lives=0.75)
-            yield KINDS[1], replace(coming, seed=seed + 50_000)
+            coming = (
+                dataclasses.replace(fair, bursts=True)
+                if run % 2
+                else dataclasses.replace(fair, away_lives=0.75)
+            )
+            yield KINDS[1], dataclasses.replace(coming, seed=seed + 50_000)
         seed += 1
         for policy, stale_s in (("lag", 2.5), ("lag", 5.0), ("poll", 5.0), ("cooldown", 0.0)):
             yield KINDS[2], Scene(policy, clients, backends, "log-normal", life_s, seconds, seed, stale_s)

@@ -22,6 +22,7 @@ With --write, the table is written to benchmarks/README.md.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -275,12 +276,12 @@ class Run:
             for key, reader in zip(self._nodes, self._readers, strict=False):
                 asked = key.name in self.store.progress.nodes_asked
                 sample = reader.look()
-                self.store.accept(key, sample if asked else replace(sample, processes=None))
+                self.store.accept(key, sample if asked else dataclasses.replace(sample, processes=None))
 
     def _read(self) -> EngineSample:
         """Return the current page, which is built again only if something has changed."""
         self._noise.advance(self._at)
-        tally, noise = self._engine.tally, replace(self._noise)
+        tally, noise = self._engine.tally, dataclasses.replace(self._noise)
         shape = (self._engine.gauges, tally.steps, tally.generation_tokens, noise)
         if shape != self._shape or self._sample is None:
             self._shape = shape
@@ -336,7 +337,10 @@ def _play(place: int, seed: int) -> Outcome:
 def _play_family(engine: str, noise: str, phase: str, seed: int) -> Outcome:
     lasts_s = _FAMILY_PHASES[phase]
     return play(
-        replace(next(one for one in PHASES if one.name == phase), lasts_s=lasts_s), seed, engine, noise
+        dataclasses.replace(next(one for one in PHASES if one.name == phase), lasts_s=lasts_s),
+        seed,
+        engine,
+        noise,
     )
 
 

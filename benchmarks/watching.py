@@ -16,6 +16,7 @@ usage: watching.py [--seconds 60] [--turns 1] [--starts 5] [--peers FOLDER] [--a
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shutil
 import statistics
 import sys
@@ -77,7 +78,7 @@ def without_flight(ours: Program, folder: Path) -> Program:
     """Return sparktop without its flight recorder, on the same servers."""
     config = folder / "without-flight.toml"
     config.write_text(Path(ours.command[-1]).read_text() + "\n[recorder]\nflight = false\n")
-    return replace(
+    return dataclasses.replace(
         ours, name="sparktop, no flight recorder", command=(ours.command[0], "--config", str(config))
     )
 
@@ -185,14 +186,14 @@ def in_place(program: Program, folder: Path) -> Program:
     Where the environment has turned bytecode off, every start would compile the whole package again.
     """
     places = {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "XDG_CACHE_HOME": str(folder / "cache")}
-    return replace(program, env={**program.env, **places, "PYTHONDONTWRITEBYTECODE": ""})
+    return dataclasses.replace(program, env={**program.env, **places, "PYTHONDONTWRITEBYTECODE": ""})
 
 
 def compare_starts(ours: Program, floor: Program, starts: int, folder: Path) -> float | None:
     """Start both in turns and print the medians; return their ratio, None if a start failed."""
     floor, program = in_place(floor, folder), in_place(ours, folder)
     nowhere = {**program.env, "XDG_CACHE_HOME": "/dev/null"}
-    unchecked = replace(program, name=f"{ours.name} with a new configuration", env=nowhere)
+    unchecked = dataclasses.replace(program, name=f"{ours.name} with a new configuration", env=nowhere)
     programs = (floor, program, unchecked)
     times: dict[str, list[float]] = {one.name: [] for one in programs}
     for turn in range(starts + 1):
@@ -263,7 +264,7 @@ def main() -> int:
         if options.also:
             also = sparktop(options.also, config, names)
             env = {"XDG_STATE_HOME": str(folder / "other-state")}
-            programs[1:1] = [replace(also, name="sparktop, the other", env=env)]
+            programs[1:1] = [dataclasses.replace(also, name="sparktop, the other", env=env)]
         if options.only:
             programs = [program for program in programs if program.name in options.only]
         windows = compare_costs(programs, options.seconds, options.turns)

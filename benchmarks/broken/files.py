@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -61,7 +62,9 @@ def poisoned(record: Record, dice: random.Random) -> Record:
                 return replace(record, source=dice.choice((None, "backend:", "node:\x1b[31m", "x")))
             case 3:
                 return replace(record, kind=dice.choice((*Kind, "unknown")))
-        instant = replace(record.instant, at=record.instant.at + dice.choice((-1e9, -5.0, 5.0, 1e9)))
+        instant = dataclasses.replace(
+            record.instant, at=record.instant.at + dice.choice((-1e9, -5.0, 5.0, 1e9))
+        )
         return replace(record, instant=instant)
     except (ValueError, RecursionError):
         return record

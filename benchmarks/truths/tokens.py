@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generator_load import Generator, generator_on
-from msgspec.structs import replace
 from truth import TruthProcess, decode_tps, itl_s, tpot_s, ttft_s
 from truth_delivery import Answer, Delivery
 from truth_schedule import FixedPace, Stream

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
 from typing import Literal, get_args, get_origin
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 

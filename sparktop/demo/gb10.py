@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sparktop.demo.workloads import ENGINE_PID, SERVER_PID, workloads_at
 from sparktop.model.node import (

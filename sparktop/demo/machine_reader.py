@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 
@@ -82,7 +83,9 @@ class MachineReader:
         self.show_processes = False
         """Whether samples include the process table."""
         addresses = () if address is None else (address,)
-        self._identity = replace(IDENTITY, hostname=name, boot_id=f"simulated-{name}", addresses=addresses)
+        self._identity = dataclasses.replace(
+            IDENTITY, hostname=name, boot_id=f"simulated-{name}", addresses=addresses
+        )
         self.address = address
         """The machine's IP address on the link between the machines; None if it has none."""
         self.symptoms = NO_SYMPTOMS
@@ -132,7 +135,7 @@ class MachineReader:
         self._down_until, self._boots = now + down_s, self._boots + 1
         self._machine = replace(self._machine, leak_from_s=now + down_s)
         name = self._identity.hostname
-        self._identity = replace(
+        self._identity = dataclasses.replace(
             self._identity,
             boot_id=f"simulated-{name}-{self._boots}",
             booted_at=time.time() + down_s,
@@ -146,7 +149,7 @@ class MachineReader:
             self._condition = self._judge(now)
             self._at, self._marks = now, self._read(now)
         sample = sample_of(now, self._condition, self._machine)
-        return sample if self.show_processes else replace(sample, processes=None)
+        return sample if self.show_processes else dataclasses.replace(sample, processes=None)
 
     async def poll(self, deadline_s: float) -> NodeSample | Failure:
         """Return a sample of the machine at the current time, without waiting."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import Self
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,13 +38,12 @@ class Plan(Struct, frozen=True):
 
     def line(self) -> bytes:
         """Return the plan as a JSON line for the child's standard input."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        return msgspec.json.encode(self) + b"\n"
 
     @classmethod
     def read(cls, line: bytes) -> Self:
         """Parse a plan from a JSON line, as the method `line` returns it."""
-        given = json.loads(line)
-        return cls(**{**given, "urls": tuple(given["urls"])})
+        return msgspec.json.decode(line, type=cls)
 
     def chosen(self) -> Scenario:
         """Return the plan's scenario, with the plan's strategy and load where these are set."""

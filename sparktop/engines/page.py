@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -215,9 +214,9 @@ def _merged(samples: Sequence[EngineSample]) -> EngineSample:
 def _completed(lane: LaneSample, front: LaneSample) -> LaneSample:
     """Return a lane of an engine with those fields of its front that the engine does not report."""
     missing = {
-        part.name: theirs
-        for part in fields(LaneSample)
-        if (theirs := getattr(front, part.name)) not in (None, {}) and getattr(lane, part.name) in (None, {})
+        name: theirs
+        for name in LaneSample.__struct_fields__
+        if (theirs := getattr(front, name)) not in (None, {}) and getattr(lane, name) in (None, {})
     }
     if "generation_tokens" in missing:
         missing["per_finished_request"] = front.per_finished_request

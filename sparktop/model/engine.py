@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from msgspec import Struct, field
 
-from sparktop.model.structs import hide_in_repr
+from sparktop.model.structs import compare_without, hide_in_repr
 
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 UNKNOWN_REASON = "unknown"
@@ -134,6 +134,7 @@ LANE_HISTOGRAMS = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "
 
 
 @hide_in_repr("page")
+@compare_without("page")
 class EngineSample(Struct, frozen=True):
     """A parsed metrics page of an inference server.
 
@@ -174,6 +175,7 @@ class EngineSample(Struct, frozen=True):
     """The answer that the sample was read from, decompressed, for a recording; None where there was none."""
 
 
+@compare_without("models")
 class EngineIdentity(Struct, frozen=True):
     """The version, model and limits that a server reports, at first contact and after a restart."""
 

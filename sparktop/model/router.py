@@ -9,6 +9,7 @@ from types import MappingProxyType
 from msgspec import Struct, field
 
 from sparktop.model.failure import Failure
+from sparktop.model.structs import compare_without
 
 LITELLM = "litellm"
 UNKNOWN_KIND = "unknown"
@@ -18,6 +19,7 @@ _NOTHING_COUNTED: Mapping[str, float] = MappingProxyType({})
 _NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
+@compare_without("asks_for")
 class Deployment(Struct, frozen=True):
     """One destination of a router's requests, as the router describes it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ from sparktop.model.event import Alert, Event
 from sparktop.model.node import NodeIdentity
 from sparktop.model.series import Series
 from sparktop.model.snapshot import NodeView
+from sparktop.model.structs import copy_record, is_record
 from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean
 from sparktop.moments.figures import NODE
@@ -93,12 +93,12 @@ def _copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - an
             clean(privacy.name(key)) if isinstance(key, str) else key: _copy(one, "", privacy)
             for key, one in value.items()
         }
-    if not is_dataclass(value) or isinstance(value, type | Series):
+    if not is_record(value) or isinstance(value, Series):
         return value
     parts = {
-        one.name: _copy(getattr(value, one.name), one.name, privacy)
-        for one in fields(value)
-        if one.name not in {"history", "load", "processes", "engine_processes"}
+        name: _copy(getattr(value, name), name, privacy)
+        for name in type(value).__match_args__  # all fields: each is a parameter
+        if name not in {"history", "load", "processes", "engine_processes"}
     }
     if isinstance(value, NodeIdentity) and not privacy.shows_addresses:
         parts |= {"addresses": (), "hostname": None, "boot_id": None}
@@ -106,7 +106,7 @@ def _copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - an
         parts["name"] = clean(privacy.machine(value.name))
     if isinstance(value, Alert | Event | Spell) and _is_of_node(value):
         parts["subject"] = clean(privacy.machine(value.subject))
-    return replace(value, **parts)
+    return copy_record(value, parts)
 
 
 def _is_of_node(value: Alert | Event | Spell) -> bool:

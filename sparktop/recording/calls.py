@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+from msgspec.structs import asdict
 
 from sparktop.engines import PageError, read_page
 from sparktop.engines.exposition import PageMemory
@@ -40,8 +42,6 @@ from sparktop.store import Reading, SourceKey, SourceKind
 from sparktop.store.journal import Call, Change
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
     from sparktop.model.sweep_view import SweepView
 
 _TARGET_FIELDS: Mapping[type[Target], tuple[str, ...]] = {
@@ -69,21 +69,6 @@ MOST_TARGETS = 1024
 _MOST_PAGES = 1000
 """Servers of a recording of which the previous page is kept."""
 _TEXT = 300
-
-
-_adapters: dict[type[Any], TypeAdapter[Any]] = {}
-
-
-def adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return the pydantic validator of the type `kind`.
-
-    The first call for a type builds it, which takes about 20 ms; later calls return the same object.
-    """
-    from pydantic import TypeAdapter  # late: who only records needs none of it
-
-    if kind not in _adapters:
-        _adapters[kind] = TypeAdapter(kind)
-    return _adapters[kind]
 
 
 def public_url(url: str | None) -> str | None:
@@ -336,15 +321,15 @@ def _validated(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
     Raises:
         RecordError: the value does not fit.
     """
-    from pydantic import ValidationError  # late: as above
-
-    known = adapter(kind)
     try:
-        found = known.validate_json(value) if isinstance(value, bytes) else known.validate_python(value)
-        return checked(found) if is_dataclass(found) else found
-    except (ValidationError, WireError) as error:
-        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise RecordError(f"a value that is not a {kind.__name__}: {clean(reason, _TEXT)}") from None
+        found = (
+            msgspec.json.decode(value, type=kind)
+            if isinstance(value, bytes)
+            else msgspec.convert(value, kind)
+        )
+        return checked(found)
+    except (ValueError, RecursionError, WireError) as error:
+        raise RecordError(f"a value that is not a {kind.__name__}: {clean(error, _TEXT)}") from None
 
 
 def _key(record: Record) -> SourceKey:

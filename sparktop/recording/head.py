@@ -6,11 +6,11 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sized
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -33,7 +33,7 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.model.text import clean
-from sparktop.recording.calls import MOST_TARGETS, TARGET_KINDS, adapter, read_target, target_fields
+from sparktop.recording.calls import MOST_TARGETS, TARGET_KINDS, read_target, target_fields
 from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.sources.wire.decode import WireError, checked
 from sparktop.sources.wire.json_line import json_line
@@ -214,16 +214,16 @@ def record_of_head(instant: Instant, head: Head) -> Record:
             "interval_s": head.interval_s,
             "searching": head.searching,
             "simulated": head.simulated,
-            "thresholds": asdict(head.thresholds),
-            "node_thresholds": asdict(head.node_thresholds),
-            "models": {name: asdict(one) for name, one in head.models.items()},
+            "thresholds": head.thresholds,
+            "node_thresholds": head.node_thresholds,
+            "models": head.models,
         },
         "identities": {key.label: one for key, one in head.identities.items()},
         "alerts": state.alerts,
         "events": state.events,
         "verdicts": state.verdicts,
         "announced_at": state.at,
-        "summary": {name: asdict(one) for name, one in state.summary.items()},
+        "summary": state.summary,
     }
     fields = {
         "schema": SCHEMA,
@@ -345,4 +345,4 @@ def _identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
 
 
 def _of(kind: type[Value], fields: object) -> Value:
-    return cast("Value", adapter(kind).validate_python(fields))
+    return msgspec.convert(fields, kind)

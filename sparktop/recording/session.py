@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -361,4 +360,4 @@ def _next_path(first: Path, written: list[Path], _: Instant) -> Path:
 
 def _is_equal(view: SweepView, other: SweepView) -> bool:
     """Return whether two views of a sweep are equal in every field; `==` compares only their identity."""
-    return all(getattr(view, one.name) == getattr(other, one.name) for one in fields(view))
+    return all(getattr(view, name) == getattr(other, name) for name in view.__struct_fields__)

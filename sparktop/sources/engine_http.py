@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 
 from msgspec.structs import replace
@@ -323,7 +322,7 @@ class EngineSource:
         """
         answers = await ask_facts(ENGINES[engine], self._get, _IDENTITY_DEADLINE_S)
         reported = replace(ENGINES[engine].identify(answers), models=listed_models(answers.get("/v1/models")))
-        missing = {part.name for part in fields(reported) if getattr(reported, part.name) is None}
+        missing = {name for name in reported.__struct_fields__ if getattr(reported, name) is None}
         if reported.model is not None:
             missing -= {"max_model_len", "models"}  # they belong to the model
         self.identity = replace(reported, **{name: getattr(known, name) for name in missing})

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from sparktop import __version__
 from sparktop.model.failure import FailureKind

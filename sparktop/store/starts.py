@@ -6,6 +6,7 @@ is added. So the second start of a model on a machine has an expected duration.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -169,7 +170,7 @@ class StartBook:
 
         title = ENGINES[start.engine].title if start.engine in ENGINES else "the server"
         message = f"{title} refuses connections while it loads (process {start.server.pid} on {start.node})"
-        return replace(failure, kind=FailureKind.LOADING, message=message)
+        return dataclasses.replace(failure, kind=FailureKind.LOADING, message=message)
 
     def answered(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:
         """Record that a server answers; return an event with the duration of the start that it ends."""

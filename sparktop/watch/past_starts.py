@@ -11,6 +11,8 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from sparktop.files import Place, folder_of, write_whole
 from sparktop.model.loading import PastStart, PastStarts
 from sparktop.model.text import clean
@@ -33,8 +35,6 @@ def starts_file(env: Mapping[str, str]) -> Path:
 
 def read_starts(path: Path) -> tuple[tuple[PastStart, ...], str | None]:
     """Return (earlier starts, why the file cannot be read); a missing file has no starts."""
-    from pydantic import TypeAdapter, ValidationError  # late: it takes 20 ms
-
     from sparktop.sources.wire.decode import WireError, checked
 
     try:
@@ -45,9 +45,9 @@ def read_starts(path: Path) -> tuple[tuple[PastStart, ...], str | None]:
     except OSError as error:
         return (), error.strerror or type(error).__name__
     try:
-        found = TypeAdapter(PastStarts).validate_json(content)
+        found = msgspec.json.decode(content, type=PastStarts)
         return checked(found).starts[-_MOST:], None
-    except (ValidationError, WireError):
+    except (ValueError, RecursionError, WireError):
         return (), "its content is damaged"
 
 
@@ -56,8 +56,6 @@ def add_starts(path: Path, finished: Iterable[PastStart]) -> str | None:
 
     A damaged file is replaced.
     """
-    from pydantic import TypeAdapter  # late: it takes 20 ms
-
     known, _ = read_starts(path)
     kept: list[PastStart] = []
     for one in sorted((*known, *finished), key=lambda one: -one.ended_at):
@@ -66,7 +64,7 @@ def add_starts(path: Path, finished: Iterable[PastStart]) -> str | None:
     starts = PastStarts(tuple(reversed(kept[:_MOST])))
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(path, TypeAdapter(PastStarts).dump_json(starts, fallback=dict))
+        write_whole(path, msgspec.json.encode(starts))
     except OSError as error:
         return error.strerror or type(error).__name__
     return None

@@ -6,8 +6,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, ProcessReading, ProcessTable

@@ -6,10 +6,10 @@ import json
 import logging
 import ssl
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop import __version__
 from sparktop.agent import sampler as sampler_module

@@ -6,11 +6,11 @@ import asyncio
 import math
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as text_families

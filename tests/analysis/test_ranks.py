@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.hardware.ras_forms import parse_json, parse_text
@@ -108,16 +108,18 @@ def test_6_two_jobs_that_both_stand_still_leave_it_open_which_one_is_meant() -> 
 def moved(found: RanksAnswer, count: int) -> RanksAnswer:
     """Return an answer whose last communicator has launched `count` AllReduces on all ranks."""
     *others, last = found.communicators
-    ranks = tuple(replace(rank, counts={**rank.counts, "AllReduce": count}) for rank in last.ranks)
-    return replace(found, communicators=(*others, replace(last, ranks=ranks)))
+    ranks = tuple(
+        dataclasses.replace(rank, counts={**rank.counts, "AllReduce": count}) for rank in last.ranks
+    )
+    return dataclasses.replace(found, communicators=(*others, dataclasses.replace(last, ranks=ranks)))
 
 
 def changed(found: RanksAnswer, **fields: object) -> RanksAnswer:
     """Return an answer with other fields in rank 1 of the last communicator."""
     *others, last = found.communicators
     first, second = last.ranks
-    ranks = (first, replace(second, **fields))  # type: ignore[arg-type]  # fields of a rank
-    return replace(found, communicators=(*others, replace(last, ranks=ranks)))
+    ranks = (first, dataclasses.replace(second, **fields))  # type: ignore[arg-type]  # fields of a rank
+    return dataclasses.replace(found, communicators=(*others, dataclasses.replace(last, ranks=ranks)))
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -176,8 +178,8 @@ def test_a_rank_that_has_launched_nothing_has_no_verdict() -> None:
 def test_a_communicator_of_one_rank_means_nothing() -> None:
     """A communicator of one rank means nothing."""
     found = answer("healthy")
-    alone = replace(found.communicators[0], size=1, ranks=(Rank(0, status=RankStatus.ABSENT),))
-    with_it = replace(found, communicators=(*found.communicators, alone))
+    alone = dataclasses.replace(found.communicators[0], size=1, ranks=(Rank(0, status=RankStatus.ABSENT),))
+    with_it = dataclasses.replace(found, communicators=(*found.communicators, alone))
     assert judged([with_it] * 3).word is RanksWord.NO_VERDICT
 
 
@@ -190,7 +192,9 @@ def test_counts_that_begin_to_move_again_end_the_verdict() -> None:
 def test_a_new_communicator_begins_a_new_count() -> None:
     """A new communicator begins a new count."""
     lags = answer("lags-by-one")
-    new = replace(lags, communicators=(*lags.communicators, replace(lags.communicators[0], hash="f" * 16)))
+    new = dataclasses.replace(
+        lags, communicators=(*lags.communicators, dataclasses.replace(lags.communicators[0], hash="f" * 16))
+    )
     assert judged([lags, lags, new]).apart is None
 
 
@@ -198,8 +202,10 @@ def test_ranks_that_are_not_named_are_counted() -> None:
     """Ranks that the answer does not name are given as a number."""
     lags = answer("lags-by-one")
     *others, last = lags.communicators
-    many = replace(last, size=8, ranks=(last.ranks[1], Rank(None, counts={"AllReduce": 27911}, many=7)))
-    found = judged([replace(lags, communicators=(*others, many))] * 3)
+    many = dataclasses.replace(
+        last, size=8, ranks=(last.ranks[1], Rank(None, counts={"AllReduce": 27911}, many=7))
+    )
+    found = judged([dataclasses.replace(lags, communicators=(*others, many))] * 3)
     assert found.sentence == "rank 1 on spark-b is behind at AllReduce 27,910, 7 ranks are at 27,911"
 
 
@@ -207,8 +213,8 @@ def test_several_missing_ranks() -> None:
     """Of several missing ranks the first three are named and the others counted."""
     dead = answer("dead")
     gone = tuple(MissingRank(rank, f"10.0.0.{rank}", 9) for rank in range(1, 6))
-    comms = tuple(replace(one, size=6, missing=gone) for one in dead.communicators)
-    found = judged([replace(dead, communicators=comms)] * 3)
+    comms = tuple(dataclasses.replace(one, size=6, missing=gone) for one in dead.communicators)
+    found = judged([dataclasses.replace(dead, communicators=comms)] * 3)
     assert found.sentence == "ranks 1 on 10.0.0.1, 2 on 10.0.0.2, 3 on 10.0.0.3 and 2 more do not answer"
 
 
@@ -233,4 +239,6 @@ def of_counts(counts: tuple[int, ...]) -> RanksAnswer:
     ranks = tuple(
         Rank(rank, f"10.0.0.{rank}", 285, 0, counts={"AllReduce": count}) for rank, count in enumerate(counts)
     )
-    return replace(lags, communicators=(replace(lags.communicators[2], size=4, ranks=ranks),))
+    return dataclasses.replace(
+        lags, communicators=(dataclasses.replace(lags.communicators[2], size=4, ranks=ranks),)
+    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.demo.gb10 import MOST_LEAK_BYTES, SLOW_MHZ, Machine, node_sample
 from sparktop.demo.machine_reader import MachineHeat, MachineReader

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from sparktop.engines import PageError, read_page
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
@@ -34,8 +34,8 @@ def read(page: Page) -> Callable[[str], EngineSample]:
 def figures(lane: LaneSample) -> dict[str, Any]:
     """Return all known fields of a lane; a histogram is (count, sum, largest bucket's count, its bound)."""
     told: dict[str, Any] = {}
-    for part in fields(lane):
-        value = getattr(lane, part.name)
+    for name, known in asdict(lane).items():
+        value = known
         if isinstance(value, Histogram):
             steps = [
                 after - before
@@ -44,7 +44,7 @@ def figures(lane: LaneSample) -> dict[str, Any]:
             fullest = max(range(len(steps)), key=steps.__getitem__)
             value = (value.count, value.sum, steps[fullest], round(value.bounds[fullest], 4))
         if value is not None and value != {}:
-            told[part.name] = value
+            told[name] = value
     return told
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from scripts import compare_nvidia_smi as script
 from sparktop.model.node import GpuProcess, GpuReading, MigInstance
@@ -90,7 +90,7 @@ def test_what_a_page_does_not_tell_is_none(page: dict[str, script.SmiGpu]) -> No
 
 def test_readings_around_a_page_agree(page: dict[str, script.SmiGpu]) -> None:
     """A value between our two readings, or slightly outside, agrees."""
-    assert wrong(replace(READING, power_w=640.0, utilization_percent=70.0), page[H200_UUID]) == []
+    assert wrong(dataclasses.replace(READING, power_w=640.0, utilization_percent=70.0), page[H200_UUID]) == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_readings_around_a_page_agree(page: dict[str, script.SmiGpu]) -> None:
 )
 def test_a_wrong_figure_is_a_mismatch(page: dict[str, script.SmiGpu], field: str, value: object) -> None:
     """Each field can be a mismatch on its own."""
-    other = replace(READING, **{field: value})  # type: ignore[arg-type]  # any field in turn
+    other = dataclasses.replace(READING, **{field: value})  # type: ignore[arg-type]  # any field in turn
     assert [name.replace(" ", "_") for name in wrong(other, page[H200_UUID], other)] == [field]
 
 
@@ -122,7 +122,7 @@ def test_a_figure_that_only_nvidia_smi_knows_is_a_mismatch(
     page: dict[str, script.SmiGpu], field: str
 ) -> None:
     """A value that only nvidia-smi has is a mismatch; one that only we have is not."""
-    lost = replace(READING, **{field: None})  # type: ignore[arg-type]  # any field in turn
+    lost = dataclasses.replace(READING, **{field: None})  # type: ignore[arg-type]  # any field in turn
     assert [name.replace(" ", "_") for name in wrong(lost, page[H200_UUID], lost)] == [field]
     gb10 = page["GPU-11111111-2222-3333-4444-555555555555"]
     assert "power_limit_w" not in wrong(READING, gb10)
@@ -137,14 +137,16 @@ def test_processes_are_held_against_each_other(page: dict[str, script.SmiGpu]) -
         (GpuProcess(4242, "x", 10 * MIB, "compute"),),
         (GpuProcess(4242, "x", 90_112 * MIB, "graphics"),),
     ):
-        other = replace(READING, processes=processes)
+        other = dataclasses.replace(READING, processes=processes)
         assert len(wrong(other, smi, other)) == 1
 
 
 def test_throttled_shares_are_compared_over_the_same_time(page: dict[str, script.SmiGpu]) -> None:
     """Throttled shares are computed from nvidia-smi's microseconds over the same time."""
     first = page[H200_UUID]
-    second = replace(first, throttled_s={word: count + 0.5 for word, count in first.throttled_s.items()})
+    second = dataclasses.replace(
+        first, throttled_s={word: count + 0.5 for word, count in first.throttled_s.items()}
+    )
     shares = script.between(first, second, 2.0)
     assert shares["software power cap"] == 25.0
     for ours, ok in ((25.0, True), (0.025, False), (None, False)):
@@ -154,17 +156,17 @@ def test_throttled_shares_are_compared_over_the_same_time(page: dict[str, script
 
 def test_mig_instances_are_compared_in_their_order(page: dict[str, script.SmiGpu]) -> None:
     """MIG instances are compared in order, by number and memory."""
-    smi = replace(page[H200_UUID], mig_totals=(9984.0 * MIB,))
+    smi = dataclasses.replace(page[H200_UUID], mig_totals=(9984.0 * MIB,))
     assert wrong(READING, smi) == ["mig instances"]
-    right = replace(READING, mig_instances=(MigInstance(0, memory_total_bytes=9984 * MIB),))
+    right = dataclasses.replace(READING, mig_instances=(MigInstance(0, memory_total_bytes=9984 * MIB),))
     assert wrong(right, smi) == []
-    other = replace(READING, mig_instances=(MigInstance(0, memory_total_bytes=1),))
+    other = dataclasses.replace(READING, mig_instances=(MigInstance(0, memory_total_bytes=1),))
     assert wrong(other, smi) == ["mig 0 memory"]
 
 
 def test_the_table_says_what_is_wrong(page: dict[str, script.SmiGpu]) -> None:
     """The table has a line per field with both values, the difference and the result."""
-    other = replace(READING, temperature_c=60.0)
+    other = dataclasses.replace(READING, temperature_c=60.0)
     text = script.table("NVIDIA H200", script.compare(READING, other, page[H200_UUID]))
     assert "| temperature_c | 52 … 60 | 52 |  | ok |" in text
     text = script.table("NVIDIA H200", script.compare(other, other, page[H200_UUID]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -195,7 +196,7 @@ def test_an_anonymous_report_has_no_name_path_or_address(recorded: Recorded, for
         model="/srv/canary/gpt-oss",
         group="canary-g",
     )
-    identity = replace(shown.nodes[0].identity, hostname="canary-dgx", addresses=("10.9.8.7",))
+    identity = dataclasses.replace(shown.nodes[0].identity, hostname="canary-dgx", addresses=("10.9.8.7",))
     changed = replace(
         shown,
         backends=(backend,),
@@ -310,7 +311,7 @@ def test_odd_heads_do_no_harm(
 
     path = rewritten(tmp_path / "odd.rec.zst", recorded.path, change)
     monkeypatch.setattr(reading, "SHORT_S", 20.0)
-    moment = replace(recorded, path=path).moment(start=1.0)
+    moment = dataclasses.replace(recorded, path=path).moment(start=1.0)
     assert moment.events
     assert all(moment_report(moment, form) for form in FORMATS)
     assert main(["report", str(path), "--from", "start", "-o", str(tmp_path / "a.md")]) == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -32,7 +31,7 @@ _GAUGES = ("running", "waiting", "generation_tps")
 
 def histories(track: LoadTrack, until: float) -> HistoryTable:
     """Return what a store would have kept of a track up to `until`."""
-    table = HistoryTable([one.name for one in fields(BackendHistory)], 5000)
+    table = HistoryTable(BackendHistory.__struct_fields__, 5000)
     columns = (track.running, track.waiting, track.generation_tps)
     for index, time in enumerate(track.times_s):
         if time <= until:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from dataclasses import fields
 
 import pytest
 from hypothesis import given, settings
@@ -282,18 +282,18 @@ def test_hostile_names_stay_inside(playing: Snapshot, width: int, height: int) -
     )
     node = playing.nodes[0]
     assert node.sample is not None
-    gpu = replace(
+    gpu = dataclasses.replace(
         node.sample.gpus[0],
         name=name,
         throttle_reasons=(name, name),
         throttled_percent={name: 3.0},
         processes=tuple(GpuProcess(index, name, None) for index in range(30)),
     )
-    sample = replace(
+    sample = dataclasses.replace(
         node.sample,
         gpus=(gpu, gpu),
-        network=tuple(replace(link, name=name, kind=name) for link in node.sample.network),
-        sensors=tuple(replace(sensor, name=name) for sensor in node.sample.sensors),
+        network=tuple(dataclasses.replace(link, name=name, kind=name) for link in node.sample.network),
+        sensors=tuple(dataclasses.replace(sensor, name=name) for sensor in node.sample.sensors),
     )
     node = replace(node, name=name, sample=sample)
     for rows in (
@@ -317,7 +317,7 @@ def test_a_discrete_gpu_has_its_own_memory() -> None:
     memory = MemoryReading(
         unified=False, total_bytes=100 * GIB, used_bytes=40 * GIB, page_cache_bytes=10 * GIB
     )
-    text = node_text(NodeSample(0.0, memory=memory, gpus=(replace(gpu, power_limit_w=700.0),)))
+    text = node_text(NodeSample(0.0, memory=memory, gpus=(dataclasses.replace(gpu, power_limit_w=700.0),)))
     assert "70.0 GiB of 140.0 GiB" in text
     assert "90.0 of 700 W" in text
     assert "GPU processes" not in text
@@ -331,9 +331,9 @@ NUMBERS = st.one_of(st.none(), st.floats(0, 1e12, allow_nan=False))
 @given(
     st.fixed_dictionaries(
         {
-            one.name: NUMBERS
-            for one in fields(BackendView)
-            if one.type == "float | None" and one.name != "age_s"
+            name: NUMBERS
+            for name, kind in BackendView.__annotations__.items()
+            if kind == "float | None" and name != "age_s"
         }
     ),
     st.sampled_from(SIZES),

@@ -62,7 +62,7 @@ def test_pictures_are_gone_once_they_are_compressed() -> None:
 
 def test_memory_of_pictures_and_histories_is_bounded() -> None:
     """After three hours at 4 Hz every point of the last half hour is kept once, and none is older."""
-    past, table = Past(), HistoryTable(BackendHistory.__dataclass_fields__)
+    past, table = Past(), HistoryTable(BackendHistory.__struct_fields__)
     for tick in range(4 * 3 * 3600):
         at = tick / 4
         table.append(at, {"running": float(tick % 7)})
@@ -72,7 +72,7 @@ def test_memory_of_pictures_and_histories_is_bounded() -> None:
     recent = {page for one in past._recent for page in one.snapshot.backends[0].history.running._pages}
     kept = recent | pages(past._sparse)
     assert sum(len(page) for page in kept) <= 4 * (KEPT_S + 2 * MINUTE_S) + 1.25 * table.capacity
-    running = list(BackendHistory.__dataclass_fields__).index("running") + 1
+    running = list(BackendHistory.__struct_fields__).index("running") + 1
     assert sum(one.column(running).typecode == "d" for one in kept) == 1
     assert len(past._recent) <= 361
     assert len(past._sparse) <= 32

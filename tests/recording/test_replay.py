@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import random
@@ -298,7 +299,7 @@ def test_hours_without_records_are_passed_over(taped: Taped, clock: Clock) -> No
     ahead = player._peek()
     assert ahead is not None
     late = ahead.instant.wall + timedelta(hours=5)
-    player._next = replace(ahead, instant=replace(ahead.instant, wall=late))
+    player._next = replace(ahead, instant=dataclasses.replace(ahead.instant, wall=late))
     recording.end = late + timedelta(hours=1)
     replay.play()
     replay.work(10.0)

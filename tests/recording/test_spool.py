@@ -40,7 +40,7 @@ def unnamed_files(folder: Path) -> int:
 
 def hour(spool: Spool | None, *, backends: int = 1, every_s: float = 1.0) -> Past:
     """Return the pictures of an hour of servers with one history, moved to `spool` each minute."""
-    past, table = Past(), HistoryTable(BackendHistory.__dataclass_fields__)
+    past, table = Past(), HistoryTable(BackendHistory.__struct_fields__)
     for tick in range(int(HOUR_S / every_s)):
         at = tick * every_s
         table.append(at, {"running": at / 7, "waiting": float(tick % 3)})

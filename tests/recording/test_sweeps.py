@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
@@ -35,7 +34,7 @@ def finished() -> SweepView:
 
 def fields_of(view: SweepView | None) -> dict[str, object]:
     """Return the fields of a view for comparison: two views are never equal."""
-    return {} if view is None else {one.name: getattr(view, one.name) for one in fields(view)}
+    return {} if view is None else asdict(view)
 
 
 def test_a_view_is_read_as_it_was_written() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -113,11 +114,11 @@ def test_hostile_text_is_shown_and_does_nothing(full_snapshot: Snapshot, name: s
     dead = replace(full_snapshot.backends[1], name=name, failure=failure)
     sample = full_snapshot.nodes[0].sample
     assert sample is not None
-    odd = replace(
+    odd = dataclasses.replace(
         sample,
-        rails=(replace(sample.rails[0], name=name),),
-        network=(replace(sample.network[0], name=name, errors={name: 1.0}),),
-        gpus=(replace(sample.gpus[0], name=name, throttle_reasons=(name,)),),
+        rails=(dataclasses.replace(sample.rails[0], name=name),),
+        network=(dataclasses.replace(sample.network[0], name=name, errors={name: 1.0}),),
+        gpus=(dataclasses.replace(sample.gpus[0], name=name, throttle_reasons=(name,)),),
     )
     node = replace(full_snapshot.nodes[0], name=name, failure=failure, sample=odd)
     alert = replace(full_snapshot.alerts[0], subject=name, message=name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -91,10 +93,10 @@ def test_hostile_words_of_a_node_do_no_harm(full_snapshot: Snapshot) -> None:
     name = "x\x1b[31m\u202e" + "w" * 300
     sample = full_snapshot.nodes[0].sample
     assert sample is not None
-    odd = replace(
+    odd = dataclasses.replace(
         sample,
-        gpus=(replace(sample.gpus[0], throttle_reasons=(name,)),),
-        network=(replace(sample.network[0], name=name, errors={name: 1.0}),),
+        gpus=(dataclasses.replace(sample.gpus[0], throttle_reasons=(name,)),),
+        network=(dataclasses.replace(sample.network[0], name=name, errors={name: 1.0}),),
     )
     node = replace(full_snapshot.nodes[0], sample=odd)
     text = render(replace(full_snapshot, nodes=(node,)), 80)

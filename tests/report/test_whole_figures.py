@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -103,10 +104,12 @@ def test_text_has_no_dash_where_a_sentence_can_do_without(empty_snapshot: Snapsh
     node = full_node()
     assert node.sample is not None
     gpus = tuple(
-        replace(gpu, processes=tuple(replace(one, memory_bytes=None) for one in gpu.processes or ()))
+        dataclasses.replace(
+            gpu, processes=tuple(dataclasses.replace(one, memory_bytes=None) for one in gpu.processes or ())
+        )
         for gpu in node.sample.gpus
     )
-    unknown = replace(node, sample=replace(node.sample, gpus=gpus))
+    unknown = replace(node, sample=dataclasses.replace(node.sample, gpus=gpus))
     before, after = (
         " ".join(render_text(replace(empty_snapshot, nodes=(one,)), 80).split()) for one in (node, unknown)
     )

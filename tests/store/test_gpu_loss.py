@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.hardware.machine import Machine
 from sparktop.model.event import Severity

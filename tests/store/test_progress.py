@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -90,11 +91,13 @@ class World:
             self.store.accept(BACKEND, EngineSample(self.at, engine, (now,)))
             for name, one in zip(self.nodes, gpus, strict=False):
                 if self.at % 2 == 0:
-                    node = replace(
+                    node = dataclasses.replace(
                         sample or NodeSample(0.0, processes=table(5.0)),
                         at=self.at,
                         gpus=(one,),
-                        memory=replace(sample.memory if sample else MemoryReading(), unified=True),
+                        memory=dataclasses.replace(
+                            sample.memory if sample else MemoryReading(), unified=True
+                        ),
                     )
                     self.store.accept(SourceKey.node(name), node)
             self.store.judge()
@@ -258,7 +261,7 @@ def test_an_engine_over_two_machines() -> None:
     assert "2 GPUs wait: 96 %, 19 W, 2,405 MHz, RDMA 0 MB/s" in world.view.state_rule
     half = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
     assert half.run(130, HELD, SPINNING, sample=silent).word is Progress.STILL
-    traffic = replace(
+    traffic = dataclasses.replace(
         silent, network=(NetworkReading("roce0", "rdma", rx_bytes_per_s=300e6, tx_bytes_per_s=300e6),)
     )
     link = World(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
@@ -311,7 +314,7 @@ def test_compilers_and_cores_are_known_without_the_table_of_processes() -> None:
     world = World().run(20, HELD, RESTING, moving=True).run(200, HELD, RESTING, sample=compiles)
     assert world.word is Progress.STILL
     assert "a kernel is being compiled" in world.view.state_rule
-    busy = NodeSample(0.0, workloads=Workloads((replace(own, cpu_percent=97.0),), 0, 0.0))
+    busy = NodeSample(0.0, workloads=Workloads((dataclasses.replace(own, cpu_percent=97.0),), 0, 0.0))
     world = World().run(20, HELD, RESTING, moving=True).run(200, HELD, RESTING, sample=busy)
     assert world.word is Progress.LONG_STEP
     calm = NodeSample(0.0, workloads=Workloads((own,), 0, 0.0))

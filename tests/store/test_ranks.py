@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -167,8 +169,8 @@ def test_every_form_of_a_reading_survives_a_recording() -> None:
 def test_a_hostile_answer_is_cleaned_in_a_replay(stuck: World) -> None:
     """Text of a recording is cleaned as that of a live answer."""
     found = answer("healthy")
-    comm = replace(found.communicators[0], hash="\x1b[2J")
-    reading = RanksReading(START, "n", replace(found, communicators=(comm,)))
+    comm = dataclasses.replace(found.communicators[0], hash="\x1b[2J")
+    reading = RanksReading(START, "n", dataclasses.replace(found, communicators=(comm,)))
     record = record_of(Instant(START, EPOCH), Call(Change.ACCEPT, (SourceKey.backend("b"), reading, None)))
     assert record is not None
     call = call_of(record)

@@ -77,7 +77,7 @@ class PlayedSweep:
     def __post_init__(self) -> None:
         self.plan = plan_of(self.result)
         self.view = LiveView(self.plan, clock=self.clock)
-        kept = [*BackendHistory.__dataclass_fields__, *NodeHistory.__dataclass_fields__]
+        kept = [*BackendHistory.__struct_fields__, *NodeHistory.__struct_fields__]
         self.histories = {name: HistoryTable(dict.fromkeys(kept)) for name in BACKENDS}
 
     def snapshot(self, *, running: float = 0.0) -> Snapshot:

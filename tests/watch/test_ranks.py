@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.hardware.ras import Found
 from sparktop.model.engine import EngineSample, LaneSample

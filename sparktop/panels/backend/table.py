@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
@@ -130,7 +130,7 @@ def _columns(width: int, name: int, spark: int, order: ColumnOrder) -> tuple[lis
     return chosen, room
 
 
-class Table(Struct, frozen=True):
+class Table(Struct, eq=False):
     """How a list of backends is drawn: its widths, and the scales and the time of its graphs."""
 
     width: int
@@ -144,14 +144,13 @@ class Table(Struct, frozen=True):
     """All names of the column, also of backends that are not shown now."""
     each: int = 1
     """Rows of an entry."""
-    _fitted: Mapping[str, str]
-    _shape: tuple[int, list[Column], int]
+    _fitted: Mapping[str, str] = field(default_factory=dict)
+    _shape: tuple[int, list[Column], int] = (0, [], 0)
     """(cells of a name, columns of values, cells of the graph after them if the table is wide)."""
 
     def __post_init__(self) -> None:
-        shape = self._shaped(max(map(cell_width, self.names), default=0))
-        object.__setattr__(self, "_shape", shape)
-        object.__setattr__(self, "_fitted", fitted_names(self.names, shape[0]))
+        self._shape = self._shaped(max(map(cell_width, self.names), default=0))
+        self._fitted = fitted_names(self.names, self._shape[0])
 
     def heading(self, order: str) -> Row:
         """Return the heading row; `order` names the sort order, "" for the configured one."""

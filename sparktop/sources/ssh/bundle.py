@@ -42,7 +42,6 @@ _MODULES = (
     "sources/wire/json_line",
     "sources/wire/ranks",
     "sources/wire/reply",
-    "values",
 )
 """The other modules that these and `sparktop.agent.reader` import, as paths below the package."""
 _MAIN = '''"""Read this machine for the viewer that sent this file: `python3 -I -S reader.pyz`."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
 from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from msgspec.structs import replace
-
 from sparktop import __version__
 from sparktop.hardware.ras import Found
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeSample
+from sparktop.model.structs import copy_record, is_record
 from sparktop.model.text import clean
 from sparktop.sources.wire import ranks
 from sparktop.sources.wire.records import LARGEST, MOST, TEXT_LIMIT, UnfitError, read_json
@@ -171,7 +170,7 @@ def checked(value: Value) -> Value:
         found = {clean(key, TEXT_LIMIT): checked(item) for key, item in value.items()}
         same = found.keys() == value.keys() and all(map(is_, found.values(), value.values()))
         found = value if same else found
-    elif is_dataclass(value) and not isinstance(value, type):
+    elif is_record(value):
         found = _checked_record(value)
     return cast("Value", found)
 
@@ -187,4 +186,4 @@ def _checked_record(record: Any) -> Any:  # noqa: ANN401 - any dataclass of a re
         found = value if type(value) is float and -LARGEST <= value <= LARGEST else checked(value)
         if found is not value:
             changed[name] = found
-    return replace(record, **changed) if changed else record
+    return copy_record(record, changed) if changed else record

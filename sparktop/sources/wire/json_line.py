@@ -12,7 +12,7 @@ from typing import Any
 
 
 def json_line(record: object) -> bytes:
-    """Return a dataclass instance as one line of JSON in UTF-8, without the line end.
+    """Return a record as one line of JSON in UTF-8, without the line end.
 
     Numbers that are not finite become null, and a text's lone surrogates become "?".
     """
@@ -24,7 +24,7 @@ def json_line(record: object) -> bytes:
 
 
 _readers: dict[type[object], Callable[[Any], dict[str, object]]] = {}
-"""For each dataclass seen so far: a function that returns an instance's fields."""
+"""For each class of records seen so far: a function that returns an instance's fields."""
 
 
 def _plain(value: object) -> dict[str, object] | str:
@@ -37,8 +37,8 @@ def _plain(value: object) -> dict[str, object] | str:
     read = _readers.get(kind)
     if read is not None:
         return read(value)
-    if is_dataclass(value):
-        read = _readers[kind] = _reader(tuple(field.name for field in fields(value)))
+    if (names := _field_names(value)) is not None:
+        read = _readers[kind] = _reader(names)
         return read(value)
     if isinstance(value, Mapping):
         return dict(value)
@@ -50,6 +50,14 @@ def _plain(value: object) -> dict[str, object] | str:
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_plain
 )
+
+
+def _field_names(value: object) -> tuple[str, ...] | None:
+    """Return the names of a record's fields; None for what is none. Only viewers have Structs."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple(field.name for field in fields(value))
+    names: tuple[str, ...] | None = getattr(type(value), "__struct_fields__", None)
+    return names
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[object], dict[str, object]]:
@@ -68,6 +76,6 @@ def _finite(value: object) -> object:
         return [_finite(item) for item in value]
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
+    if _field_names(value) is not None:
         return _finite(_plain(value))
     return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import fields
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -41,7 +40,7 @@ from sparktop.store.figures import (
 from sparktop.store.health import Health
 from sparktop.store.load_log import LoadLog
 
-_REMEMBERED = tuple(one.name for one in fields(BackendHistory))
+_REMEMBERED = BackendHistory.__struct_fields__
 _TWO_SAMPLES = 1.5
 """Intervals between samples in which there are two, as of a Prometheus that scrapes every 15 s."""
 _QUICK_SHARE = 0.6

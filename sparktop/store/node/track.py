@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
@@ -37,7 +37,7 @@ from sparktop.store.node.throttled import ThrottledMinute, WorstGpu
 GIB = 2**30
 TREND_AFTER_BOOT_S = 300.0
 """Seconds after a restart of the machine in which its memory shows no trend: models are loaded."""
-_REMEMBERED = tuple(one.name for one in fields(NodeHistory))
+_REMEMBERED = NodeHistory.__struct_fields__
 
 
 class NodeTrack:
@@ -141,7 +141,7 @@ class NodeTrack:
         self.health.good(newest.at)
         self.view = replace(
             self.view,
-            sample=replace(newest, missed=()) if newest.missed else newest,
+            sample=dataclasses.replace(newest, missed=()) if newest.missed else newest,
             failure=None,
             failing_since=None,
             history=NodeHistory(**self._histories.series()),
@@ -154,7 +154,7 @@ class NodeTrack:
         """Show a newer reading of the memory in the newest sample; histories and alerts do not change."""
         known = self.view.sample
         if known is not None and reading.at > known.at:
-            self.view = replace(self.view, sample=replace(known, memory=reading.memory))
+            self.view = replace(self.view, sample=dataclasses.replace(known, memory=reading.memory))
 
     def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
         """Update the node's speed state with `steps`, the step time comparison of the backend on the node."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import combinations
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadPoint
@@ -107,8 +107,8 @@ class _Table(Struct):
     rule: TableRule | None
     published: Mapping[str, str]
     """Source of each published series, by its name."""
-    proven: Mapping[tuple[str, Pair], Mapping[Load, Proven]]
-    """Test results by metric and pair of targets, then by load."""
+    proven: Mapping[tuple[str, Pair], Mapping[Load, Proven]] = field(default_factory=dict)
+    """Test results by metric and pair of targets, then by load; computed on construction."""
 
     def __post_init__(self) -> None:
         tests = {

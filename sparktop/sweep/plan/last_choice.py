@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, fields
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from sparktop.files import Place, folder_of, write_whole
@@ -46,7 +46,7 @@ def recall(path: Path) -> Draft | None:
     if not isinstance(data, dict):
         return None
     kept = {name: value for name, value in data.items() if isinstance(value, str)}
-    texts = {one.name: clean(kept[one.name], _LONGEST) for one in fields(Draft) if one.name in kept}
+    texts = {name: clean(kept[name], _LONGEST) for name in Draft.__struct_fields__ if name in kept}
     texts = {name: text for name, text in texts.items() if text in _WORDS.get(name, {text})}
     texts.pop("targets", None)
     texts.pop("warmup", None)
@@ -78,7 +78,7 @@ def remember(path: Path, draft: Draft) -> str | None:
     """Write the editor's settings to the file `path` atomically; return an error message, None on success."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(asdict(draft)))
+        write_whole(path, msgspec.json.encode(draft).decode())
     except OSError as error:
         return error.strerror or type(error).__name__
     return None

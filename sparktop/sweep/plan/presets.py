@@ -6,11 +6,10 @@ Settings that a preset leaves open get the defaults of `Plan`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
@@ -231,7 +230,7 @@ def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
 
 def _chosen(asked: Wishes) -> dict[str, Any]:
     """Return the plan settings that a user chose, and those that follow from them, by field name."""
-    settings = {one.name: value for one in fields(asked) if (value := getattr(asked, one.name)) is not None}
+    settings = {name: value for name, value in asdict(asked).items() if value is not None}
     if (conversations := settings.get("conversations")) is not None:
         settings = {**agents_settings(conversations), **settings}
     elif asked.trace is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 from statistics import fmean
 from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
@@ -76,7 +76,7 @@ class Counters(Struct, frozen=True):
         return any(value is not None and value < 0 for value in self._values())
 
     def _values(self) -> list[float | None]:
-        return [getattr(self, one.name) for one in fields(self)]
+        return [*astuple(self)]
 
 
 class ServerPoint(Struct, frozen=True):

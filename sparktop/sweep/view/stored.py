@@ -18,7 +18,7 @@ class StoredView:
     """The full-screen view of a stored result. Construct it in a thread, because this may take long."""
 
     def __init__(self, result: SweepResult, title: str = "", words: str | None = None) -> None:
-        """Show `result`; `words` is shown instead of the line about the end of the sweep unless it is None."""
+        """Show `result`; `words` replaces the line about the end of the sweep unless it is None."""
         self.result, self.title, self.words = result, title, words
         self._evidence: dict[LevelKey, LevelEvidence | None] = {}
         view = result_view(result, title=title)

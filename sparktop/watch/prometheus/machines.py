@@ -6,6 +6,7 @@ All others are on the wall, by a few aggregates. Trouble with them never stops t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
@@ -206,7 +207,7 @@ class MachineFeed:
                 self._deliver(key, Failure(FailureKind.UNREACHABLE, clean(message), self._clock()), None)
             elif sample is not None and sample.at > self._seen[one.name] + _SHIFT_S:
                 self._seen[one.name] = sample.at
-                self._deliver(key, replace(sample, at=min(sample.at, self._clock())), took_ms)
+                self._deliver(key, dataclasses.replace(sample, at=min(sample.at, self._clock())), took_ms)
 
     def add_nodes(self, servers: Iterable[FoundServer], every_s: float) -> None:
         """Make the machines of `servers` nodes of the store, and forget the others that were."""

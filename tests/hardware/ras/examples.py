@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from sparktop.hardware.ras_forms import parse_json
 from sparktop.model.ranks import RanksAnswer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -100,7 +102,7 @@ def test_machines_whose_addresses_are_not_known_stand_below_the_ranks() -> None:
     """An address that only NCCL knows and a machine that is watched by name have a row each."""
     found = backend("lags-by-one")
     assert found.ranks is not None
-    drawn = lines(replace(found, ranks=replace(found.ranks, names={})), 54)
+    drawn = lines(replace(found, ranks=dataclasses.replace(found.ranks, names={})), 54)
     assert drawn[2].startswith("0    192.168.100.11")
     assert drawn[-1].startswith("–    spark-b")
 

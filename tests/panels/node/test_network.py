@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.demo.gb10 import Machine, node_sample
 from sparktop.model.node import NetworkReading, NodeSample

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -101,7 +102,7 @@ def test_a_line_says_whom_it_serves() -> None:
 
 def test_a_process_on_two_gpus_is_one_with_both_memories() -> None:
     """The same pid on another GPU adds to the first one's memory."""
-    lines = process_lines(view(gpus=(GPU, replace(GPU, index=1)), table=None))
+    lines = process_lines(view(gpus=(GPU, dataclasses.replace(GPU, index=1)), table=None))
     assert {line.pid: line.gpu_bytes for line in lines} == {10: 166 * GIB, 77: 2 * 2**20, 78: None}
 
 
@@ -263,7 +264,7 @@ def boxed() -> NodeView:
     )
     node = view()
     assert node.sample is not None
-    return replace(node, sample=replace(node.sample, workloads=Workloads(processes, 0, 1.0)))
+    return replace(node, sample=dataclasses.replace(node.sample, workloads=Workloads(processes, 0, 1.0)))
 
 
 def test_a_process_of_an_engine_has_what_its_name_does_not_say() -> None:

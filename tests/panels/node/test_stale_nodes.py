@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -47,7 +48,7 @@ class Watched:
     def sample(self, at: float) -> None:
         """Deliver a sample taken at second `at`."""
         self.at = max(self.at, at)
-        self.store.accept(NODE, replace(node_sample(at, 1.0, Machine()), at=at), 1.0)
+        self.store.accept(NODE, dataclasses.replace(node_sample(at, 1.0, Machine()), at=at), 1.0)
         self.store.judge()
 
     def fail_until(self, at: float) -> Snapshot:

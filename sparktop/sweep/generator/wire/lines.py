@@ -9,8 +9,9 @@ import base64
 import json
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from sparktop.model.load import LoadMode, TokenSource
 from sparktop.sweep.generator.wire.event_lines import (
@@ -62,7 +63,7 @@ class WorkerProtocolError(Exception):
 
 def encode_command(command: Command) -> bytes:
     """Return a command as one line of JSON, line end included."""
-    return _line(_WORDS[type(command)], asdict(command))
+    return _line(_WORDS[type(command)], to_builtins(command))
 
 
 def decode_command(line: bytes) -> Command:
@@ -109,12 +110,12 @@ def encode_message(message: WorkerMessage) -> bytes:
             packed = {name: _pack(tokens) for name, tokens in message.requests.items()}
             return _line(word, {"id": message.id, "requests": packed})
         case Calibrated() | Refused() | WorkerEnded():
-            found = asdict(message)
+            found = to_builtins(message)
             if message.failure is not None:
                 found["failure"] = encode_failure(message.failure)
             return _line(word, found)
         case _:
-            return _line(word, asdict(message))
+            return _line(word, to_builtins(message))
 
 
 def decode_message(line: bytes) -> WorkerMessage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -69,7 +70,12 @@ def test_what_a_gpu_does_not_tell_is_a_dash() -> None:
 
 def test_kinds_are_counted() -> None:
     """Equal GPUs are counted under their name, different ones each under its own."""
-    gpus = (h100(0), h100(1), replace(h100(2), name="NVIDIA L4"), replace(h100(3), name=None))
+    gpus = (
+        h100(0),
+        h100(1),
+        dataclasses.replace(h100(2), name="NVIDIA L4"),
+        dataclasses.replace(h100(3), name=None),
+    )
     assert fleet_name(gpus) == "2 × NVIDIA H100 80GB HBM3, 1 × NVIDIA L4, 1 × –"
 
 
@@ -102,7 +108,7 @@ def test_energy_has_a_unit_that_fits() -> None:
     gpu = GpuReading(0, power_w=650.0, power_limit_w=700.0, energy_j=3.6e9)
     assert "650 of 700 W" in gpu_text(view_of(gpu))
     assert re.search(r"energy +1,000 kWh since the driver was loaded", gpu_text(view_of(gpu)))
-    assert "energy" not in gpu_text(view_of(replace(gpu, energy_j=None)))
+    assert "energy" not in gpu_text(view_of(dataclasses.replace(gpu, energy_j=None)))
 
 
 def test_the_minute_goes_before_the_last_look() -> None:
