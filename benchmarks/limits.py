@@ -26,7 +26,7 @@ from sparktop.demo.gb10 import Machine
 from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import LimitKind
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
-from sparktop.simulation.profile import EngineProfile, StepCost
+from sparktop.simulation.engine import EngineProfile, StepCost
 from stage.limited import LengthsDraw, LimitedRun, Setting, Users, kinds
 
 SECONDS = 75

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from ptybench import PtyProgram
 
-from sparktop.demo.cluster import DemoCluster
-from sparktop.demo.command import as_toml, make_watch
+from sparktop.demo.command import DemoCluster, as_toml, make_watch
 
 COLUMNS, ROWS = 200, 50
 WARM_UP_S = 8.0

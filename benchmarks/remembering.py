@@ -31,7 +31,7 @@ from sparktop.model.targets import BackendTarget, Watch
 from sparktop.recording.past import Past
 from sparktop.recording.spool import Spool
 from sparktop.store import SourceKey, Store
-from sparktop.watch.own_cost import return_memory
+from sparktop.watch.monitor import return_memory
 from stage.rehearsal import Rehearsal
 
 _HZ = 4

@@ -30,9 +30,8 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sparktop.model.instant import Instant
-from sparktop.recording.frames import FrameWriter
+from sparktop.recording.frames import FrameWriter, Kind, Record, encode
 from sparktop.recording.player import Recording
-from sparktop.recording.record import Kind, Record, encode
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
 from sparktop.store.journal import Journals

@@ -15,11 +15,8 @@ from limits import DENSE_8B, DENSE_70B
 
 from sparktop.model.load import Level, LoadEvent, LoadKind, LoadMode, LoadPoint
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.open_loop import OpenLoop
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.simulation.clients import ClosedLoop, DirectWay, OpenLoop, VirtualTime
+from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.plan.arrivals import Pattern, Rate, due_times
 from sparktop.sweep.plan.capacity import default_seconds, parse_conditions
 from sparktop.sweep.plan.conversations.lane import planned_turns

@@ -33,12 +33,9 @@ from sparktop.simulation.calibration import (
     LONG_CONTEXT,
     SOLO,
 )
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.routed import RoutedWay
+from sparktop.simulation.clients import ClosedLoop, DirectWay, RoutedWay, VirtualTime, Way
+from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.simulation.routers import RouterSettings, make_router
-from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect

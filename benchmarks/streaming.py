@@ -26,14 +26,12 @@ import aiohttp
 from aiohttp import web
 from msgspec.structs import replace
 
-from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.live import LiveEngine
-from sparktop.demo.engine.server import EngineServer
+from sparktop.demo.engine import EngineServer, LiveEngine
+from sparktop.demo.engine_page import Ledger
 from sparktop.demo.process import event_loop_factory
 from sparktop.model.load import RequestEnded
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.engine import Engine, EngineEvent
-from sparktop.simulation.profile import EngineProfile
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
 
 GOAL_MEDIAN_MS = 2.0
 WARM_UP_S = 2.0

@@ -35,10 +35,9 @@ from pathlib import Path
 from msgspec.structs import replace
 from stuck_pages import NOISE, PAGES, Noise
 
-from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.faults import kinds
-from sparktop.demo.faults.fault import Bursts, Fault
-from sparktop.demo.faults.run import FaultRun
+from sparktop.demo import faults
+from sparktop.demo.engine_page import Ledger
+from sparktop.demo.faults import Bursts, Fault, FaultRun
 from sparktop.demo.gb10 import SLOW_MHZ, Machine
 from sparktop.demo.machine_reader import MachineHeat, MachineReader
 from sparktop.engines import read_page
@@ -47,12 +46,10 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import Level, LoadMode
 from sparktop.model.progress import Progress
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.simulation.batch import SimulatedRequest
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
-from sparktop.simulation.engine import Engine, EngineEvent
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.request import SimulatedRequest
-from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
 from sparktop.store import SourceKey, Store
 
 HERE = Path(__file__).resolve().parent
@@ -95,12 +92,12 @@ def _spinning(fault: Fault, dice: random.Random) -> Fault:
 
 
 def _working(dice: random.Random) -> Fault:
-    return replace(kinds.HUGE_STEP, power_w=(dice.uniform(36, 70),))
+    return replace(faults.HUGE_STEP, power_w=(dice.uniform(36, 70),))
 
 
 def _capturing(dice: random.Random) -> Fault:
     bursts = Bursts(dice.uniform(25, 60), dice.uniform(0.5, 3.0), dice.uniform(3.5, 9.0))
-    return replace(kinds.CAPTURE, bursts=bursts)
+    return replace(faults.CAPTURE, bursts=bursts)
 
 
 def _same(fault: Fault) -> Callable[[random.Random], Fault]:
@@ -114,20 +111,25 @@ def _none(_: random.Random) -> None:
 _SLOW = replace(LONG_CONTEXT, cost=replace(LONG_CONTEXT.cost, row_s=0.0029), max_num_batched_tokens=4096)
 _TIGHT = replace(SOLO, kv_blocks=420)
 PHASES = (
-    Phase("hang A: ranks diverge (TP=2)", partial(_spinning, kinds.HANG_A), (CLUSTER_TP2,), hangs=True),
-    Phase("hang B: a kernel never ends", partial(_spinning, kinds.HANG_B), hangs=True),
-    Phase("hang: blocked, GPU at rest", _same(kinds.BLOCKED), hangs=True),
-    Phase("dead rank (TP=2)", partial(_spinning, kinds.DEAD_RANK), (CLUSTER_TP2,), hangs=True),
+    Phase("hang A: ranks diverge (TP=2)", partial(_spinning, faults.HANG_A), (CLUSTER_TP2,), hangs=True),
+    Phase("hang B: a kernel never ends", partial(_spinning, faults.HANG_B), hangs=True),
+    Phase("hang: blocked, GPU at rest", _same(faults.BLOCKED), hangs=True),
+    Phase("dead rank (TP=2)", partial(_spinning, faults.DEAD_RANK), (CLUSTER_TP2,), hangs=True),
     Phase(
-        "hang, only metrics", partial(_spinning, kinds.HANG_B), (SOLO,), (930, 990), hangs=True, watched=False
+        "hang, only metrics",
+        partial(_spinning, faults.HANG_B),
+        (SOLO,),
+        (930, 990),
+        hangs=True,
+        watched=False,
     ),
     Phase("one huge step", _working),
-    Phase("a kernel is compiled", _same(kinds.COMPILE)),
+    Phase("a kernel is compiled", _same(faults.COMPILE)),
     Phase("graph capture after a start", _capturing, from_start=True),
-    Phase("asleep", _same(kinds.SLEEP)),
-    Phase("swap storm", _same(kinds.SWAP_STORM)),
-    Phase("remote KV wait", _same(kinds.KV_WAIT)),
-    Phase("CPU-bound step", _same(kinds.CPU_STEP)),
+    Phase("asleep", _same(faults.SLEEP)),
+    Phase("swap storm", _same(faults.SWAP_STORM)),
+    Phase("remote KV wait", _same(faults.KV_WAIT)),
+    Phase("CPU-bound step", _same(faults.CPU_STEP)),
     Phase("long prefill, chunked", _none, (_SLOW,), load=(1, 2), prompt_tokens=110_000),
     Phase("long prefill, only metrics", _none, (_SLOW,), load=(1, 2), prompt_tokens=110_000, watched=False),
     Phase("slow clock (PD fault)", _none, clock_mhz=SLOW_MHZ),

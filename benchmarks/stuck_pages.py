@@ -11,8 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.page import engine_page
+from sparktop.demo.engine_page import Ledger, engine_page
 from sparktop.simulation.engine import Engine
 
 NOISE = ("none", "aborts", "invalid requests", "retries", "health checks and polls")

@@ -28,8 +28,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from ptybench import EndedError, PtyProgram, Window
 
-from sparktop.demo.cluster import DemoCluster
-from sparktop.demo.command import as_toml, make_watch
+from sparktop.demo.command import DemoCluster, as_toml, make_watch
 
 COLUMNS, ROWS = 200, 50
 WARM_UP_S = 10.0

@@ -22,8 +22,7 @@ from sparktop.cli import main as sparktop
 from sparktop.config.keys import KEYS
 from sparktop.config.options import ALL
 from sparktop.config.schema import Reach, Settings, default_toml
-from sparktop.export.metrics import Metric
-from sparktop.export.page import metric_tables
+from sparktop.export.metrics import Metric, metric_tables
 from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
 from sparktop.sweep.plan.capacity import PUBLISHED_LIMITS
 from sparktop.sweep.plan.conversations.reading import find_conversations

@@ -26,7 +26,7 @@ from sparktop.analysis.wall import wall_of
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.check import to_json as doctor_json
-from sparktop.events.document import event_document
+from sparktop.events import event_document
 from sparktop.report.json_snapshot import to_json as snapshot_json
 from sparktop.report.large import worst_json
 from sparktop.sources.wire.reply import Reply

@@ -22,10 +22,9 @@ from sparktop.model.load import (
     RunEnded,
     RunStarted,
 )
-from sparktop.simulation.closed_loop import Way
+from sparktop.simulation.batch import SimulatedRequest
+from sparktop.simulation.clients import VirtualTime, Way
 from sparktop.simulation.engine import EngineEvent
-from sparktop.simulation.request import SimulatedRequest
-from sparktop.simulation.virtual_time import VirtualTime
 
 _REFUSED_PAUSE_S = 0.5
 """Minimum seconds from a failed request to the next one of its lane."""

@@ -13,8 +13,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.page import VERSION, engine_page
+from sparktop.demo.engine_page import VERSION, Ledger, engine_page
 from sparktop.demo.gb10 import ALONE, Machine
 from sparktop.demo.machine_reader import MachineHeat, MachineReader
 from sparktop.engines import read_page
@@ -23,13 +22,10 @@ from sparktop.model.limit import Limit
 from sparktop.model.load import RequestEnded
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.simulation.engine import Engine, EngineEvent
-from sparktop.simulation.gauges import Gauges
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.request import SimulatedRequest
-from sparktop.simulation.stretch import Stretch
+from sparktop.simulation.batch import SimulatedRequest
+from sparktop.simulation.clients import VirtualTime
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, Gauges, Stretch
 from sparktop.simulation.thermal import AMBIENT_C
-from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.store import SourceKey, Store
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)

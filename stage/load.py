@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from sparktop.demo.engine.ledger import Ledger
+from sparktop.demo.engine_page import Ledger
 from sparktop.demo.scenario import Rests, Scenario, lengths_of
 from sparktop.model.load import Level, LoadMode
-from sparktop.simulation.closed_loop import ClosedLoop
-from sparktop.simulation.engine import Engine, EngineEvent
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.request import SimulatedRequest
-from sparktop.simulation.routed import ProxyHabits, RoutedWay
+from sparktop.simulation.batch import SimulatedRequest
+from sparktop.simulation.clients import ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
 from sparktop.simulation.routers import make_router
 from sparktop.simulation.thermal import NodeThermal
-from sparktop.simulation.virtual_time import VirtualTime
 from stage.arrivals import Arrivals, Swing
 
 _FOREVER_S = 1e9

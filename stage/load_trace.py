@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from math import sqrt
 from statistics import fmean
 
-from sparktop.simulation.routed import RoutedWay
-from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.simulation.clients import RoutedWay, VirtualTime
 
 _LOOKED_AT = 16
 """Number of backends examined for a period, evenly chosen: of a thousand equal ones, a few suffice."""

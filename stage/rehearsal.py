@@ -12,9 +12,8 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.demo.engine.page import VERSION, engine_page
-from sparktop.demo.faults.fault import FaultTimes
-from sparktop.demo.faults.run import FaultRun
+from sparktop.demo.engine_page import VERSION, engine_page
+from sparktop.demo.faults import FaultRun, FaultTimes
 from sparktop.demo.gb10 import Machine
 from sparktop.demo.machine_reader import MachineHeat, MachineReader
 from sparktop.demo.scenario import Scenario, backend_name
@@ -25,7 +24,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, CLUSTER_TP2, SOLO
-from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.simulation.clients import VirtualTime
 from sparktop.store import SourceKey, Store
 from sparktop.store.journal import Journal
 from stage.arrivals import Swing

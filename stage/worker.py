@@ -21,9 +21,8 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
+from sparktop.simulation.clients import ClosedLoop, DirectWay, ProxyHabits, RoutedWay, Way
 from sparktop.simulation.engine import EngineEvent
-from sparktop.simulation.routed import ProxyHabits, RoutedWay
 from sparktop.simulation.routers import make_router
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.messages import (

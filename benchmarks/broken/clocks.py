@@ -8,9 +8,8 @@ from typing import Any
 
 from broken.shared import Row, records, rehearsed
 
-from sparktop.recording.frames import FrameWriter
+from sparktop.recording.frames import FrameWriter, encode
 from sparktop.recording.player import Player, Recording
-from sparktop.recording.record import encode
 from sparktop.report.json_snapshot import to_json
 
 HOUR_S = 3_600.0

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from broken.shared import INTERVAL_S, Row, cluster, records, rehearsed, size, started, wait_for_bytes, worst
 
-from sparktop.recording.frames import FrameWriter
-from sparktop.recording.record import encode
+from sparktop.recording.frames import FrameWriter, encode
 from sparktop.recording.rescue import check
 
 SYNCED = """

@@ -23,7 +23,7 @@ from broken.shared import (
 )
 from ptybench import PtyProgram
 
-from sparktop.recording import file as recording_file
+from sparktop.recording import recorder as recording_file
 from sparktop.recording.flight import is_network
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.rescue import check
@@ -38,7 +38,7 @@ from pathlib import Path
 from sparktop.model.instant import Instant
 from sparktop.model.targets import Watch
 from sparktop.recording import recorder
-from sparktop.recording.file import RecordingFile
+from sparktop.recording.recorder import RecordingFile
 from sparktop.recording.flight import part_path
 from sparktop.store import Store
 recorder.FLUSH_S, recorder.FRAME_S = 0.02, 0.1

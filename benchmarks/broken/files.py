@@ -21,9 +21,8 @@ from msgspec.structs import replace
 
 from sparktop.cli import main as sparktop
 from sparktop.errors import SparktopError
-from sparktop.recording.frames import MAGIC, FrameWriter
+from sparktop.recording.frames import MAGIC, FrameWriter, Kind, Record, RecordError, encode
 from sparktop.recording.player import Recording
-from sparktop.recording.record import Kind, Record, RecordError, encode
 from sparktop.recording.replay import Replay
 from sparktop.report.json_snapshot import to_json
 

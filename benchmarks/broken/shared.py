@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from sparktop.demo.cluster import DemoCluster
-from sparktop.demo.command import as_toml, make_watch
+from sparktop.demo.command import DemoCluster, as_toml, make_watch
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.instant import Instant
-from sparktop.recording.frames import FrameReader
-from sparktop.recording.record import Record
+from sparktop.recording.frames import FrameReader, Record
 from sparktop.recording.recorder import Recorder
 from sparktop.store.journal import Call
 from stage.rehearsal import Rehearsal

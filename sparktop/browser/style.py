@@ -9,13 +9,14 @@ from importlib.resources import files
 from sparktop.browser.markup import class_of
 from sparktop.browser.picture import MOST_LINK_ROWS, MOST_ROWS
 from sparktop.browser.widths import WIDTHS
-from sparktop.colors.derived import EDGES, OPTIONAL_ROLES
 from sparktop.colors.palette import (
     ANSI_NAMES,
     BOLD,
     COLOR_ROLES,
+    EDGES,
     GRADIENT_ROLES,
     LEVELS,
+    OPTIONAL_ROLES,
     Palette,
     find_palette,
 )

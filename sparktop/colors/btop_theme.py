@@ -45,8 +45,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from sparktop.colors.mixing import contrast, mix
 from sparktop.errors import ConfigError
-from sparktop.graphics.gradient import contrast, mix
 
 WORDS = 3.0
 """Least contrast ratio of titles and signals of a btop theme."""

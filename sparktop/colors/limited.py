@@ -9,10 +9,8 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from sparktop.colors.btop_theme import DEFAULT, seen_background
-from sparktop.colors.derived import EDGES, OPTIONAL_ROLES
-from sparktop.colors.palette import COLOR_ROLES, Palette
-from sparktop.colors.vision import chroma, hue, seen
-from sparktop.graphics.gradient import contrast
+from sparktop.colors.mixing import chroma, contrast, hue, seen
+from sparktop.colors.palette import COLOR_ROLES, EDGES, OPTIONAL_ROLES, Palette
 
 _GREY_BELOW = 18.0
 """Chroma (CIELAB) below which a colour counts as grey."""

@@ -167,7 +167,7 @@ def _of_targets(watch: Watch, texts: Sequence[str], keys: Mapping[str, str]) -> 
     from urllib.parse import urlsplit
 
     from sparktop.watch.discovery import parse_target, shortened
-    from sparktop.watch.prometheus.argument import parse_prometheus
+    from sparktop.watch.prometheus_finder import parse_prometheus
 
     here = this_machine()
     backends: dict[str, BackendTarget] = {}

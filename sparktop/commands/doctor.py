@@ -41,9 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from sparktop.commands.choice import chosen_of
     from sparktop.doctor.check import Status, failed, next_step, to_json, to_text
-    from sparktop.doctor.limits import check_open_files, open_file_limits
-    from sparktop.doctor.recordings import check_recorder
-    from sparktop.doctor.software import check_versions
+    from sparktop.doctor.machine import check_open_files, check_recorder, check_versions, open_file_limits
     from sparktop.doctor.terminal import check_terminal, look_at_terminal
     from sparktop.logfile import open_log
 
@@ -97,7 +95,7 @@ def read_configuration(
     from sparktop.config import trust
     from sparktop.config.schema import check, find_config
     from sparktop.doctor.check import Check, Status
-    from sparktop.doctor.hook import check_hook
+    from sparktop.doctor.machine import check_hook
     from sparktop.errors import ConfigError
     from sparktop.model.targets import Watch
     from sparktop.model.text import clean

@@ -16,9 +16,8 @@ from sparktop.errors import OutputError, UsageError
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
-    from sparktop.dump.rows import Fields
-    from sparktop.recording.player import Player, Recording
-    from sparktop.recording.span import Span
+    from sparktop.dump import Fields
+    from sparktop.recording.player import Player, Recording, Span
 
 FORMATS = ("jsonl", "csv", "openmetrics")
 _BY_SUFFIX = {".csv": "csv", ".jsonl": "jsonl", ".om": "openmetrics", ".prom": "openmetrics"}
@@ -35,7 +34,7 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
     Raises:
         UsageError: a text is not a time, or the start is later than the end.
     """
-    from sparktop.recording.span import Span  # late: --help needs neither
+    from sparktop.recording.player import Span  # late: --help needs neither
     from sparktop.recording.when import TimeRange, read_time
 
     if start is None and end is None:
@@ -136,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _write_rows(
     recording: Recording, span: Span, arguments: argparse.Namespace, form: str, output: Path | None
 ) -> None:
-    from sparktop.dump.rows import Fields, csv_lines, json_lines
+    from sparktop.dump import Fields, csv_lines, json_lines
     from sparktop.recording.player import Player
 
     player, fields = Player(recording), Fields(arguments.fields)
@@ -150,8 +149,8 @@ def _write_rows(
 
 
 def _rows(player: Player, span: Span, fields: Fields, every_s: float) -> Iterator[dict[str, object]]:
-    from sparktop.dump.rows import rows_of
-    from sparktop.recording.span import snapshots_in
+    from sparktop.dump import rows_of
+    from sparktop.recording.player import snapshots_in
 
     empty = True
     for snapshot in snapshots_in(player, span, every_s):
@@ -165,9 +164,8 @@ def _rows(player: Player, span: Span, fields: Fields, every_s: float) -> Iterato
 def _write_openmetrics(
     recording: Recording, span: Span, arguments: argparse.Namespace, output: Path | None
 ) -> None:
-    from sparktop.dump.openmetrics import Collector
-    from sparktop.dump.series import Spool
-    from sparktop.recording.span import records_in
+    from sparktop.dump import Collector, Spool
+    from sparktop.recording.player import records_in
 
     with _spool(output, "w+b") as file:
         collector = Collector(Spool(file), arguments.fields, every_s=arguments.every)
@@ -190,11 +188,8 @@ def _list(recording: Recording, span: Span, form: str) -> None:
     """Print the field names, or for "openmetrics" the metric families, of the last seconds of the span."""
     from datetime import timedelta
 
-    from sparktop.dump.openmetrics import Collector
-    from sparktop.dump.rows import Fields, names_of, rows_of
-    from sparktop.dump.series import Spool
-    from sparktop.recording.player import Player
-    from sparktop.recording.span import Span, records_in, snapshots_in
+    from sparktop.dump import Collector, Fields, Spool, names_of, rows_of
+    from sparktop.recording.player import Player, Span, records_in, snapshots_in
 
     end = recording.frames[-1].instant.wall if span.end is None else span.end
     minute = Span(end - timedelta(seconds=_LISTED_S), span.end)
@@ -216,7 +211,7 @@ def _list_usual(listed: bool, form: str) -> None:  # noqa: FBT001 - whether --li
         UsageError: not `listed`, or the format is "openmetrics": then a recording is needed.
     """
     from sparktop.demo.gb10 import IDENTITY, node_sample  # late: --help needs none of it
-    from sparktop.dump.rows import Fields, names_of, rows_of
+    from sparktop.dump import Fields, names_of, rows_of
     from sparktop.model.balance import Balance
     from sparktop.model.router import RouterView
     from sparktop.model.snapshot import BackendView, NodeView, Snapshot

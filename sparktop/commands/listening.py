@@ -122,8 +122,11 @@ class Listening(Struct, frozen=True):
 
     def unit(self, arguments: argparse.Namespace) -> str:
         """Return a systemd unit that runs the command with these arguments."""
-        from sparktop.agent.unit import UnitFlags  # late: as above
-        from sparktop.export.unit import unit, watched_by
+        from sparktop.agent.unit import (
+            UnitFlags,  # late: as above
+            watched_by,
+            watching_unit,
+        )
 
         flags = UnitFlags(
             Path(shutil.which("sparktop") or sys.argv[0]).absolute(),
@@ -136,4 +139,4 @@ class Listening(Struct, frozen=True):
             command=self.command,
         )
         words, needs = watched_by(arguments.config, arguments.targets)
-        return unit(flags, words, needs)
+        return watching_unit(flags, words, needs)

@@ -82,8 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from sparktop.commands.choice import choose
     from sparktop.logfile import open_log
-    from sparktop.recording.flight import flight_folder
-    from sparktop.recording.incidents import incident_folder
+    from sparktop.recording.flight import flight_folder, incident_folder
     from sparktop.recording.session import Limits, record
 
     if arguments.output is None:
@@ -111,7 +110,7 @@ def _check_new(path: Path) -> None:
     Raises:
         OutputError: the file holds something; the message says what to do.
     """
-    from sparktop.recording.file import is_recording  # late: --help needs none of it
+    from sparktop.recording.recorder import is_recording  # late: --help needs none of it
 
     try:
         has_content = path.stat().st_size > 0
@@ -145,8 +144,7 @@ def unit(program: Path, output: str | None, config: str | None = None, targets: 
 
     It records `targets`, else what the configuration file `config` lists, else the usual file.
     """
-    from sparktop.agent.unit import environment_lines, quoted  # late: --help needs none of it
-    from sparktop.export.unit import watched_by
+    from sparktop.agent.unit import environment_lines, quoted, watched_by  # late: --help needs none of it
 
     file = "/var/lib/sparktop/night.rec.zst" if output is None else str(Path(output).absolute())
     words, needs = watched_by(config, targets)

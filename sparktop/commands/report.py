@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _text(arguments: argparse.Namespace, form: str) -> str:
     # Late: --help needs none of them.
-    from sparktop.recording.file import is_recording
+    from sparktop.recording.recorder import is_recording
 
     sources = [_found(source) for source in arguments.sources or [LAST]]
     first, *others = sources
@@ -181,9 +181,9 @@ def _of_recording(paths: list[Path], form: str, arguments: argparse.Namespace) -
         UsageError: a file, a time or an option does not fit.
     """
     from sparktop.commands.dump import span_of  # late: as above
-    from sparktop.moments.reading import read_moment
-    from sparktop.moments.written import FORMATS as MOMENT_FORMATS
-    from sparktop.moments.written import moment_report
+    from sparktop.moments.moment import read_moment
+    from sparktop.moments.report import FORMATS as MOMENT_FORMATS
+    from sparktop.moments.report import moment_report
     from sparktop.recording.player import Recording
     from sparktop.report.privacy import Privacy
 

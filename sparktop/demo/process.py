@@ -27,12 +27,11 @@ from msgspec.structs import replace
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.driver import Driver
-from sparktop.demo.engine.site import HOST, EngineSite
+from sparktop.demo.engine import HOST, EngineSite
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.plan import Plan
 from sparktop.demo.proxy import Proxy, Upstream
-from sparktop.demo.ras.job import SimulatedJob
-from sparktop.demo.ras.server import RasServer
+from sparktop.demo.ras import RasServer, SimulatedJob
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.demo.visitors import GivingWay, Visitors
 from sparktop.hardware.ras import RasReader

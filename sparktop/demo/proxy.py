@@ -13,11 +13,11 @@ import aiohttp
 from aiohttp import web
 from msgspec import Struct
 
-from sparktop.demo.engine.server import MOST_BODY_BYTES, SERVER
+from sparktop.demo.engine import MOST_BODY_BYTES, SERVER
 from sparktop.demo.plan import KEY
 from sparktop.demo.visitors import MARK, MARKED, Visitors
 from sparktop.model.text import clean
-from sparktop.simulation.routed import Faults
+from sparktop.simulation.clients import Faults
 from sparktop.simulation.routers import Router
 from sparktop.sources.router_counts import ANSWERS, FAILED_REQUESTS, FAILURES
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.demo.faults import kinds
-from sparktop.demo.faults.fault import Fault, FaultTimes
+from sparktop.demo import faults as kinds
+from sparktop.demo.faults import Fault, FaultTimes
 from sparktop.demo.gb10 import SLOW_MHZ, Machine
 from sparktop.demo.machine_reader import MachineHeat
 from sparktop.simulation.calibration import (
@@ -21,9 +21,8 @@ from sparktop.simulation.calibration import (
     SHORT_CONTEXT,
     SOLO,
 )
-from sparktop.simulation.closed_loop import Lengths
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.routed import Faults
+from sparktop.simulation.clients import Faults, Lengths
+from sparktop.simulation.engine import EngineProfile
 from sparktop.simulation.routers import RouterSettings
 from sparktop.simulation.thermal import AMBIENT_C
 

@@ -1,15 +1,26 @@
-"""Checks of this machine: NVIDIA driver, GPUs, and memory."""
+"""Checks of this machine: driver, GPUs, memory, versions, open files, flight recorder, hook program."""
 
 from __future__ import annotations
 
+import os
+import platform
+import resource
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from importlib import metadata
+from pathlib import Path
 
+from sparktop import __version__
 from sparktop.doctor.check import Check, Status
+from sparktop.files import Place, folder_of
 from sparktop.graphics import numbers
 from sparktop.hardware.nvml import NvmlModule
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
+from sparktop.model.targets import Watch
 from sparktop.model.text import clean
+from sparktop.recording.flight import flight_folder, incident_folder, is_network, make_folder, parts
 from sparktop.sources.local import LocalSource
 
 _DEADLINE_S = 8.0
@@ -110,3 +121,175 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
     if memory.unified is None:
         return Check(name, Status.OK, f"{total}; no GPU reports whether it shares this memory")
     return Check(name, Status.OK, f"{total}; the GPU has memory of its own")
+
+
+# Checks the versions of sparktop, Python and the libraries that sparktop needs.
+
+
+_TEXTUAL_MAJOR = "8"
+"""The major version of Textual that is required: the screen relies on behaviour that may change in a later
+one."""
+_OTHERS = ("aiohttp", "httpx", "nvidia-ml-py", "pydantic")
+
+
+def installed(package: str) -> str | None:
+    """Return the version of an installed package; None if the package is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def check_versions(version_of: Callable[[str], str | None] = installed) -> list[Check]:
+    """Return the checks of the versions of sparktop, Textual and the other libraries.
+
+    `version_of` returns the version of a package, or None if it is not installed.
+    """
+    ours = f"sparktop {__version__}, Python {platform.python_version()}, {platform.machine()}"
+    textual = version_of("textual")
+    others = {name: version_of(name) for name in _OTHERS}
+    missing = [name for name, version in others.items() if version is None]
+    shown = ", ".join(f"{name} {version}" for name, version in others.items() if version is not None)
+    return [
+        Check("version", Status.OK, ours),
+        _check_textual(textual),
+        Check("libraries", Status.FAIL, f"missing: {', '.join(missing)}", "install sparktop again")
+        if missing
+        else Check("libraries", Status.OK, shown),
+    ]
+
+
+def _check_textual(version: str | None) -> Check:
+    if version is None:
+        return Check("textual", Status.FAIL, "missing: no screen can be drawn", "install sparktop again")
+    if version.partition(".")[0] != _TEXTUAL_MAJOR:
+        advice = f"install sparktop again: it is made for Textual {_TEXTUAL_MAJOR}"
+        return Check("textual", Status.WARN, f"Textual {version}", advice)
+    return Check("textual", Status.OK, f"Textual {version}")
+
+
+# Checks this process's limit of open files, which limits the number of connections in a sweep.
+
+
+RESERVED_FILES = 64
+"""Open files that are not available for a sweep's requests: sources, logs, results, libraries."""
+USUAL_CONCURRENCY = 256
+"""Concurrency that the limit should allow even if the configured sweeps need less."""
+
+
+def open_file_limits() -> tuple[int | None, int | None]:
+    """Return (soft limit, hard limit) of open files of this process; None for unlimited."""
+    soft, hard = map(_bounded, resource.getrlimit(resource.RLIMIT_NOFILE))
+    return soft, hard
+
+
+def _bounded(limit: int) -> int | None:
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def check_open_files(soft: int | None, hard: int | None, wanted: int = 0) -> Check:
+    """Return the check whether the limit of open files allows the concurrency that sweeps need.
+
+    `wanted` is the largest concurrency of the configured sweeps. `soft` and `hard` are the limits, None for
+    no limit.
+    """
+    name = "open files"
+    if soft is None:
+        return Check(name, Status.OK, "no limit: a sweep reaches any concurrency")
+    reach = max(0, soft - RESERVED_FILES)
+    seen = f"{soft} at once: a sweep reaches c = {reach}"
+    needed = max(wanted, USUAL_CONCURRENCY)
+    if reach >= needed:
+        return Check(name, Status.OK, seen)
+    goal = needed + RESERVED_FILES
+    if hard is None or hard >= goal:
+        return Check(name, Status.WARN, seen, f"for c = {needed}: ulimit -n {goal}")
+    where = "nofile in limits.conf, LimitNOFILE of a unit"
+    advice = f"for c = {needed} raise the hard limit ({hard}) to {goal}: {where}"
+    return Check(name, Status.WARN, seen, advice)
+
+
+# Checks of the flight recorder: where it writes, how many hours it keeps, and what it cannot record.
+
+
+_TITLE = "recorder"
+_HOUR_S = 3600.0
+
+
+def check_recorder(watch: Watch, env: Mapping[str, str]) -> list[Check]:
+    """Return the checks of the flight recorder's folder, and advice about machines that may hang."""
+    if not watch.flight:
+        return [Check(_TITLE, Status.SKIP, "the flight recorder is off ([recorder] flight = false)")]
+    folder = flight_folder(env)
+    return [_check_folder(folder, watch, env), *_check_own_machine(watch)]
+
+
+def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
+    where = clean(folder, 200)
+    try:
+        make_folder(folder)
+    except OSError as error:
+        advice = "nothing is recorded in the background: make the folder writable or set XDG_STATE_HOME"
+        return Check(_TITLE, Status.WARN, f"{where}: {clean(error.strerror)}", advice)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
+    usual = folder_of(env, Place.STATE) / "flight"
+    moved = f"; not in {clean(usual, 200)}, which is on a network file system" if usual != folder else ""
+    kept = _kept(folder)
+    message = f"{where}: {kept} of at most {watch.flight_mib} MiB{moved}"
+    if kept is None:
+        message = f"nothing recorded yet in {where}, which keeps at most {watch.flight_mib} MiB{moved}"
+    if is_network(folder):
+        advice = "each second of recording waits for the network: set XDG_STATE_HOME to a local disk"
+        return Check(_TITLE, Status.WARN, f"{message}; on a network file system", advice)
+    return Check(_TITLE, Status.OK, message)
+
+
+def _kept(folder: Path) -> str | None:
+    """Return a part of a message: size and hours of the recorded files, and the number of saved incidents.
+
+    None if nothing is recorded.
+
+    The hours are those between the last writes of the oldest and the newest file.
+    """
+    found = [one.stat() for one in parts(folder)]
+    size = numbers.data(sum(one.st_size for one in found), 12).strip()
+    if not found:
+        return None
+    hours = (max(one.st_mtime for one in found) - min(one.st_mtime for one in found)) / _HOUR_S
+    saved = len(parts(incident_folder(folder)))
+    incidents = f", {saved} {'incident' if saved == 1 else 'incidents'} saved" if saved else ""
+    return f"{size} over {hours:.1f} h{incidents},"
+
+
+def _check_own_machine(watch: Watch) -> list[Check]:
+    """Return a check with advice to record from elsewhere too, if this machine is watched; else []."""
+    if not any(node.via == "local" for node in watch.nodes):
+        return []
+    message = "this machine records itself: if it hangs, its last seconds are not written"
+    advice = "to keep them, run `sparktop record` on another machine as well (sparktop record --systemd-unit)"
+    return [Check(_TITLE, Status.OK, message, advice)]
+
+
+# Check of the hook program: whether it exists and can be run.
+
+
+_NAME = "hook"
+
+
+def check_hook(command: Sequence[str], env: Mapping[str, str]) -> Check:
+    """Check whether the hook program, the first word of `command`, exists and can be run."""
+    program = clean(command[0], 200)
+    if "/" not in command[0]:
+        found = shutil.which(command[0], path=env.get("PATH"))
+        if found is None:
+            return Check(
+                _NAME, Status.FAIL, f"{program} is not on the PATH", "write its whole path in [events] hook"
+            )
+        return Check(_NAME, Status.OK, f"{clean(found, 200)} is run for events")
+    path = Path(command[0])
+    if not path.exists():
+        return Check(_NAME, Status.FAIL, f"{program} does not exist", "mend the path in [events] hook")
+    if not path.is_file() or not os.access(path, os.X_OK):
+        return Check(_NAME, Status.FAIL, f"{program} is not executable", f"chmod +x {program}")
+    return Check(_NAME, Status.OK, f"{program} is run for events")

@@ -7,8 +7,7 @@ format that most engines use, `lanes` and `figures` reduce the page's samples to
 JSON. `router_pages` recognises the pages of routers, which are not engines.
 """
 
-from sparktop.engines.error import PageError
-from sparktop.engines.page import engine_of, read_page
-from sparktop.engines.registry import ENGINES, METRICS_PATH, Engine
+from sparktop.engines.exposition import PageError
+from sparktop.engines.registry import ENGINES, METRICS_PATH, Engine, engine_of, read_page
 
 __all__ = ["ENGINES", "METRICS_PATH", "Engine", "PageError", "engine_of", "read_page"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from sparktop.engines.error import PageError
+from sparktop.engines.exposition import PageError
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean

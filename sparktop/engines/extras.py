@@ -29,9 +29,12 @@ from typing import Any, TypeAlias, cast
 from msgspec import Struct
 
 from sparktop.engines.exposition import Family, Page
-from sparktop.engines.figures import (
+from sparktop.engines.lanes import (
+    Keep,
+    LanePage,
     bound,
     label,
+    lane_order,
     only,
     positive,
     requests,
@@ -40,7 +43,6 @@ from sparktop.engines.figures import (
     total_or_none,
     where,
 )
-from sparktop.engines.lanes import Keep, LanePage, lane_order
 from sparktop.model.engine import POSITION
 from sparktop.model.text import clean
 

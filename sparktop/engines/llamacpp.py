@@ -33,10 +33,18 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 from sparktop.engines.document import MAX_MODELS, Answers, count, entries, field, first_model, parse, words
-from sparktop.engines.error import PageError
-from sparktop.engines.exposition import PageMemory, Reader
-from sparktop.engines.figures import label, requests, share, total, total_or_none
-from sparktop.engines.lanes import Fields, LanePage, lane_order, names_of
+from sparktop.engines.exposition import PageError, PageMemory, Reader
+from sparktop.engines.lanes import (
+    Fields,
+    LanePage,
+    label,
+    lane_order,
+    names_of,
+    requests,
+    share,
+    total,
+    total_or_none,
+)
 from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean

@@ -7,7 +7,7 @@ route reports running or waiting requests, so their numbers stay unknown.
 from __future__ import annotations
 
 from sparktop.engines.document import MAX_MODELS, Answers, entries, field, parse, words
-from sparktop.engines.error import PageError
+from sparktop.engines.exposition import PageError
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 

@@ -9,7 +9,7 @@ the models' owner, which tells whose metrics are missing.
 from __future__ import annotations
 
 from sparktop.engines.document import MAX_MODELS, Answers, entries, first_model, parse, words
-from sparktop.engines.error import PageError
+from sparktop.engines.exposition import PageError
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 

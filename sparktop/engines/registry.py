@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sparktop.engines import (
-    dialects,
-    document,
-    llamacpp,
-    ollama,
-    openai,
-    sglang,
-    tgi,
-    triton,
-    trtllm,
-    vllm,
-    workers,
-)
-from sparktop.engines.dialects import PREFIXES
+from sparktop.engines import document, llamacpp, ollama, openai, sglang, tgi, triton, trtllm, vllm, workers
 from sparktop.engines.document import Answers
-from sparktop.engines.exposition import PageMemory
-from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.engines.exposition import PageError, PageMemory
+from sparktop.engines.router_pages import ROUTERS_ONLY, TITLES, router_kind
+from sparktop.engines.tables import spelled
+from sparktop.engines.vllm import PREFIXES
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.failure import FailureKind
+from sparktop.model.text import clean
 
 METRICS_PATH = "/metrics"
 """The route of most engines' metrics page, and the first route tried for an unknown engine."""
@@ -155,7 +150,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "lmdeploy": Engine(
             "LMDeploy",
-            dialects.read_lmdeploy,
+            vllm.read_lmdeploy,
             ("/v1/models",),
             document.identify,
             tells=("model",),
@@ -163,7 +158,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             read_json=openai.read,
             silent="has none with --disable-metrics",
         ),
-        "ray": _metrics_only("Ray Serve LLM", dialects.read_ray, "ray"),
+        "ray": _metrics_only("Ray Serve LLM", vllm.read_ray, "ray"),
         "tgi": Engine(
             "TGI",
             tgi.read,
@@ -174,10 +169,10 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         ),
         "nim": Engine(
             "NIM",
-            dialects.read_nim,
-            dialects.NIM_FACTS,
-            dialects.identify_nim,
-            path=dialects.NIM_PATH,
+            vllm.read_nim,
+            vllm.NIM_FACTS,
+            vllm.identify_nim,
+            path=vllm.NIM_PATH,
             prefixes=PREFIXES["nim"],
             silent="has none before its first request",
         ),
@@ -207,3 +202,271 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
 """By the engine name used in a configuration. To add an engine, write one module with a `read` and list it
 here. Of a page with the names of several, the first that is listed here is the engine, and the others are in
 front of it or beside it."""
+
+
+# Detects which engines write a metrics page by the prefixes of its names, and parses the page accordingly.
+#
+# A page may have the names of an engine and of a server in front of it, such as those of vLLM and of the
+# Triton
+# that it runs in: each reads what it knows, and a figure of the engine wins over the same one of its front.
+
+
+_PREFIXES = {prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.prefixes}
+_OWN = {engine.prefix.encode() for engine in ENGINES.values() if engine.prefix is not None}
+_LONGEST_FIRST = sorted(_PREFIXES, key=len, reverse=True)
+_ANYWHERE = re.compile(
+    rb"\n[ \t]*+((?:[A-Za-z_][\w:]{0,38}?[_:])??("
+    + b"|".join(map(re.escape, _LONGEST_FIRST))
+    + rb"))([\w:]++)"
+)
+"""A line whose name has a known prefix at its beginning or after another word."""
+_COMMENT = re.compile(
+    rb"\n# (?:HELP|TYPE) (" + b"|".join(map(re.escape, sorted(_OWN, key=len, reverse=True))) + rb")[\w:]"
+)
+_BARE_TRTLLM = re.compile(
+    rb"\n(?:request_success_total|kv_cache_(?:utilization|hit_rate)|e2e_request_latency_seconds_count)[ {]"
+)
+"""Names without a prefix that old versions of TensorRT-LLM write at their own route."""
+_SERVER_LABEL = b'{server="'
+"""Only the samples of production-stack's router have this label alone, under vLLM's names."""
+_NAMED = re.compile(rb"\n[ \t]*+(?:#[ \t]++TYPE[ \t]++)?+([A-Za-z_:][\w:]*+)[ \t{]")
+_METRICS = re.compile(
+    rb"\n[ \t]*+(?:#[ \t]++(?:HELP|TYPE)[ \t]|[A-Za-z]\w*[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
+)
+_LOOKED_AT = 65536
+"""Number of bytes at the start of a response that are used to classify it."""
+_PROGRAMS: Mapping[str, str] = {
+    "litellm": "LiteLLM",
+    "gpustack": "GPUStack",
+    "aigw": "Envoy AI gateway",
+    "envoy": "Envoy",
+    "istio": "Istio",
+    "traefik": "Traefik",
+    "nginx": "nginx",
+    "haproxy": "HAProxy",
+    "caddy": "Caddy",
+    "kong": "Kong",
+    "DCGM": "dcgm-exporter",
+    "nvidia": "an exporter of GPUs",
+    "node": "node_exporter",
+    "sparktop": "sparktop",
+    "prometheus": "Prometheus",
+    "grafana": "Grafana",
+    "kube": "Kubernetes",
+    "kubelet": "Kubernetes",
+    "container": "cAdvisor",
+    "ray": "Ray",
+    "milvus": "Milvus",
+    "qdrant": "Qdrant",
+    "redis": "Redis",
+    "pg": "PostgreSQL",
+    "open": "Open WebUI",
+    "bentoml": "BentoML",
+    "mooncake": "Mooncake",
+    "infinity": "Infinity",
+    "te": "Text Embeddings Inference",
+}
+"""Programs whose metrics are no inference engine's, by the first word of their names."""
+_PLAIN = frozenset({"python", "process", "go", "http", "promhttp", "nodejs", "jvm", "up", "scrape", "target"})
+"""First words of names that any program may write."""
+_RUNTIMES = {
+    "python": "a Python program",
+    "go": "a Go program",
+    "nodejs": "a Node.js program",
+    "jvm": "a JVM",
+}
+
+
+def read_page(
+    body: bytes,
+    *,
+    at: float,
+    engine: str = "auto",
+    answer_ms: float | None = None,
+    memory: PageMemory | None = None,
+) -> EngineSample:
+    """Parse the response of the route where `engine` is polled (`/metrics` for "auto").
+
+    Args:
+        body: the response, decompressed.
+        at: monotonic time, in seconds, of the response's first byte.
+        engine: a key of `ENGINES`, or "auto" to detect the engine from the names on a metrics page.
+        answer_ms: time that the response took, in milliseconds.
+        memory: what is kept of the previous page of the same server, which makes the next one cheap to read.
+
+    Raises:
+        PageError: the page cannot be read. MALFORMED: not a metrics page at all, or not the JSON of that
+            engine. METRICS_DISABLED: a metrics page without any name of an engine. OTHER_PROGRAM: the same,
+            with names of another program. UNSUPPORTED: the page of an engine other than `engine`, or an
+            unknown engine. ROUTER: the page of a router. TOO_LARGE: more samples than any real server has.
+    """
+    if engine != "auto" and engine not in ENGINES:
+        raise PageError(FailureKind.UNSUPPORTED, f"unknown engine {clean(engine, 40)!r}")
+    read_json = None if engine == "auto" else ENGINES[engine].read_json
+    if read_json is not None and (ENGINES[engine].read is None or body.lstrip()[:1] in {b"{", b"["}):
+        sample = read_json(body, at=at, answer_ms=answer_ms)
+        whose = ENGINES[sample.engine]
+        if sample.note == openai.NOTE and whose.silent:
+            sample = replace(sample, note=f"{whose.title} {whose.silent}; {sample.note}")
+        return replace(sample, page=body)
+    known = memory.engines if memory is not None and memory.follow(body) else ()
+    found = known or _engines_on(body, engine)
+    if not found:
+        raise _without_engine(body, engine)
+    names = [name for name, _ in found]
+    is_nim = engine == "nim" and "vllm" in names  # newer NIMs write vLLM's names
+    if engine != "auto" and engine not in names and not is_nim:
+        message = f"a page of {ENGINES[names[0]].title}, not of {ENGINES[engine].title} as configured"
+        raise PageError(FailureKind.UNSUPPORTED, message)
+    samples: list[EngineSample] = []
+    for name, prefix in found:
+        read = ENGINES[name].read
+        assert read is not None  # noqa: S101 - an engine with a prefix has a reader
+        kept = None if samples else memory  # what is kept of a page is kept for one reader
+        samples.append(read(body, at=at, answer_ms=answer_ms, memory=kept, prefix=prefix))
+    if memory is not None:
+        memory.engines = found
+    return replace(_merged(samples), page=body)
+
+
+def engine_of(body: bytes) -> str | None:
+    """Return the name of the engine that writes a metrics page; None if it has no sample of a known one.
+
+    Raises:
+        PageError: ROUTER, with the router's name as its message: the page is one of a router.
+    """
+    found = _engines_on(body, "auto")
+    return found[0][0] if found else None
+
+
+def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
+    """Return the name and the prefix of each engine that writes a metrics page, the engine before its fronts.
+
+    `engine` is the engine that is expected, or "auto".
+
+    Raises:
+        PageError: ROUTER, with the router's name as its message: the page is one of a router.
+    """
+    padded = b"\n" + body
+    found: dict[str, str] = {}
+    for prefix in _LONGEST_FIRST:
+        name = _PREFIXES[prefix]
+        if b"\n" + prefix in padded and name not in found:
+            lines = re.finditer(rb"\n[ \t]*+" + re.escape(prefix) + rb"([\w:]++)", padded)
+            if any(_is_read(name, prefix, line[1]) for line in lines):
+                found[name] = prefix.decode()
+    if not found:  # slower, and rare
+        for line in _ANYWHERE.finditer(padded):
+            name = _PREFIXES[line[2]]
+            if name not in found and _is_read(name, line[2], line[3]):
+                found[name] = line[1].decode()
+    if engine == "trtllm" and found.keys() <= {"nim"} and _BARE_TRTLLM.search(padded):
+        return (("trtllm", ""),)
+    if _may_be_router(padded, found) and (kind := router_kind(body)) is not None:
+        raise PageError(FailureKind.ROUTER, TITLES[kind])
+    return tuple((name, found[name]) for name in ENGINES if name in found)
+
+
+def _is_read(engine: str, prefix: bytes, name: bytes) -> bool:
+    """Return whether a name after `prefix` is one of the engine's: after its own prefix, any is."""
+    if prefix in _OWN:
+        return True
+    return f"{prefix.decode()}{name.decode()}" in spelled(engine, prefix.decode())
+
+
+def _may_be_router(padded: bytes, found: Mapping[str, str]) -> bool:
+    """Return False if a page is certainly one of an engine; cheap to compute."""
+    if all(ENGINES[name].beside for name in found) or any(mark in padded for mark in ROUTERS_ONLY):
+        return True
+    return "vllm" in found and (_SERVER_LABEL in padded or b"model_name=" not in padded)
+
+
+def _merged(samples: Sequence[EngineSample]) -> EngineSample:
+    """Return the engine's sample, completed by what only its fronts report."""
+    engine, *fronts = samples
+    for front in fronts:
+        lanes = engine.lanes
+        if len(lanes) == len(front.lanes) == 1:
+            lanes = (_completed(lanes[0], front.lanes[0]),)
+        engine = replace(
+            engine,
+            lanes=lanes,
+            models=engine.models or front.models,
+            start_time=front.start_time if engine.start_time is None else engine.start_time,
+            role=engine.role or front.role,
+            slots=front.slots if engine.slots is None else engine.slots,
+        )
+    return engine
+
+
+def _completed(lane: LaneSample, front: LaneSample) -> LaneSample:
+    """Return a lane of an engine with those fields of its front that the engine does not report."""
+    missing = {
+        name: theirs
+        for name in LaneSample.__struct_fields__
+        if (theirs := getattr(front, name)) not in (None, {}) and getattr(lane, name) in (None, {})
+    }
+    if "generation_tokens" in missing:
+        missing["per_finished_request"] = front.per_finished_request
+    for part in ("counts", "gauges"):
+        missing[part] = {**getattr(front, part), **getattr(lane, part)}
+    return replace(lane, **missing)
+
+
+def _without_engine(body: bytes, engine: str) -> PageError:
+    """Return the error for a response that has no metric name of the expected engine, "auto" for any.
+
+    The error's kind is MALFORMED if the response is no metrics page, OTHER_PROGRAM if it has names of another
+    program, else METRICS_DISABLED.
+    """
+    padded = b"\n" + body[:_LOOKED_AT]
+    if not _METRICS.search(padded):
+        return PageError(FailureKind.MALFORMED, f"{_looks_like(body[:_LOOKED_AT])}, not metrics")
+    unset = _COMMENT.search(padded)
+    if unset is not None:
+        title = ENGINES[_PREFIXES[unset[1]]].title
+        return PageError(FailureKind.METRICS_DISABLED, f"the metrics of {title} have no values yet")
+    whose = _program(padded)
+    if whose.is_other:
+        return PageError(FailureKind.OTHER_PROGRAM, f"metrics of {whose.title}: no engine figures")
+    known = ENGINES.get(engine)
+    if known is not None and known.silent:
+        message = f"no {known.prefix} name on the metrics page: {known.title} {known.silent}"
+    else:
+        message = f"metrics of {whose.title}: no engine figures"
+    return PageError(FailureKind.METRICS_DISABLED, message)
+
+
+class _Program(NamedTuple):
+    """The program that writes a metrics page without an engine's names."""
+
+    title: str
+    is_other: bool
+    """False if all names are of those that any program may write."""
+
+
+def _program(padded: bytes) -> _Program:
+    """Return the program that writes a page, by the first words of its names."""
+    words = Counter(re.split(rb"[_:]", line[1], maxsplit=1)[0].decode() for line in _NAMED.finditer(padded))
+    own = [word for word, _ in words.most_common() if word not in _PLAIN]
+    title = next((_PROGRAMS[word] for word in own if word in _PROGRAMS), None)
+    if title is not None:
+        return _Program(title, is_other=True)
+    if own:
+        return _Program(f"another program ({clean(own[0], 30)}_...)", is_other=True)
+    title = next((_RUNTIMES[word] for word in words if word in _RUNTIMES), "another program")
+    return _Program(title, is_other=False)
+
+
+def _looks_like(body: bytes) -> str:
+    """Describe a response that is not a metrics page, such as "an HTML page", judged by its first bytes."""
+    start = body.removeprefix(b"\xef\xbb\xbf").lstrip()[:512]
+    kinds = (
+        (not start, "an empty answer"),
+        (start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh")), "compressed data"),
+        (b"\x00" in start, "binary data"),
+        (re.match(rb"<!doctype html|<html|<head|<body", start, re.IGNORECASE), "an HTML page"),
+        (start.startswith(b"<"), "an XML document"),
+        (start.startswith((b"{", b"[")), "a JSON document"),
+    )
+    return next((kind for matched, kind in kinds if matched), "other text")

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from sparktop.engines.document import entries, parse, words
 from sparktop.engines.document import field as field_of
 from sparktop.engines.exposition import Family, Reader
-from sparktop.engines.figures import label, only, requests
+from sparktop.engines.lanes import label, only, requests
 from sparktop.model.router import Deployment
 from sparktop.model.text import clean
 

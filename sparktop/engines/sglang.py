@@ -41,9 +41,14 @@ from typing import Any
 from sparktop.engines.document import Answers, count, field, first_model, words
 from sparktop.engines.exposition import Family, Labels, PageMemory, Places, Reader
 from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
-from sparktop.engines.figures import (
+from sparktop.engines.lanes import (
+    Fields,
+    Histograms,
+    LanePage,
     finished,
     label,
+    lane_order,
+    names_of,
     only,
     requests,
     scaled,
@@ -53,7 +58,6 @@ from sparktop.engines.figures import (
     total_or_none,
     where,
 )
-from sparktop.engines.lanes import Fields, Histograms, LanePage, lane_order, names_of
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.text import clean
 

@@ -7,8 +7,8 @@ from functools import cache
 from types import MappingProxyType
 
 from sparktop.engines import llamacpp, sglang, trtllm, vllm
-from sparktop.engines.dialects import LMDEPLOY_NAMES, PREFIXES
 from sparktop.engines.lanes import Fields, Histograms
+from sparktop.engines.vllm import LMDEPLOY_NAMES, PREFIXES
 
 RAY = "ray"
 _VLLM = (vllm.FIELDS, vllm.HISTOGRAMS)

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from sparktop.engines.document import Answers, count, field, words
 from sparktop.engines.exposition import PageMemory, Reader
-from sparktop.engines.figures import requests, total
-from sparktop.engines.lanes import Fields, Histograms, LanePage, names_of
+from sparktop.engines.lanes import Fields, Histograms, LanePage, names_of, requests, total
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 
 FACTS = ("/info",)

@@ -14,8 +14,18 @@ TensorRT-LLM's `custom_metrics_reporter.cc`.
 from __future__ import annotations
 
 from sparktop.engines.exposition import Family, PageMemory, Reader
-from sparktop.engines.figures import label, only, requests, share, total, total_or_none, where
-from sparktop.engines.lanes import Fields, LanePage, names_of
+from sparktop.engines.lanes import (
+    Fields,
+    LanePage,
+    label,
+    names_of,
+    only,
+    requests,
+    share,
+    total,
+    total_or_none,
+    where,
+)
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 
 _OURS = "nv_inference_"

@@ -23,11 +23,22 @@ newest one counts. It has requests and the KV cache, but no tokens.
 from __future__ import annotations
 
 from sparktop.engines.document import count, field, identify, parse
-from sparktop.engines.error import PageError
-from sparktop.engines.exposition import PageMemory, Reader
+from sparktop.engines.exposition import PageError, PageMemory, Reader
 from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
-from sparktop.engines.figures import finished, requests, share, start_time, total, total_or_none
-from sparktop.engines.lanes import MAX_LANES, START, Fields, Histograms, LanePage, names_of
+from sparktop.engines.lanes import (
+    MAX_LANES,
+    START,
+    Fields,
+    Histograms,
+    LanePage,
+    finished,
+    names_of,
+    requests,
+    share,
+    start_time,
+    total,
+    total_or_none,
+)
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 

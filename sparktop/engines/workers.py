@@ -14,8 +14,18 @@ from typing import Any
 
 from sparktop.engines.exposition import PageMemory, Places, Reader
 from sparktop.engines.extras import DYNAMO_IN_FLIGHT, SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
-from sparktop.engines.figures import only, share, start_time, total, where
-from sparktop.engines.lanes import START, Fields, Histograms, LanePage, names_of
+from sparktop.engines.lanes import (
+    START,
+    Fields,
+    Histograms,
+    LanePage,
+    names_of,
+    only,
+    share,
+    start_time,
+    total,
+    where,
+)
 from sparktop.model.engine import EngineSample, LaneSample
 
 DYNAMO_NOTE = "only this worker's requests in flight are known: its engine's metrics are not on the page"

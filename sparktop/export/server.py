@@ -22,8 +22,7 @@ from sparktop.agent.daemon import Service
 from sparktop.agent.families import content_type_of, encoded
 from sparktop.agent.stopping import stopped_by_signals
 from sparktop.agent.web_server import WebServer, page, text
-from sparktop.export.page import EventCounts, page_families
-from sparktop.export.sweeps import NewestSweep
+from sparktop.export.metrics import EventCounts, NewestSweep, page_families
 from sparktop.model.targets import Watch
 from sparktop.store import Store
 from sparktop.watch.monitor import Monitor

@@ -1,15 +1,6 @@
-"""Live graphs in braille characters: two dot columns per terminal cell, four dots per row of text.
+"""Graphs in braille characters: two dot columns per terminal cell, four dots per row of text.
 
-Each dot column shows the value of one time slot. A missing value (None, NaN) has no dots; 0 has the bottom
-dot, the baseline.
-
-Time slots are numbered from the start of the history, and a cell always holds the slots 2k and 2k+1. When the
-newest slot is even, the last cell has only its left dot column, and the next slot changes only that cell. So
-the picture moves left by a complete cell every second slot. In between, an update sends almost no bytes to
-the terminal.
-
-A column of cells is cached as a string, by the heights of its two dot columns. The columns are then
-transposed to rows of text, so nothing is computed dot by dot.
+Live graphs that grow up, down or from a centre line; the same as block elements.
 """
 
 from __future__ import annotations
@@ -20,7 +11,23 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import repeat
 
-from sparktop.graphics.scale import CLIPPED
+from sparktop.graphics.axes import CLIPPED
+
+# Each dot column shows the value of one time slot. A missing value (None, NaN) has no dots; 0 has the
+# bottom
+# dot, the baseline.
+#
+# Time slots are numbered from the start of the history, and a cell always holds the slots 2k and 2k+1. When
+# the
+# newest slot is even, the last cell has only its left dot column, and the next slot changes only that cell.
+# So
+# the picture moves left by a complete cell every second slot. In between, an update sends almost no bytes
+# to
+# the terminal.
+#
+# A column of cells is cached as a string, by the heights of its two dot columns. The columns are then
+# transposed to rows of text, so nothing is computed dot by dot.
+
 
 _DOTS = 4
 """Dots in a cell's column."""
@@ -353,3 +360,117 @@ def mirrored(
     ]
     slots = list(zip(*halves, strict=True))
     return _rows(list(map(_mirrored_column, slots[::2], slots[1::2], repeat(height))), height)
+
+
+# Two stacked area graphs on a common centre line: one grows up, the other down.
+
+
+_FLIPPED = {
+    0x2800 + mask: 0x2800
+    + sum(
+        1 << after
+        for before, after in ((0, 6), (1, 2), (2, 1), (6, 0), (3, 7), (4, 5), (5, 4), (7, 3))
+        if mask >> before & 1
+    )
+    for mask in range(1, 256)
+}
+"""Each braille cell flipped vertically: dots 1, 2, 3, 7 of the left column are reversed, likewise the
+right."""
+
+
+def upside_down(rows: list[StackedRow]) -> list[StackedRow]:
+    """Return braille rows flipped vertically: in reverse order, and with the dots of each cell flipped."""
+    return [[(text.translate(_FLIPPED), layer) for text, layer in row] for row in reversed(rows)]
+
+
+def opposed(
+    up: tuple[Values, Values],
+    down: tuple[Values, Values],
+    width: int,
+    half: int,
+    top: float,
+    *,
+    end_slot: int = 1,
+) -> tuple[list[StackedRow], list[StackedRow]]:
+    """Draw two stacked graphs on a centre line; return (rows above the line, rows below the line).
+
+    `up` grows upward and `down` downward. Each is a pair of series, drawn like `stacked` in `half` rows of
+    `width` cells: the first series touches the centre line, the second lies beyond the first. Both graphs
+    have the scale 0…`top`. `end_slot` is the number of the newest values' time slot: an odd slot is the right
+    dot column of a cell, an even slot the left one.
+    """
+    above, below = (stacked(*pair, width, half, top, end_slot=end_slot) for pair in (up, down))
+    return above, upside_down(below)
+
+
+# Graphs with one value per terminal cell: means of two time slots, and rows of arrows.
+
+
+LEVEL, UP, DOWN = "─", "▲", "▼"
+"""Characters of `lead_row`: neither series leads; the first series leads; the second series leads."""
+
+
+def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
+    """Return a mean for each of `width` cells, each of which covers two time slots of `values`.
+
+    The newest value is in the last cell, and in the time slot number `end_slot`. A cell holds the slots 2k
+    and 2k + 1, as in a braille graph. A slot without a known value is ignored; the mean is None if neither
+    slot has a known value.
+    """
+    count = 2 * width - 1 + end_slot % 2
+    shown = list(values[max(0, len(values) - count) :])
+    slots: list[float | None] = [None] * (count - len(shown)) + shown + [None] * (1 - end_slot % 2)
+    known = [
+        None if value is None or value != value else value  # noqa: PLR0124 - true for NaN alone
+        for value in slots
+    ]
+    return [
+        b if a is None else a if b is None else (a + b) / 2
+        for a, b in zip(known[::2], known[1::2], strict=True)
+    ]
+
+
+def _number_or_none(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
+
+
+def lead_row(first: Sequence[float | None], second: Sequence[float | None], margin: float | None) -> str:
+    """Return a row of text with a cell for each pair of values: an arrow to the series that leads, or "─".
+
+    A value leads if it exceeds the mean of the pair by at least the fraction `margin`; with `margin` None, no
+    value leads. A pair with an unknown value is shown as a space.
+    """
+    return "".join(
+        _ahead(_number_or_none(a), _number_or_none(b), margin) for a, b in zip(first, second, strict=True)
+    )
+
+
+def _ahead(a: float | None, b: float | None, margin: float | None) -> str:
+    if a is None or b is None:
+        return " "
+    if margin is None or a + b <= 0:
+        return LEVEL
+    least = (1 + margin) * (a + b) / 2
+    return UP if a >= least else DOWN if b >= least else LEVEL
+
+
+# Braille cells as block elements, for fonts without braille: two columns of two blocks in each cell.
+
+
+_QUADRANTS = " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
+"""By a mask of the filled quadrants: 1 upper left, 2 upper right, 4 lower left, 8 lower right."""
+_QUADRANT_DOTS = (0x03, 0x18, 0x44, 0xA0)
+"""Bits of the two dots of each quadrant, in the same order (Unicode, braille patterns)."""
+_BLOCKS_SPARSE = "▒"
+"""Shown for a cell with one of the two dots in each quadrant, as inside the waiting requests."""
+
+
+def _block(bits: int) -> str:
+    filled = [bits & dots for dots in _QUADRANT_DOTS]
+    if all(0 < some < dots for some, dots in zip(filled, _QUADRANT_DOTS, strict=True)):
+        return _BLOCKS_SPARSE
+    return _QUADRANTS[sum(1 << place for place, some in enumerate(filled) if some)]
+
+
+BLOCKS = {0x2800 + bits: _block(bits) for bits in range(256)}
+"""Table for `str.translate`: the block that stands for each braille character."""

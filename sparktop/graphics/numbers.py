@@ -1,10 +1,6 @@
-"""Formats numbers in a fixed width: a number that does not fit is shown in a coarser unit, never cut.
+"""Numbers as text of a fixed width, and durations.
 
-Every number is right-aligned in exactly `width` cells. Counts and rates have a comma before each group of
-three digits, as all numbers on screens and in reports. Where it does not fit, four digits stand without one,
-and more are shortened ("24.1k"). Clock rates have no commas. An unknown number (None, NaN, infinite) is "–".
-A number other than zero is never shown as zero but as "<0.1" or "<1". If not even one digit fits, the text is
-"…".
+A number that does not fit is shown in a coarser unit, never cut.
 """
 
 from __future__ import annotations
@@ -13,6 +9,16 @@ import math
 from collections.abc import Iterator
 
 from msgspec import Struct
+
+# Every number is right-aligned in exactly `width` cells. Counts and rates have a comma before each group of
+# three digits, as all numbers on screens and in reports. Where it does not fit, four digits stand without
+# one,
+# and more are shortened ("24.1k"). Clock rates have no commas. An unknown number (None, NaN, infinite) is
+# "–".
+# A number other than zero is never shown as zero but as "<0.1" or "<1". If not even one digit fits, the
+# text is
+# "…".
+
 
 UNKNOWN = "–"
 """Shown for an unknown number."""
@@ -241,3 +247,47 @@ def age(seconds: float | None) -> str:
             rest = whole % unit_s // _AGES[index + 1][1] if name in {"d", "h"} else 0
             return sign + text + (f" {rest} {_AGES[index + 1][0]}" if rest else "")
     return "0 s"
+
+
+# Durations as text: one spelling for exact ones, and one for the range in which an estimate lies.
+
+
+_MINUTE_S, _HOUR_S = 60, 3600
+_HOURS_FROM_S = 5400
+"""From here on, the upper end of a range is written with hours."""
+
+
+def duration_words(seconds: float | None) -> str:
+    """Format a duration to the second: "24 s", "3 min 5 s", from an hour on "1 h 2 min"; "–" if unknown."""
+    if seconds is None:
+        return UNKNOWN
+    total_s = round(seconds)
+    if total_s >= _HOUR_S:
+        return age(total_s)
+    minutes, left_s = divmod(total_s, _MINUTE_S)
+    if not minutes:
+        return f"{total_s} s"
+    return f"{minutes} min {left_s} s" if left_s else f"{minutes} min"
+
+
+def range_words(least_s: float, most_s: float) -> str:
+    """Format a range of durations, rounded outwards: "20 to 35 s", "40 s to 2 min", "2 to 4 min".
+
+    Return a single duration if both ends round to the same one.
+    """
+    if most_s <= _MINUTE_S:
+        low, high = max(0, math.floor(least_s / 5) * 5), max(5, math.ceil(most_s / 5) * 5)
+        return f"{low} to {high} s" if low else f"up to {high} s"
+    if most_s < _HOURS_FROM_S:
+        high = math.ceil(most_s / _MINUTE_S)
+        if least_s < _MINUTE_S:
+            low = math.floor(least_s / 10) * 10
+            return f"{low} s to {high} min" if low else f"up to {high} min"
+        low = math.floor(least_s / _MINUTE_S)
+        return f"{low} to {high} min" if low < high else f"{high} min"
+    step_s = 600
+    low_s, high_s = math.floor(least_s / step_s) * step_s, math.ceil(most_s / step_s) * step_s
+    low_words, high_words = duration_words(low_s), duration_words(high_s)
+    if not low_s:
+        return f"up to {high_words}"
+    return high_words if low_words == high_words else f"{low_words} to {high_words}"

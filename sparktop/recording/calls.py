@@ -35,7 +35,7 @@ from sparktop.model.targets import (
     Thresholds,
 )
 from sparktop.model.text import clean
-from sparktop.recording.record import MAX_BODY_BYTES, Kind, Record, RecordError
+from sparktop.recording.frames import MAX_BODY_BYTES, Kind, Record, RecordError
 from sparktop.sources.wire.decode import WireError, checked
 from sparktop.sources.wire.json_line import json_line
 from sparktop.store import Reading, SourceKey, SourceKind

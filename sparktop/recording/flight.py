@@ -1,24 +1,32 @@
-"""The files of the flight recorder, which records in the background; and how the previous run ended.
-
-Each viewer writes files of its own, ten minutes long. The oldest files are deleted where all files together
-exceed a number of bytes.
-"""
+"""The files of the flight recorder, how the previous run ended, and copies of minutes around alerts."""
 
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from msgspec import Struct
 
+from sparktop.errors import OutputError
 from sparktop.files import Place, folder_of
+from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
-from sparktop.recording.record import Kind
+from sparktop.model.text import clean
+from sparktop.recording.frames import Kind
+
+# Each viewer writes files of its own, ten minutes long. The oldest files are deleted where all files
+# together
+# exceed a number of bytes.
+
 
 SUFFIX = ".rec.zst"
 PART_S = 600.0
@@ -175,3 +183,254 @@ def last_end(folder: Path, boot_id: str) -> Ended | None:
     if last is None or last.kind == Kind.END:
         return None
     return Ended(path, last.instant.wall, boot == boot_id)
+
+
+# Incidents: copies of the minutes around chosen alerts, kept when the recorded files are deleted later.
+
+
+BEFORE_S, AFTER_S = 600.0, 120.0
+"""Seconds before and after the beginning of an alert that its copy holds."""
+SAME_S = 600.0
+"""An alert that begins again within these seconds belongs to the incident that is saved already."""
+TOGETHER_S = 30.0
+"""Other alerts that begin within these seconds belong to the same incident: a dead node takes its server
+along."""
+FOUND_S = 60.0
+"""An alert of the first minute of a recording is a state that was found, not an incident: there is nothing
+before it to show."""
+MOST_COPIES = 10
+MOST_BYTES = 200_000_000
+"""Bytes of all copies together; the oldest copies are deleted first."""
+_PARTS = 16
+_END_LEVEL = 1
+_STAMP = "%Y%m%dT%H%M%SZ"
+_STAMP_LENGTH = 16
+_NAME_LENGTH = 40
+
+Report = Callable[[str, Severity], None]
+
+
+def incident_folder(flight: Path) -> Path:
+    """Return the folder of the incidents, beside the folder `flight` of the flight recorder."""
+    return flight.with_name("incidents")
+
+
+class Incidents:
+    """Saves the minutes before and after each chosen alert as a recording of its own.
+
+    All methods but `on_event` are called in the recorder's thread, or after this thread has ended. Copies
+    are written in threads of their own, so that recording continues meanwhile.
+    """
+
+    def __init__(self, folder: Path, kinds: Collection[str], report: Report) -> None:
+        """Prepare to save the alerts whose kind is in `kinds` (such as "unreachable") in `folder`.
+
+        `report` receives one line for each incident, saved or not; it is called in another thread.
+        """
+        self._folder, self._kinds, self._report = folder, frozenset(kinds), report
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._parts: deque[Path] = deque(maxlen=_PARTS)
+        self._waiting: list[Event] = []
+        self._begun_s: dict[str, float] = {}
+        """Monotonic time at which each incident began, by the id of its alert."""
+        self._first_s: float | None = None
+        self._newest: Instant | None = None
+        """Time of the newest record in the recorder's files."""
+        self._copying: list[threading.Thread] = []
+
+    def on_event(self, event: Event) -> None:
+        """Accept an event of the store; return at once. Events that begin no chosen alert are ignored."""
+        if event.kind in self._kinds and event.phase is not Phase.END and event.at_s is not None:
+            self._events.put(event)
+
+    def on_part(self, path: Path) -> None:
+        """Accept the path of a file that the recorder has begun."""
+        self._parts.append(path)
+
+    def on_written(self, instant: Instant) -> None:
+        """Begin to copy the incidents of more than `AFTER_S` seconds before `instant`.
+
+        All records up to `instant` must be in the recorder's files.
+        """
+        self._first_s = instant.at if self._first_s is None else self._first_s
+        self._newest = instant
+        self._collect()
+        for event in [one for one in self._waiting if instant.at - (one.at_s or 0.0) >= AFTER_S]:
+            self._waiting.remove(event)
+            what = (event, list(self._parts), instant)
+            copying = threading.Thread(target=self._save, args=what, daemon=True)
+            copying.start()
+            self._copying.append(copying)
+
+    def finish(self) -> None:
+        """Save all incidents that still wait, and return when all copies are written."""
+        self._collect()
+        for copying in self._copying:
+            copying.join()
+        while self._waiting and self._newest is not None:
+            self._save(self._waiting.pop(0), list(self._parts), self._newest)
+
+    def _collect(self) -> None:
+        """Move each new event to the waiting incidents, unless it belongs to an incident known already."""
+        with suppress(Empty):
+            while True:
+                event = self._events.get_nowait()
+                if self._is_new(event):
+                    self._begun_s[event.about or ""] = event.at_s or 0.0
+                    self._waiting.append(event)
+
+    def _is_new(self, event: Event) -> bool:
+        at_s, begun_s = event.at_s or 0.0, self._begun_s.get(event.about or "")
+        if self._first_s is None or at_s - self._first_s < FOUND_S:
+            return False
+        if begun_s is not None and at_s - begun_s < SAME_S:
+            return False
+        return all(at_s - (one.at_s or 0.0) >= TOGETHER_S for one in self._waiting)
+
+    def _save(self, event: Event, sources: Iterable[Path], until: Instant) -> None:
+        what = f"{clean(event.subject, 60)} {event.kind}"
+        try:
+            path = self._copied(event, sources, until)
+        except (OSError, OutputError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            self._report(f"incident not saved: {what}: {clean(reason, 200)}", Severity.WARNING)
+            return
+        if path is not None:
+            self._report(f"incident saved: {what}: sparktop replay {clean(path, 300)}", Severity.INFO)
+
+    def _copied(self, event: Event, sources: Iterable[Path], until: Instant) -> Path | None:
+        """Write the copy and return its path; None if another viewer has saved the same incident.
+
+        Raises:
+            OSError, OutputError: there is nothing to copy, or it cannot be written.
+        """
+        make_folder(self._folder)
+        with _locked(self._folder / ".lock"):
+            name = _name(event)
+            if any(_is_same(one.name, name, event.at) for one in parts(self._folder)):
+                return None
+            frames = list(_newest(frames_since((event.at_s or 0.0) - BEFORE_S, sources)))
+            if not frames:
+                raise OutputError("the recorder's files have no readable frame of it")
+            _make_room(self._folder, sum(one.length for one in frames))
+            path = self._folder / f"{event.at.astimezone(UTC).strftime(_STAMP)}-{name}"
+            _write(path, frames, until)
+            return path
+
+
+class FrameBytes(Struct, frozen=True):
+    """The bytes of one frame of a file."""
+
+    path: Path
+    offset: int
+    length: int
+    is_open: bool
+    """Whether the end of the frame is not written yet."""
+
+
+def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes]:
+    """Yield the frames with records from the monotonic time `begin_s` on, newest first.
+
+    `sources` are files of one recorder, oldest first; files that cannot be read are left out. Frames
+    written before the machine's last start are left out, too, because its monotonic clock started again then.
+    """
+    from sparktop.recording.frames import FrameReader
+
+    later_s = math.inf
+    for path in reversed(list(sources)):
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            reader = FrameReader(descriptor)
+            offsets = list(reader.frames())
+            for _ in reader.records(offsets[-1]) if offsets else ():
+                pass
+            end, is_open = reader.good_end, reader.open_frame
+            for offset in reversed(offsets):
+                first = next(reader.records(offset), None)
+                at_s = later_s if first is None else first.record.instant.at
+                if at_s > later_s:
+                    return
+                yield FrameBytes(path, offset, end - offset, is_open)
+                if at_s <= begin_s:
+                    return
+                end, is_open, later_s = offset, False, at_s
+        finally:
+            os.close(descriptor)
+
+
+def _newest(frames: Iterable[FrameBytes]) -> list[FrameBytes]:
+    """Return the newest of `frames` (newest first) within `MOST_BYTES`, oldest first."""
+    found: list[FrameBytes] = []
+    size = 0
+    for frame in frames:
+        size += frame.length
+        if size > MOST_BYTES:
+            break
+        found.append(frame)
+    return found[::-1]
+
+
+def _write(path: Path, frames: Iterable[FrameBytes], until: Instant) -> None:
+    """Write a new file with these frames and a record of the end at `until`; delete it if that fails.
+
+    Raises:
+        OSError, OutputError: it cannot be written, or the disk is nearly full.
+    """
+    from sparktop.recording.frames import FrameWriter, Kind, Record, encode
+    from sparktop.recording.recorder import RecordingFile
+
+    end = FrameWriter(_END_LEVEL)
+    ended = end.add(encode(Record(Kind.END, until, fields={"reason": "end of the incident"}))) + end.end()
+    file = RecordingFile(path)
+    try:
+        for frame in frames:
+            with frame.path.open("rb") as source:
+                source.seek(frame.offset)
+                file.append(source.read(frame.length), frame_open=frame.is_open)
+        file.end_frame()
+        file.append(ended, frame_open=False)
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+        raise
+    finally:
+        file.close()
+
+
+def _make_room(folder: Path, wanted: int) -> None:
+    """Delete the oldest copies until one more with `wanted` bytes is within the limits."""
+    copies = [(path, path.stat(follow_symlinks=False).st_size) for path in parts(folder)]
+    while copies and (len(copies) >= MOST_COPIES or sum(size for _, size in copies) + wanted > MOST_BYTES):
+        copies.pop(0)[0].unlink()
+
+
+def _name(event: Event) -> str:
+    """Return the part of the file name after the time: "spark-a-unreachable.rec.zst"."""
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", event.subject)[:_NAME_LENGTH].strip("-.")
+    return f"{words or 'unnamed'}-{event.kind}{SUFFIX}"
+
+
+def _is_same(existing: str, name: str, at: datetime) -> bool:
+    """Return whether the file name `existing` is of the incident `name` that began at `at` or shortly before.
+
+    `name` is what `_name` returns.
+    """
+    try:
+        began = datetime.strptime(existing[:_STAMP_LENGTH], _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return False
+    return existing[_STAMP_LENGTH + 1 :] == name and abs(at - began) < timedelta(seconds=SAME_S)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of the folder, for which viewers of the same user wait, during a `with` block."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

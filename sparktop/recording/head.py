@@ -34,7 +34,7 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean
 from sparktop.recording.calls import MOST_TARGETS, TARGET_KINDS, read_target, target_fields
-from sparktop.recording.record import Kind, Record, RecordError
+from sparktop.recording.frames import Kind, Record, RecordError
 from sparktop.sources.wire.decode import WireError, checked
 from sparktop.sources.wire.json_line import json_line
 from sparktop.store import SourceKey, SourceKind, Store

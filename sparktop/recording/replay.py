@@ -15,8 +15,7 @@ from sparktop.model.sweep_view import SweepView
 from sparktop.panels.board.time_bar import TimeBar
 from sparktop.recording.chapter import Picture
 from sparktop.recording.past import RECENT_S, Past
-from sparktop.recording.player import WARM_UP_S, Player, Recording
-from sparktop.recording.time_line import FrameStart
+from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
 from sparktop.recording.when import TimeRange
 
 SPEEDS = (1, 2, 4, 8, 16, 32, 64)

@@ -13,8 +13,7 @@ from sparktop.errors import OutputError, UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean
 from sparktop.recording.calls import call_of
-from sparktop.recording.frames import MOST_DAMAGE, Damage, FrameReader, FrameWriter
-from sparktop.recording.record import Kind, RecordError, encode
+from sparktop.recording.frames import MOST_DAMAGE, Damage, FrameReader, FrameWriter, Kind, RecordError, encode
 
 _LEVEL = 6
 _LISTED = 20

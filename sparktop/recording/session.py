@@ -23,18 +23,18 @@ from sparktop.model.event import Severity
 from sparktop.model.instant import Instant
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
-from sparktop.recording.file import RecordingFile
 from sparktop.recording.flight import (
     PART_S,
     SUFFIX,
+    Incidents,
     flight_folder,
+    incident_folder,
     last_end,
     make_folder,
     part_path,
     retain,
 )
-from sparktop.recording.incidents import Incidents, incident_folder
-from sparktop.recording.recorder import Recorder
+from sparktop.recording.recorder import Recorder, RecordingFile
 from sparktop.recording.spool import Spool
 from sparktop.store import Store
 from sparktop.store.journal import Call, Change, Journals

@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from sparktop.recording.file import require_room
+from sparktop.recording.recorder import require_room
 
 PART_BYTES = 16 << 20
 """Bytes after which the next file begins."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from sparktop import __version__
 from sparktop.analysis.verdict import verdict
 from sparktop.analysis.wall import wall_of
-from sparktop.events.document import event_json
+from sparktop.events import event_json
 from sparktop.model.counter_figures import COUNTER_FIGURES
 from sparktop.model.event import Alert
 from sparktop.model.plain import json_time, plain

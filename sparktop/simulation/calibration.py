@@ -62,8 +62,8 @@ What the model does not reproduce, and was not adjusted for:
 
 from __future__ import annotations
 
-from sparktop.simulation.profile import EngineProfile, StepCost
-from sparktop.simulation.routed import ProxyHabits
+from sparktop.simulation.clients import ProxyHabits
+from sparktop.simulation.engine import EngineProfile, StepCost
 from sparktop.simulation.routers import RouterSettings
 
 MODEL = "openai/gpt-oss-120b"

@@ -13,23 +13,20 @@ its start. So the same requests at the same times produce the same events, into 
 
 from __future__ import annotations
 
+import math
 import random
-from bisect import insort
-from collections import deque
-from collections.abc import Callable, Iterable
-from collections.abc import Sequence as SequenceOf
+from bisect import bisect_left, insort
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 
+from msgspec import Struct, field
+
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
-from sparktop.simulation.batch import Batch
-from sparktop.simulation.gauges import Gauges
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.request import Phase, RequestTimeline, Sequence, SimulatedRequest
-from sparktop.simulation.stretch import Stretch
-from sparktop.simulation.tally import EngineTally
-from sparktop.simulation.thermal import NodeThermal, step_power_w
+from sparktop.simulation.batch import Batch, EngineSequence, Phase, RequestTimeline, SimulatedRequest
+from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ, NodeThermal, step_power_w
 
 LONGEST_STRETCH_S = 2.0
 """Longest time in seconds until the clock rate is updated: heat has a time constant of 75 s."""
@@ -50,7 +47,7 @@ class Engine:
         self,
         profile: EngineProfile,
         *,
-        nodes: SequenceOf[NodeThermal] | None = None,
+        nodes: Sequence[NodeThermal] | None = None,
         seed: int | str = 0,
         start_s: float = 0.0,
         token_events: bool = True,
@@ -77,13 +74,13 @@ class Engine:
         self._now_s = start_s
         self._free_s = start_s
         """Model time when the last stretch (consecutive steps with the same batch) ended."""
-        self._arrivals: deque[Sequence] = deque()
+        self._arrivals: deque[EngineSequence] = deque()
         """Submitted requests that arrived after the start of the last step, or will arrive, in order of
         arrival."""
-        self._waiting: deque[Sequence] = deque()
+        self._waiting: deque[EngineSequence] = deque()
         self._batch = Batch(kv_blocks=profile.kv_blocks, block_tokens=profile.block_tokens)
         self._stretch: Stretch | None = None
-        self._requests: dict[str, Sequence] = {}
+        self._requests: dict[str, EngineSequence] = {}
         self._outbox: list[EngineEvent] = []
         self._held: Gauges | None = None
 
@@ -134,7 +131,7 @@ class Engine:
         tokens = request.prompt_tokens + request.output_tokens
         if tokens > min(self.profile.max_model_len, self.profile.kv_capacity_tokens):
             raise ValueError(f"{tokens} tokens are more than the model's context or its KV cache")
-        sequence = Sequence(request, at)
+        sequence = EngineSequence(request, at)
         self._requests[request.request_id] = sequence
         insort(self._arrivals, sequence, key=attrgetter("arrived_s"))
         self._cut_for_arrival()
@@ -169,7 +166,7 @@ class Engine:
         self._end(sequence, at, EndReason.ABORT)
         return True
 
-    def hold(self, at: float, shown: Gauges | None, power_w: SequenceOf[float | None]) -> None:
+    def hold(self, at: float, shown: Gauges | None, power_w: Sequence[float | None]) -> None:
         """Do no more steps from the model time `at` on, and show the gauges `shown`; with None, go on again.
 
         The step under way is completed. `power_w` is the power of each machine from `at` on in watts, None
@@ -261,11 +258,11 @@ class Engine:
         for node in self.nodes:
             node.draw(start_s, step_power_w(padded), noise * gpu_s / first_s)
 
-    def _schedule_prompts(self, budget: int, now_s: float) -> list[tuple[Sequence, int]]:
+    def _schedule_prompts(self, budget: int, now_s: float) -> list[tuple[EngineSequence, int]]:
         batch = self._batch
-        parts: list[tuple[Sequence, int]] = []
+        parts: list[tuple[EngineSequence, int]] = []
 
-        def compute(sequence: Sequence) -> None:
+        def compute(sequence: EngineSequence) -> None:
             nonlocal budget
             tokens = min(budget, sequence.length - sequence.computed)
             batch.compute(sequence, tokens)
@@ -288,7 +285,7 @@ class Engine:
             compute(sequence)
         return parts
 
-    def _admitted(self, sequence: Sequence, now_s: float) -> None:
+    def _admitted(self, sequence: EngineSequence, now_s: float) -> None:
         if sequence.admitted_s is None:
             sequence.admitted_s = now_s
             sequence.cached_tokens = sequence.computed
@@ -359,7 +356,7 @@ class Engine:
             for node in self.nodes:
                 node.draw(now_s, None)
 
-    def _end_prompts(self, sequences: Iterable[Sequence], now_s: float) -> None:
+    def _end_prompts(self, sequences: Iterable[EngineSequence], now_s: float) -> None:
         for sequence in sequences:
             if sequence.computed < sequence.length:
                 continue
@@ -380,7 +377,7 @@ class Engine:
                 self._batch.leave(sequence)
                 self._end(sequence, now_s, request.reason)
 
-    def _end(self, sequence: Sequence, at: float, reason: EndReason) -> None:
+    def _end(self, sequence: EngineSequence, at: float, reason: EndReason) -> None:
         request = sequence.request
         sequence.phase = Phase.ENDED
         del self._requests[request.request_id]
@@ -398,3 +395,239 @@ class Engine:
         )
         if self._on_end is not None:
             self._on_end(sequence.timeline(at, reason))
+
+
+# The settings of a simulated engine, and the duration of its steps.
+
+
+class StepCost(Struct, frozen=True):
+    """The duration of an engine step, computed from the work in the step.
+
+    A row is a token that the step computes: one of a prompt, or the newest token of a decoding request. At
+    the reference clock, the duration is the sum of four parts:
+
+        weights    min(weights_one_s x rows ^ weights_exponent, weights_all_s)
+        rows       rows x row_s
+        context    tokens in the contexts of all decoding requests x context_token_s
+        attention  pairs of a prompt token and an earlier token x attention_pair_s
+
+    The first part grows with the rows because more rows choose more experts, until all experts are read.
+    """
+
+    weights_one_s: float
+    """Seconds to read the weights that a step with a single row (token) needs."""
+    weights_exponent: float
+    """Exponent with which the time to read weights grows with the rows: 0 for a dense model, 1 for experts
+    that no two rows share."""
+    weights_all_s: float
+    """Seconds to read the weights of all experts, which is the most that a step can read."""
+    row_s: float
+    """Seconds to compute one row (token); for long prompts, this is most of a step's duration."""
+    context_token_s: float
+    """Seconds to read the KV cache of one context token of a decoding request."""
+    attention_pair_s: float
+    """Seconds for attention between a token of a prompt and an earlier token: the quadratic part of
+    prefill."""
+    weights_clock_share: float = 0.3
+    """Share of the reading time, 0 to 1, that scales with the SM clock; computing time scales with it
+    completely."""
+
+    def step_s(self, rows: int, context_tokens: int, pairs: float, clock_mhz: float) -> float:
+        """Return the duration in seconds of a step that computes `rows` tokens at an SM clock of `clock_mhz`.
+
+        `context_tokens` is the context of all decoding requests together, in tokens. `pairs` is the number of
+        token pairs for which the attention of prompts is computed.
+        """
+        slower = REFERENCE_CLOCK_MHZ / clock_mhz
+        weights_s: float = min(self.weights_one_s * rows**self.weights_exponent, self.weights_all_s)
+        reading_s = weights_s + context_tokens * self.context_token_s
+        computing_s = rows * self.row_s + pairs * self.attention_pair_s
+        return reading_s * self._reading_factor(slower) + computing_s * slower
+
+    def growth_s(self, requests: int, clock_mhz: float) -> float:
+        """Return the seconds by which a decode step takes longer than the step before it.
+
+        The reason is that the context of each of the `requests` requests has grown by a token.
+        """
+        return requests * self.context_token_s * self._reading_factor(REFERENCE_CLOCK_MHZ / clock_mhz)
+
+    def _reading_factor(self, slower: float) -> float:
+        return 1.0 + self.weights_clock_share * (slower - 1.0)
+
+
+class EngineProfile(Struct, frozen=True):
+    """The settings of a simulated engine, named as in vLLM, and its speed."""
+
+    name: str
+    model: str
+    cost: StepCost
+    max_model_len: int
+    max_num_seqs: int
+    """Most requests that run at once."""
+    max_num_batched_tokens: int
+    """Most tokens that one step computes; a longer prompt is computed in several steps."""
+    kv_blocks: int
+    block_tokens: int = 16
+    capture_sizes: tuple[int, ...] = ()
+    """Batch sizes for which the engine has a CUDA graph, ascending; other batches are padded to the next
+    size.
+
+    A batch above the largest size is not padded. With `enforce_eager` there are no such sizes, and nothing is
+    padded.
+    """
+    nodes: int = 1
+    """Machines that share each step (tensor parallel)."""
+    wake_s: float = 0.02
+    """Seconds from a request's arrival at an idle engine to its first step: HTTP, tokenizing, scheduling.
+
+    Requests that arrive meanwhile are included in that first step.
+    """
+    jitter: float = 0.0
+    """Relative standard deviation of step times; the deviation is drawn anew whenever the batch changes."""
+    link_bytes_per_row: int = 0
+    """Bytes that each node sends to the others for one row (token computed)."""
+    link_bytes_per_s: float | None = None
+    """Bytes per second that the link between the nodes carries; None: it never delays a step."""
+    host_s: float = 0.0
+    """Seconds of each step in which the GPU waits for the CPU, such as scheduling and sampling."""
+    host_row_s: float = 0.0
+    """The same for each row (token computed), such as grammars."""
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        Raises:
+            ValueError: the scheduler could not work with these settings.
+        """
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError("max_num_batched_tokens is below max_num_seqs: a full batch could not decode")
+        if min(self.max_num_seqs, self.kv_blocks, self.block_tokens, self.max_model_len) < 1:
+            raise ValueError("slots, KV blocks, block size and context are at least 1")
+        if self.wake_s <= 0:
+            raise ValueError("wake_s is above 0: a step takes what arrived before it starts")
+        if list(self.capture_sizes) != sorted(set(self.capture_sizes)):
+            raise ValueError("capture sizes ascend")
+
+    def host_of(self, rows: int) -> float:
+        """Return the seconds of a step with `rows` tokens in which the GPU waits for one CPU core."""
+        return self.host_s + rows * self.host_row_s
+
+    def link_of(self, rows: int) -> float:
+        """Return the seconds of a step with `rows` tokens in which the nodes wait for their link."""
+        return rows * self.link_bytes_per_row / self.link_bytes_per_s if self.link_bytes_per_s else 0.0
+
+    @property
+    def kv_capacity_tokens(self) -> int:
+        """Number of tokens for which the KV cache has space."""
+        return self.kv_blocks * self.block_tokens
+
+    def padded(self, rows: int) -> int:
+        """Return the number of rows that a step computes for `rows` tokens.
+
+        This is the next larger or equal size in `capture_sizes`, or `rows` if no size is large enough.
+        """
+        sizes = self.capture_sizes
+        at = bisect_left(sizes, rows)
+        return sizes[at] if at < len(sizes) else rows
+
+
+# Consecutive steps of a simulated engine with an unchanged batch; all times are computed by a formula.
+
+
+class Stretch(Struct, eq=False):
+    """Consecutive steps with the same batch: one step that computes prompts, or any number of decode steps.
+
+    Step k (from 1) takes `first_s + (k - 1) x growth_s`, so the time of its end is a polynomial in k. All
+    times are computed from the start of the stretch and never accumulated. So they do not depend on how often
+    they are computed.
+    """
+
+    start_s: float
+    first_s: float
+    growth_s: float
+    steps: int
+    rows: int
+    """Tokens computed in each step, without padding."""
+    padding: int = 0
+    """Rows (tokens) computed in addition to `rows`, because the batch is padded to the next captured size."""
+    prefilling: list[tuple[EngineSequence, int]] = field(default_factory=list)
+    """Pairs (request, number of tokens) for the requests whose prompt is computed in this step."""
+    done: int = 0
+
+    def end_s(self, step: int) -> float:
+        """Return the model time at which step `step` (from 1) ends."""
+        return self.start_s + step * self.first_s + self.growth_s * (step * (step - 1) / 2)
+
+    def ended_by(self, at: float) -> int:
+        """Return how many steps would have ended by the model time `at` if the stretch had no last step."""
+        elapsed_s = at - self.start_s
+        if elapsed_s <= 0:
+            return 0
+        if self.growth_s > 0:
+            slope = self.first_s - self.growth_s / 2
+            root = math.sqrt(slope * slope + 2 * self.growth_s * elapsed_s)
+            # Of the root's two forms, the one that does not subtract nearly equal numbers.
+            steps = int(2 * elapsed_s / (root + slope) if slope > 0 else (root - slope) / self.growth_s)
+        else:
+            steps = int(elapsed_s / self.first_s)
+        while self.end_s(steps + 1) <= at:
+            steps += 1
+        while steps and self.end_s(steps) > at:
+            steps -= 1
+        return steps
+
+    def cut(self, at: float) -> None:
+        """Shorten the stretch so that it ends with the step that runs at the model time `at`."""
+        if self.end_s(self.steps) > at:
+            self.steps = min(self.steps, max(self.done, self.ended_by(at)) + 1)
+
+
+# The gauges that a simulated engine shows on its metrics page.
+
+
+class Gauges(Struct, frozen=True):
+    """Values of an engine's gauges; they stand still while something holds the engine up."""
+
+    running: int
+    waiting: int
+    kv_usage: float
+    """Share of the KV blocks held by requests, 0 to 1."""
+    deferred: int = 0
+    """Waiting requests that wait for the KV cache of another server; part of `waiting`."""
+    asleep: bool = False
+    """Whether the engine is in sleep mode."""
+
+
+# Counters of a simulated engine since its start, as vLLM exposes them.
+
+
+class EngineTally(Struct, eq=False):
+    """Counters of one simulated engine, which never decrease."""
+
+    prompt_tokens: int = 0
+    """Prompt tokens of requests that have generated their first token."""
+    prompt_tokens_cached: int = 0
+    """The part of `prompt_tokens` that came from the prefix cache."""
+    generation_tokens: int = 0
+    preemptions: int = 0
+    prefix_queries: int = 0
+    """Number of tokens for which the prefix cache was searched."""
+    prefix_hits: int = 0
+    ended: Counter[EndReason] = field(default_factory=Counter)
+    step_rows: Counter[int] = field(default_factory=Counter)
+    """Number of steps, by the number of rows (tokens) computed in a step."""
+    busy_s: float = 0.0
+    """Seconds that the engine has spent in steps."""
+    padded_rows: int = 0
+    """Rows computed in addition to tokens, because the batch was padded to the next size with a CUDA
+    graph."""
+
+    @property
+    def steps(self) -> int:
+        """Number of engine steps so far."""
+        return self.step_rows.total()
+
+    @property
+    def rows(self) -> int:
+        """Number of rows (tokens) computed so far, without padding."""
+        return sum(rows * steps for rows, steps in self.step_rows.items())

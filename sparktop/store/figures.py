@@ -16,9 +16,14 @@ from sparktop.model.engine import POSITION, LaneSample
 from sparktop.model.fleet import Fleet, FleetServer, FleetView, Sum, Totals
 from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.model.targets import StateThresholds
-from sparktop.rates import Window
-from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
-from sparktop.rates.tally import LATENCY_WINDOW_S, MISSED_INTERVALS
+from sparktop.rates import (
+    LATENCY_WINDOW_S,
+    MISSED_INTERVALS,
+    Window,
+    kv_fullest_percent,
+    kv_used_percent,
+    lane_sum,
+)
 
 RATE_WINDOW_S = 10.0
 """The window of token and request rates, in seconds."""

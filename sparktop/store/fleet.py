@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sparktop.model.failure import Failure
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView, stale_s
 from sparktop.model.targets import PrometheusTarget
-from sparktop.store.health import Health
+from sparktop.store.sources import Health
 
 
 class FleetTrack:

@@ -12,8 +12,8 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress
 from sparktop.model.snapshot import BackendView
-from sparktop.store.backend.track import BackendTrack
-from sparktop.store.node.track import NodeTrack
+from sparktop.store.backend import BackendTrack
+from sparktop.store.node import NodeTrack
 from sparktop.store.router import STUCK, Group, RouterTrack
 
 EVERY_S = 5.0

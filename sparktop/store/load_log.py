@@ -18,8 +18,7 @@ from sparktop.analysis.roles import Work
 from sparktop.model.engine import Histogram, LaneSample
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import LaneHistory
-from sparktop.rates.lane_sums import lane_sum
-from sparktop.rates.quantiles import LEAST_OBSERVATIONS, difference, histogram_quantile, merge
+from sparktop.rates import LEAST_OBSERVATIONS, difference, histogram_quantile, lane_sum, merge
 
 LONGEST_S = 600.0
 """The widest window that is judged, in seconds."""

@@ -9,8 +9,8 @@ from sparktop.analysis.placement import BackendPlace, NodePlace, matched, place
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView
-from sparktop.store.backend.track import BackendTrack
-from sparktop.store.node.track import NodeTrack
+from sparktop.store.backend import BackendTrack
+from sparktop.store.node import NodeTrack
 
 MOST_PEERS = 16
 """Peers that a backend is compared with: the median of as many is no worse than that of hundreds."""

@@ -33,10 +33,10 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.snapshot import NODE_INTERVALS
-from sparktop.store.alert_book import AlertBook, Finding
-from sparktop.store.backend.track import BackendTrack
-from sparktop.store.keys import SourceKey
-from sparktop.store.node.track import NodeTrack
+from sparktop.store.backend import BackendTrack
+from sparktop.store.event_log import AlertBook, Finding
+from sparktop.store.node import NodeTrack
+from sparktop.store.sources import SourceKey
 
 STUCK, BLOCKED = "stuck", "blocked"
 """Names of the alerts: an engine without progress, and requests that wait while none runs."""

@@ -10,7 +10,7 @@ from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
 from sparktop.model.text import clean
-from sparktop.store.keys import SourceKey
+from sparktop.store.sources import SourceKey
 from sparktop.store.tracks import Tracks
 
 _STILL_S = 5.0

@@ -15,9 +15,9 @@ from sparktop.model.failure import Failure
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import RouterTarget
-from sparktop.store.backend.track import BackendTrack
-from sparktop.store.health import Health
+from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog
+from sparktop.store.sources import Health
 
 _COUNTS_KEPT = 130
 """Samples whose counters are kept: enough for the widest window of a balance with a sample every 5 s."""

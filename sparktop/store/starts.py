@@ -21,9 +21,9 @@ from sparktop.model.instant import Instant
 from sparktop.model.loading import Loading, PastStart, minutes
 from sparktop.model.node import NodeSample
 from sparktop.model.workload import Workload, Workloads
-from sparktop.store.backend.track import BackendTrack
-from sparktop.store.keys import SourceKey
-from sparktop.store.node.track import NodeTrack
+from sparktop.store.backend import BackendTrack
+from sparktop.store.node import NodeTrack
+from sparktop.store.sources import SourceKey
 
 _MOST_PAST = 400
 _LONGEST_S = 7200.0

@@ -23,9 +23,8 @@ from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
 from sparktop.model.targets import ModelFacts, Target, Thresholds, Watch
 from sparktop.rates import LinkKind
-from sparktop.store.adoption import adopt_alerts
-from sparktop.store.alert_book import AlertBook
 from sparktop.store.alerts import (
+    StateEvents,
     judge_absent_models,
     judge_backend,
     judge_ended,
@@ -35,25 +34,22 @@ from sparktop.store.alerts import (
     model_events,
     note_ended,
 )
-from sparktop.store.backend.track import BackendTrack
-from sparktop.store.balance.book import BalanceBook
-from sparktop.store.balance.groups import judged_groups
-from sparktop.store.event_log import Announce, EventLog
+from sparktop.store.backend import BackendTrack
+from sparktop.store.balance import BalanceBook
+from sparktop.store.balance_groups import judged_groups
+from sparktop.store.event_log import AlertBook, Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
 from sparktop.store.fleet import FleetTrack
 from sparktop.store.journal import Call, Change, Journal
-from sparktop.store.keys import SourceKey
 from sparktop.store.limits import LimitBook
-from sparktop.store.node.alerts import judge_node
-from sparktop.store.node.endings import ENGINE_ENDED
-from sparktop.store.node.restart import restart_events
-from sparktop.store.node.track import NodeTrack
+from sparktop.store.node import ENGINE_ENDED, NodeTrack, restart_events
+from sparktop.store.node_alerts import judge_node
 from sparktop.store.placement import Placement
 from sparktop.store.progress import ProgressBook
 from sparktop.store.ranks import RankBook
 from sparktop.store.router import RouterTrack
+from sparktop.store.sources import SourceKey, SourceKind
 from sparktop.store.starts import StartBook
-from sparktop.store.state_events import StateEvents
 from sparktop.store.tracks import Tracks
 
 Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading | Fleet | Failure
@@ -426,3 +422,48 @@ class Store:
             roofline_tps=limit_tps(bandwidth, facts.bytes_per_token_gb, *spread),
             uptime_s=track.uptime_s(at, now.timestamp()),
         )
+
+
+# Copies the beginnings of alerts from a recording to a store that was filled from a later moment on.
+
+
+Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack
+_DOWN = ("unreachable", "engine-dead")
+
+
+def adopt_alerts(
+    book: AlertBook,
+    alerts: Iterable[Alert],
+    at: float,
+    track_of: Callable[[SourceKey], Track | None],
+    served: Callable[[str, float], None],
+) -> None:
+    """Set the beginnings and highest severities of the active alerts of `book` to those in `alerts`.
+
+    Alerts that the store's own samples do not confirm shortly after `at` (monotonic) are ignored. `track_of`
+    returns the state of a watched source. If its alert is that it does not answer, the state gets the time
+    since when. `served` is called with the name of each such backend and that time.
+    """
+    for alert in alerts:
+        label, _, name = alert.id.rpartition(":")
+        kind, _, source = label.partition(":")
+        if name in _DOWN and kind == SourceKind.BACKEND and alert.since_s is not None:
+            served(source, alert.since_s)
+        if not book.adopt(alert, at):
+            continue
+        if name in _DOWN and kind in list(SourceKind):
+            track = track_of(SourceKey(SourceKind(kind), source))
+            if track is not None:
+                _adopt_failures(track, alert)
+
+
+def _adopt_failures(track: Track, alert: Alert) -> None:
+    """Set since when a source fails and how often it has failed, from the alert that it does not answer."""
+    health, failures = track.health, alert.values.get("failures")
+    if health.failing_at is None or alert.since_s is None:
+        return
+    health.failing_at, health.failing_since = alert.since_s, alert.since
+    if isinstance(failures, int | float):
+        health.failures = max(health.failures, int(failures))
+    if not isinstance(track, RouterTrack | FleetTrack):  # its view is built again for each snapshot
+        track.view = replace(track.view, failing_since=alert.since)

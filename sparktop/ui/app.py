@@ -341,7 +341,7 @@ class SparktopApp(ThemedApp):
 
     def reader(self, shown: Snapshot) -> Callable[[], Moment]:
         """Return a function that returns the minutes up to the snapshot on screen, as a report shows them."""
-        from sparktop.moments.reading import moment_of  # late: as above
+        from sparktop.moments.moment import moment_of  # late: as above
 
         now = self.timeline.picture() or picture_of(shown, self.desk.band)
         return partial(moment_of, now, self.timeline.past)

@@ -66,7 +66,7 @@ class ReplayApp(SparktopApp):
 
         While a jump is being filled, the kept snapshots have gaps.
         """
-        from sparktop.moments.reading import read_again  # late: only for a report
+        from sparktop.moments.moment import read_again  # late: only for a report
 
         recording = self.replay.recording
         self.notify("reading the minutes before this moment", markup=False)

@@ -36,7 +36,7 @@ async def saved_moment(read: Callable[[], Moment], shown: Snapshot, targets: Seq
 
 def _save_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> list[Path]:
     # Late: the first picture needs no report.
-    from sparktop.moments.written import moment_report
+    from sparktop.moments.report import moment_report
     from sparktop.report.json_snapshot import to_json
 
     moment = read()

@@ -7,7 +7,7 @@ from rich.text import Text
 from textual.theme import BUILTIN_THEMES, Theme
 
 from sparktop.colors.palette import BOLD, Palette
-from sparktop.graphics.blocks import BLOCKS
+from sparktop.graphics.braille import BLOCKS
 
 _HEAVY = str.maketrans("╭╮╰╯─│├┤", "┏┓┗┛━┃┣┫")
 

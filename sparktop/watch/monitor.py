@@ -6,12 +6,17 @@ Importing it is cheap: `start` loads what polls in a thread, while the first pic
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import gc
 import importlib
 import logging
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -20,24 +25,30 @@ from sparktop.analysis.deployments import address_of
 from sparktop.analysis.machine_names import bare_host, is_same_machine
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import NodeSample
+from sparktop.model.node import MemoryReading, MemorySample, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import NODE_INTERVALS
-from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch, poll_groups
+from sparktop.model.targets import (
+    ARGUMENTS,
+    BackendTarget,
+    NodeTarget,
+    PrometheusTarget,
+    RouterTarget,
+    Watch,
+    poll_groups,
+)
 from sparktop.model.text import clean
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.announced import follow_announced
-from sparktop.watch.memory_fall import MemoryWatch
-from sparktop.watch.own_cost import SELF_EVERY_S, maintain_memory, measure_self
 from sparktop.watch.past_starts import keep_starts
-from sparktop.watch.prometheus.through import Through
+from sparktop.watch.prometheus import Through
 from sparktop.watch.ranks import RankAsker
 from sparktop.watch.ways import RealWays, ShowsProcesses, TellsInterval, Ways
 
 if TYPE_CHECKING:
     from sparktop.sources.source import Reading, Source
-    from sparktop.watch.cadence import LoadCadence
-    from sparktop.watch.scheduler import PollGroup
+    from sparktop.watch.scheduler import LoadCadence, PollGroup
+
 
 __all__ = [
     "DISCOVER_AGAIN_S",
@@ -60,7 +71,7 @@ QUICKEN_EVERY_S = 1.0
 """Seconds between two updates of the groups' poll rates."""
 TRY_WITHIN_S = 3.0
 """Seconds that a server listed by a router may take for its first answer."""
-_READING = ("sparktop.watch.scheduler", "sparktop.watch.cadence", "sparktop.watch.behind_router")
+_READING = ("sparktop.watch.scheduler", "sparktop.watch.scheduler", "sparktop.watch.discovery")
 
 
 class Monitor:
@@ -142,7 +153,7 @@ class Monitor:
         await asyncio.to_thread(_load, (*self._ways.modules(self._watch), *_READING))
         if not self._running:  # stopped while loading
             return
-        from sparktop.watch.cadence import LoadCadence
+        from sparktop.watch.scheduler import LoadCadence
 
         self._cadence = LoadCadence()
         watch = self._watch
@@ -154,7 +165,7 @@ class Monitor:
         for keep in (measure_self, keep_starts, maintain_memory, follow_announced):
             self._spawn(keep(self._store, self._sleep))
         if watch.events.hook or watch.events.webhook:
-            from sparktop.events.delivery import deliver  # late: most starts need none of it
+            from sparktop.events import deliver  # late: most starts need none of it
 
             self._spawn(deliver(watch.events, self._store))
         if watch.discover:
@@ -279,7 +290,7 @@ class Monitor:
 
     def _look_behind(self, name: str, sample: RouterSample) -> None:
         """Try to watch the servers that the router `name` lists, unless its backends are configured."""
-        from sparktop.watch.behind_router import behind_router
+        from sparktop.watch.discovery import behind_router
 
         router = self._routers.get(name)
         if router is None or router.backends or not sample.deployments:
@@ -404,3 +415,190 @@ class Monitor:
 def _load(modules: Iterable[str]) -> None:
     for name in modules:
         importlib.import_module(name)
+
+
+# The cost of this process while it watches: its CPU and memory use, and pauses of its garbage collector.
+#
+# Values have no cycles of references, so that nearly all is freed without a collection. What is left are
+# errors
+# of network code: a few hundred objects for each poll of a server that does not answer. Python collects
+# after
+# 700 new objects, with 500 servers several times a second, and visits each time objects that are freed a
+# second
+# later anyway: this took a tenth of all CPU time. So with many servers it collects by the clock, or when
+# there
+# are far more new objects than freed ones.
+
+
+SELF_EVERY_S = 2.0
+"""Seconds between two measurements."""
+MANY = 64
+"""From so many sources on, a full collection of garbage takes longer than a key may wait."""
+COLLECT_EVERY_S = 60.0
+"""Seconds between two collections of what was made since the last one, with many sources."""
+_ALL_EVERY = 15
+"""So many of these, and then one that visits all objects: 0.2 s with 500 servers."""
+_SELDOM = (400_000, 2)
+"""By how many objects more must have been made than freed for a collection before its time, and how many such
+collections come before one that also visits what survived them. Between two drawings 35,000 come and go, and
+8,000 a second stay with 500 servers: until old pictures are compressed, and in histories."""
+
+
+async def measure_self(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
+    """Record the CPU and memory use of this process in the store every `SELF_EVERY_S` seconds, for ever."""
+    import psutil  # late: the first picture does not wait for it
+
+    process = psutil.Process()
+    process.cpu_percent()  # counts from here
+    while True:
+        await sleep(SELF_EVERY_S)
+        resident_bytes = None
+        with suppress(psutil.Error):  # /proc may be hidden from this process
+            resident_bytes = process.memory_info().rss
+        store.measure_self(process.cpu_percent(), resident_bytes)
+
+
+def return_memory() -> None:
+    """Return freed memory to the system, where the C library is glibc's, which keeps it otherwise.
+
+    Pages of 65 kB and packed pictures come and go among values that stay.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _may_be_many(store: Store) -> bool:
+    return any(isinstance(one, PrometheusTarget) for one in store.targets())
+
+
+async def maintain_memory(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
+    """Return freed memory each minute; with many sources also collect garbage then, and rarely between.
+
+    How many a Prometheus brings is not known in the first minute.
+    """
+    usual = gc.get_threshold()
+    try:
+        for turn in count(1):
+            many = store.size() >= MANY or (turn == 1 and _may_be_many(store))
+            gc.set_threshold(*(_SELDOM if many else usual[:2]), usual[2])
+            await sleep(COLLECT_EVERY_S)
+            if many:
+                gc.collect(2 if turn % _ALL_EVERY == 0 else 1)
+            return_memory()
+    finally:
+        gc.set_threshold(*usual)
+
+
+# Reads the memory of a node several times a second while it falls so steeply that it may soon be used up.
+#
+# The last seconds before the kernel kills processes are then in the recordings.
+
+
+EVERY_S = 0.2
+"""Seconds between two readings of a local node while its memory falls steeply."""
+REMOTE_S = 0.25
+"""Seconds between two polls of any other node then: agents take at most four samples a second."""
+USED_UP_WITHIN_S = 60.0
+"""The memory falls steeply if nothing would be left after this many seconds at the present rate."""
+WINDOW_S = 5.0
+"""The rate is that of the samples of this many seconds, but at least of two samples."""
+
+
+@runtime_checkable
+class ReadsMemory(Protocol):
+    """A source of node samples that can read the memory alone."""
+
+    async def read_memory(self, last: MemoryReading) -> MemorySample:
+        """Return a reading of the memory; what only a driver reports is taken from `last`."""
+        ...
+
+
+class MemoryFall:
+    """The recent free memory of one node."""
+
+    def __init__(self) -> None:
+        """Start without samples."""
+        self._points: deque[tuple[float, int]] = deque()
+
+    def add(self, at: float, memory: MemoryReading) -> None:
+        """Add a sample of the time `at` (monotonic seconds); it is ignored unless newer than all others."""
+        left = memory.headroom_bytes if memory.headroom_bytes is not None else memory.available_bytes
+        points = self._points
+        if left is None or (points and at <= points[-1][0]):
+            return
+        points.append((at, left))
+        while len(points) > 2 and points[0][0] < at - WINDOW_S:  # noqa: PLR2004 - a slope needs two
+            points.popleft()
+
+    @property
+    def is_steep(self) -> bool:
+        """Whether the memory would be used up within `USED_UP_WITHIN_S` at its present rate."""
+        if len(self._points) < 2:  # noqa: PLR2004 - a slope needs two
+            return False
+        (begin, first), (end, last) = self._points[0], self._points[-1]
+        return first > last and last * (end - begin) <= USED_UP_WITHIN_S * (first - last)
+
+
+class MemoryWatch:
+    """Finds the nodes whose memory falls steeply, and reads the memory of the local node while it does."""
+
+    def __init__(
+        self, deliver: Callable[[str, MemorySample], None], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """Pass readings of the memory, with the node's name, to `deliver`; `sleep` waits between them."""
+        self._deliver = deliver
+        self._sleep = sleep
+        self.falling: set[str] = set()
+        """Names of the nodes whose memory falls steeply and that only polls can show."""
+        self._falls: dict[str, MemoryFall] = {}
+        self._reading: dict[str, asyncio.Task[None]] = {}
+
+    def add(self, name: str, source: object, sample: NodeSample) -> bool:
+        """Add a sample of the node `name`, polled from `source`; return whether `falling` has changed.
+
+        If the memory falls steeply and `source` can read it alone, begin to do so.
+        """
+        fall = self._falls.setdefault(name, MemoryFall())
+        for one in (*sample.missed, sample):
+            fall.add(one.at, one.memory)
+        before = name in self.falling
+        self.falling.discard(name)
+        if fall.is_steep:
+            if isinstance(source, ReadsMemory):
+                self._begin(name, source, sample.memory)
+            else:
+                self.falling.add(name)
+        return before != (name in self.falling)
+
+    def interval_s(self, name: str, usual_s: float) -> float:
+        """Return the seconds between two polls of the node `name`: `usual_s`, or less if in `falling`."""
+        return min(usual_s, REMOTE_S) if name in self.falling else usual_s
+
+    def quicken(self, groups: Iterable[PollGroup]) -> None:
+        """Poll the nodes in `falling` every `REMOTE_S` seconds, and the other nodes of `groups` as usual."""
+        for group in groups:
+            group.quicken(dict.fromkeys(self.falling, max(1, int(group.interval_s / REMOTE_S))))
+
+    def _begin(self, name: str, source: ReadsMemory, memory: MemoryReading) -> None:
+        if name not in self._reading:
+            task = asyncio.get_running_loop().create_task(self._read(name, source, memory))
+            self._reading[name] = task
+            task.add_done_callback(lambda _: self._reading.pop(name, None))
+
+    async def _read(self, name: str, source: ReadsMemory, memory: MemoryReading) -> None:
+        """Read and deliver the node's memory until it no longer falls steeply."""
+        fall = self._falls[name]
+        while fall.is_steep:
+            await self._sleep(EVERY_S)
+            sample = await source.read_memory(memory)
+            fall.add(sample.at, sample.memory)
+            self._deliver(name, sample)
+
+    async def stop(self) -> None:
+        """End all readings and forget all samples."""
+        tasks = list(self._reading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._falls.clear()
+        self.falling.clear()

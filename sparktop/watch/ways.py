@@ -77,7 +77,7 @@ class RealWays:
         if watch.routers:
             names.append("sparktop.sources.router")
         if watch.prometheus:
-            names.append("sparktop.watch.prometheus.feed")
+            names.append("sparktop.watch.prometheus")
         if watch.discover:
             names += ["sparktop.watch.discovery", "sparktop.net.once"]
         return names

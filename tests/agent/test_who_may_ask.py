@@ -11,7 +11,7 @@ import pytest
 from sparktop.agent.access import bind, is_own, is_same_origin, own_names
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.server import AgentServer
-from sparktop.demo.ras.server import RasServer
+from sparktop.demo.ras import RasServer
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure
 from sparktop.model.targets import NodeTarget

@@ -19,10 +19,9 @@ from sparktop.colors.btop_theme import (
     role_colors,
     seen_background,
 )
-from sparktop.colors.derived import EDGES
-from sparktop.colors.palette import COLOR_ROLES, GRADIENT_ROLES, LEVELS, Palette, read_user_themes
+from sparktop.colors.mixing import contrast
+from sparktop.colors.palette import COLOR_ROLES, EDGES, GRADIENT_ROLES, LEVELS, Palette, read_user_themes
 from sparktop.errors import ConfigError
-from sparktop.graphics.gradient import contrast
 
 DATA = Path(__file__).parent.parent / "data" / "btop-themes"
 DEBIAN = Path("/usr/share/btop/themes")

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.colors.derived import INFO, KINDS, PARTS, STACKED
-from sparktop.colors.palette import Palette, read_user_themes, shipped_palettes
-from sparktop.colors.vision import difference as as_computed
+from sparktop.colors.mixing import difference as as_computed
+from sparktop.colors.palette import INFO, KINDS, PARTS, STACKED, Palette, read_user_themes, shipped_palettes
 
 DATA = Path(__file__).parent.parent / "data" / "btop-themes"
 DEBIAN = Path("/usr/share/btop/themes")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from rich.color import Color, ColorSystem
 
-from sparktop.colors.derived import EDGES, INFO, KINDS
 from sparktop.colors.limited import limited
-from sparktop.colors.palette import GRADIENT_ROLES, LEVELS, Palette, shipped_palettes
-from sparktop.graphics.gradient import contrast
+from sparktop.colors.mixing import contrast
+from sparktop.colors.palette import EDGES, GRADIENT_ROLES, INFO, KINDS, LEVELS, Palette, shipped_palettes
 from tests.colors.test_palette import XTERM
 
 OWN = [palette for palette in shipped_palettes().values() if not palette.ansi]

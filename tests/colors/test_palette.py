@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.colors.derived import EDGES, INFO, KINDS, PARTS
-from sparktop.colors.palette import COLOR_ROLES, GRADIENT_ROLES, Palette, parse_palette, shipped_palettes
+from sparktop.colors.mixing import contrast
+from sparktop.colors.palette import (
+    COLOR_ROLES,
+    EDGES,
+    GRADIENT_ROLES,
+    INFO,
+    KINDS,
+    PARTS,
+    Palette,
+    parse_palette,
+    shipped_palettes,
+)
 from sparktop.errors import ConfigError
-from sparktop.graphics.gradient import contrast
 
 # What a terminal's 16 colours look like in xterm's own table: the one palette with a published definition.
 XTERM = {

@@ -120,7 +120,7 @@ def test_a_full_disk_is_named_before_anything_is_watched(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no room, no file is left, and the exit code is 1."""
-    monkeypatch.setattr("sparktop.recording.file.MIN_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr("sparktop.recording.recorder.MIN_FREE_BYTES", 1 << 60)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     config = tmp_path / "x.toml"
     config.write_text(NODE)

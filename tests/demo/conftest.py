@@ -9,8 +9,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from sparktop.demo.engine.live import LiveEngine
-from sparktop.demo.engine.server import EngineServer
+from sparktop.demo.engine import EngineServer, LiveEngine
 from tests.demo.quick_engines import Clock, StartServer
 
 STARTED_UNIX_S = 1_700_000_000.0

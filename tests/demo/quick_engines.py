@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.live import LiveEngine
+from sparktop.demo.engine import LiveEngine
+from sparktop.demo.engine_page import Ledger
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.profile import EngineProfile
+from sparktop.simulation.engine import Engine, EngineProfile
 
 QUICK = replace(
     SOLO,

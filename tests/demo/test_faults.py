@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktop.commands import demo as demo_command
-from sparktop.demo.faults.kinds import FAULTS
+from sparktop.demo.faults import FAULTS
 from sparktop.demo.scenario import SCENARIOS
 from stage.rehearsal import Rehearsal
 

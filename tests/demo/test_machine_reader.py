@@ -12,9 +12,9 @@ from sparktop.demo.machine_reader import MachineHeat, MachineReader
 from sparktop.hardware.kernel_file import link_bits_per_s
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
+from sparktop.simulation.batch import SimulatedRequest
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.simulation.engine import Engine
-from sparktop.simulation.request import SimulatedRequest
 from sparktop.simulation.thermal import AMBIENT_C, BARE_W, LOADED_W
 from tests.demo.quick_engines import Clock
 

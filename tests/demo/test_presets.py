@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from sparktop.config.keys import wrong_preset_keys
-from sparktop.demo.command import make_watch
-from sparktop.demo.presets import demo_sweeps
+from sparktop.demo.command import demo_sweeps, make_watch
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sweep.plan.presets import make_plan
 from stage.sweep import RehearsedSweep

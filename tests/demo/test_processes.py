@@ -22,10 +22,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.config.schema import load as load_config
-from sparktop.demo.cluster import DemoCluster
-from sparktop.demo.command import as_toml, make_watch, run_demo
+from sparktop.demo.command import DemoCluster, as_toml, demo_sweeps, make_watch, run_demo
 from sparktop.demo.plan import KEY, KEY_VARIABLE, Plan
-from sparktop.demo.presets import demo_sweeps
 from sparktop.demo.scenario import backend_name, rival_of
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
@@ -39,7 +37,7 @@ MODEL = "openai/gpt-oss-120b"
 
 HOLDER = """
 import sys
-from sparktop.demo.cluster import DemoCluster
+from sparktop.demo.command import DemoCluster
 with DemoCluster(backends=1) as cluster:
     print(*cluster.pids, flush=True)
     sys.stdin.read()

@@ -19,7 +19,7 @@ from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.model.failure import Failure
 from sparktop.model.load import EndReason
 from sparktop.model.targets import RouterTarget
-from sparktop.simulation.routed import Faults
+from sparktop.simulation.clients import Faults
 from sparktop.simulation.routers import Router, RouterSettings, make_router
 from sparktop.sources.router import RouterSource
 from sparktop.sources.router_counts import read_counts

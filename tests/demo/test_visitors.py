@@ -14,8 +14,7 @@ from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
 from sparktop.demo.driver import Driver
-from sparktop.demo.engine.live import LiveEngine
-from sparktop.demo.engine.server import EngineServer
+from sparktop.demo.engine import EngineServer, LiveEngine
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.demo.visitors import MARKED, GivingWay, Visitors

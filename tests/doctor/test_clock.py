@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.doctor.check import Status
-from sparktop.doctor.clock import check_clock, clock_skew_s
+from sparktop.doctor.servers import check_clock, clock_skew_s
 from sparktop.net.once import Reply
 
 NOW = 1_768_467_600.4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparktop.doctor.check import Status
-from sparktop.doctor.hook import check_hook
+from sparktop.doctor.machine import check_hook
 
 
 def test_a_program_that_can_be_run_is_fine(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from sparktop.doctor.check import Check, Status
-from sparktop.doctor.listed import MOST, read_listed, softened
+from sparktop.doctor.examination import MOST, read_listed, softened
 from sparktop.doctor.network import Network
 from sparktop.doctor.servers import check_backend
 from sparktop.model.targets import BackendTarget, Watch

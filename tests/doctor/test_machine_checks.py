@@ -7,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.doctor.check import Status
-from sparktop.doctor.limits import RESERVED_FILES, check_open_files, open_file_limits
-from sparktop.doctor.machine import check_machine, look_at_machine
-from sparktop.doctor.software import check_versions
+from sparktop.doctor.machine import (
+    RESERVED_FILES,
+    check_machine,
+    check_open_files,
+    check_versions,
+    look_at_machine,
+    open_file_limits,
+)
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from sparktop.doctor.check import Check, Status
-from sparktop.doctor.names import check_names, is_address, is_mdns
-from sparktop.doctor.network import RealNetwork, Resolved
+from sparktop.doctor.network import RealNetwork, Resolved, check_names, is_address, is_mdns
 
 NAMES = {
     "spark-a": Resolved(("10.0.0.1",), 0.003),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sparktop.doctor.check import Status
+from sparktop.doctor.examination import check_node, way_in
 from sparktop.doctor.machine import check_machine
 from sparktop.doctor.network import RealNetwork
-from sparktop.doctor.nodes import check_node, way_in
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from sparktop.doctor.check import Status
 from sparktop.doctor.network import RealNetwork
-from sparktop.doctor.prometheus import check_prometheus
+from sparktop.doctor.servers import check_prometheus
 from sparktop.engines.tables import RUNNING
 from sparktop.model.targets import PrometheusTarget
 from tests.sources.prometheus.api_server import api, refused, scalar, vector

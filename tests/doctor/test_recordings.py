@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.doctor.check import Status
-from sparktop.doctor.recordings import check_recorder
+from sparktop.doctor.machine import check_recorder
 from sparktop.model.targets import NodeTarget, Watch
 
 pytestmark = pytest.mark.outside
@@ -42,7 +42,7 @@ def test_what_records_nothing_is_said_with_its_remedy(tmp_path: Path) -> None:
 
 def test_a_network_file_system_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network file system is a warning: each second of the recording would wait for the network."""
-    monkeypatch.setattr("sparktop.doctor.recordings.is_network", lambda _: True)
+    monkeypatch.setattr("sparktop.doctor.machine.is_network", lambda _: True)
     (check,) = check_recorder(Watch(), {"XDG_STATE_HOME": str(tmp_path)})
     assert (check.status, check.message.endswith("on a network file system")) == (Status.WARN, True)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from sparktop import dump
 from sparktop.cli import main
-from sparktop.dump import series
-from sparktop.dump.openmetrics import family_of
+from sparktop.dump import family_of
 from tests.dump.conftest import OUTAGE_S, PLAYED_S, page, written
 from tests.sources.installed import installed
 
@@ -98,7 +98,7 @@ def test_more_than_fits_in_memory_is_the_same_text(
 ) -> None:
     """With a memory limit of 2 kB, and so a temporary file, the text is the same."""
     whole = dumped(capsys, str(recording))
-    monkeypatch.setattr(series, "MAX_WAITING_BYTES", 2000)
+    monkeypatch.setattr(dump, "MAX_WAITING_BYTES", 2000)
     assert dumped(capsys, str(recording)) == whole
 
 

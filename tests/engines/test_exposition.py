@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparktop.engines.error import PageError
-from sparktop.engines.exposition import PageMemory, Reader, number, parse_labels, reader
+from sparktop.engines import exposition
+from sparktop.engines.exposition import PageError, PageMemory, Reader, number, parse_labels
 from sparktop.model.failure import FailureKind
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -180,7 +180,7 @@ def test_a_page_that_follows_another_is_read_as_if_it_were_alone(
 
 def test_a_page_of_endless_samples_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page with more samples than the limit is refused."""
-    monkeypatch.setattr(reader, "MAX_SAMPLES", 1000)
+    monkeypatch.setattr(exposition, "MAX_SAMPLES", 1000)
     lines = [b'vllm:a{x="%d"} 1\n' % number for number in range(1001)]
     assert len(Reader(WANTED).read(b"".join(lines[:1000]))["vllm:a"]) == 1000
     with pytest.raises(PageError, match="1,000 samples") as error:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from sparktop.engines.exposition import Family
-from sparktop.engines.figures import (
+from sparktop.engines.lanes import (
     Reading,
     bound,
     finished,

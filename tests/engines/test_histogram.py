@@ -7,7 +7,7 @@ import math
 import pytest
 
 from sparktop.engines.exposition import Family, Labels, Page
-from sparktop.engines.histogram import HistogramReader
+from sparktop.engines.lanes import HistogramReader
 from sparktop.model.engine import Histogram
 
 INF = math.inf

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparktop.engines import read_page
-from sparktop.engines.dialects import PREFIXES
 from sparktop.engines.tables import RUNNING, buckets_for, names_beside, names_for
+from sparktop.engines.vllm import PREFIXES
 
 SPELLINGS = [(gauge, engine) for gauge, engine in RUNNING.items()]
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparktop.events.delivery import Delivery
-from sparktop.events.hook import Hook
+from sparktop.events import Delivery, Hook
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.events.document import SCHEMA, event_document
+from sparktop.events import SCHEMA, event_document
 from sparktop.model.event import Event, Phase, Severity
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

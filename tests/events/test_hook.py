@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sparktop.events.hook import Hook, hook_environment
+from sparktop.events import Hook, hook_environment
 
 pytestmark = pytest.mark.outside
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from sparktop.events.outbox import WAITING, Outbox
+from sparktop.events import WAITING, Outbox
 from sparktop.model.event import Event, Severity
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

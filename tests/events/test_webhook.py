@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sparktop.events.webhook import PAUSES_S, Webhook
+from sparktop.events import PAUSES_S, Webhook
 
 pytestmark = pytest.mark.outside
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.agent.access import bind
+from sparktop.export.metrics import NewestSweep
 from sparktop.export.server import ExportServer
-from sparktop.export.sweeps import NewestSweep
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.store import Store
 from tests.agent import conftest as agent

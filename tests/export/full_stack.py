@@ -53,7 +53,7 @@ def demo_servers(home: Path) -> Iterator[Path]:
 @contextmanager
 def full_page() -> Iterator[str]:
     """Yield the URL of an export page with every metric, also those of verdicts that take minutes."""
-    from sparktop.export.sweeps import Level
+    from sparktop.export.metrics import Level
 
     fetches = count(1)
 

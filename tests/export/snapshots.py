@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.agent.families import encoded
 from sparktop.demo.gb10 import IDENTITY, node_sample
-from sparktop.export.page import page_families
-from sparktop.export.sweeps import Level
+from sparktop.export.metrics import Level, page_families
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind

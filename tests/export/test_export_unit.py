@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.agent.unit import UnitFlags
+from sparktop.agent.unit import UnitFlags, watched_by, watching_unit
 from sparktop.cli import main
 from sparktop.config.watch import Needs
-from sparktop.export.unit import unit, watched_by
 
 pytestmark = pytest.mark.outside
 PROGRAM = Path("/bin/true")
@@ -21,7 +20,7 @@ PROGRAM = Path("/bin/true")
 
 def made(flags: UnitFlags, config: str | None, targets: Sequence[str]) -> str:
     """Return the unit that watches these targets, or what this configuration file lists."""
-    return unit(flags, *watched_by(config, targets))
+    return watching_unit(flags, *watched_by(config, targets))
 
 
 def starts(text: str) -> str:
@@ -99,7 +98,7 @@ def test_a_configuration_in_a_home_is_not_hidden(tmp_path: Path) -> None:
     config = tmp_path / "sparktop.toml"
     config.write_text('[[nodes]]\nname = "a"\nvia = "agent"\ntls_ca = "/home/nobody-here/ca.pem"\n')
     assert "\nProtectHome=read-only\n" in made(plain, str(config), ())
-    assert "\nProtectHome=yes\n" in unit(plain, (), Needs())
+    assert "\nProtectHome=yes\n" in watching_unit(plain, (), Needs())
 
 
 @pytest.mark.parametrize("command", ["export", "serve"])

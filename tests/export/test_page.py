@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics import parser as openmetrics
 
-from sparktop.export.metrics import LABEL_LIMIT, Metric, label_of
-from sparktop.export.page import (
+from sparktop.export.metrics import (
+    LABEL_LIMIT,
     MOST_KINDS,
     MOST_MEMBERS,
     MOST_SUBJECTS,
     EventCounts,
+    Metric,
     group_names,
+    label_of,
     metric_tables,
 )
 from sparktop.model.balance import Balance, BalanceWord

@@ -48,7 +48,7 @@ def queries() -> Iterator[tuple[str, str]]:
 
 def known_names() -> set[str]:
     """Return the names of all metrics that export and agent can have, from full pages."""
-    from sparktop.export.sweeps import Level
+    from sparktop.export.metrics import Level
 
     pages = text(snapshot(), (Level("t", level(8), 512),))
     body, _ = node_page(IDENTITY, node_sample(100.0, 1.0), accept=None)

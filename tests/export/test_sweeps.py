@@ -6,7 +6,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sparktop.export.sweeps import KEPT_S, MOST_LEVELS, NewestSweep
+from sparktop.export.metrics import KEPT_S, MOST_LEVELS, NewestSweep
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
     Latency,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.graphics.axis import time_axis
+from sparktop.graphics.axes import time_axis
 
 
 @settings(max_examples=60, deadline=None)

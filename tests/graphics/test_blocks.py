@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.graphics.blocks import BLOCKS
+from sparktop.graphics.braille import BLOCKS
 
 
 @pytest.mark.parametrize(

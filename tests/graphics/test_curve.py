@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.graphics.curve import PlotAxis, labelled, pointed
+from sparktop.graphics.axes import PlotAxis, labelled, pointed
 
 
 @settings(max_examples=60, deadline=None)

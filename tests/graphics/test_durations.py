@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.graphics.durations import duration_words, range_words
+from sparktop.graphics.numbers import duration_words, range_words
 
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 

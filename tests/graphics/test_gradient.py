@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.graphics.gradient import contrast, mix, ramp
+from sparktop.colors.mixing import contrast, mix, ramp
 
 
 def test_mixing_goes_from_one_colour_to_the_other() -> None:

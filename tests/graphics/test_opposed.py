@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.graphics.braille import StackedRow, stacked
-from sparktop.graphics.opposed import opposed, upside_down
+from sparktop.graphics.braille import StackedRow, opposed, stacked, upside_down
 
 Reader = Callable[[Sequence[str]], list[list[bool]]]
 VALUES = st.lists(st.one_of(st.none(), st.floats(0, 10)), min_size=1, max_size=30)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.graphics.scale import Top, nice_ceiling, top_without_spikes, widest_top
+from sparktop.graphics.axes import Top, nice_ceiling, top_without_spikes, widest_top
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sparktop.graphics.shares import (
+from sparktop.graphics.braille import (
     cell_means,
     lead_row,
 )

@@ -27,7 +27,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView, Latency
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.net.client import Answer
-from sparktop.rates.tally import EDGE_SLACK_S
+from sparktop.rates import EDGE_SLACK_S
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.source import Source
 from sparktop.store import Reading, SourceKey, Store

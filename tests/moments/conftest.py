@@ -11,12 +11,10 @@ import pytest
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
-from sparktop.moments.moment import Moment
-from sparktop.moments.reading import read_moment
+from sparktop.moments.moment import Moment, read_moment
 from sparktop.recording import recorder as recorder_module
-from sparktop.recording.player import Recording
+from sparktop.recording.player import Recording, Span
 from sparktop.recording.recorder import Recorder
-from sparktop.recording.span import Span
 from sparktop.store.journal import Journals
 from stage.rehearsal import START, Outage, Rehearsal
 

@@ -11,15 +11,12 @@ import pytest
 from sparktop.errors import UsageError
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.moments import reading
-from sparktop.moments.figures import ALL, BACKEND, NODE
-from sparktop.moments.moment import Moment
-from sparktop.moments.reading import moment_of, read_moment
-from sparktop.moments.written import moment_report
+from sparktop.moments import moment as reading
+from sparktop.moments.moment import ALL, BACKEND, NODE, Moment, moment_of, read_moment
+from sparktop.moments.report import moment_report
 from sparktop.recording.chapter import Picture
 from sparktop.recording.past import Past
-from sparktop.recording.player import Player, Recording
-from sparktop.recording.span import Span
+from sparktop.recording.player import Player, Recording, Span
 from stage.fleet import RehearsedFleet
 from tests.moments.conftest import MARK, MARK_S, OUTAGE_S, PLAYED_S, Recorded, wall
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.moments.written import moment_report
+from sparktop.moments.report import moment_report
 from tests.moments.conftest import Recorded
 from tests.sweep.formats.chromium import PROGRAM, browser
 from tests.sweep.formats.test_page_in_browser import BACKGROUND, HIDDEN, LEGIBLE, OVERFLOW, PLOTS

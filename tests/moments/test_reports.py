@@ -19,13 +19,11 @@ from sparktop.cli import main
 from sparktop.graphics.cells import cell_width
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.moments import reading
-from sparktop.moments.moment import Moment, SweepSpan
-from sparktop.moments.reading import moment_of
-from sparktop.moments.written import FORMATS, moment_report
+from sparktop.moments import moment as reading
+from sparktop.moments.moment import Moment, SweepSpan, moment_of
+from sparktop.moments.report import FORMATS, moment_report
 from sparktop.recording.chapter import Picture
-from sparktop.recording.frames import FrameReader, FrameWriter
-from sparktop.recording.record import Kind, Record, encode
+from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
 from sparktop.report.document.prose import wrapped
 from sparktop.report.privacy import Privacy
 from tests.dump.conftest import instant, page, written

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparktop.rates.tally import EDGE_SLACK_S
+from sparktop.rates import EDGE_SLACK_S
 from tests.prometheus.panels import LONG_S, SHORT_S
 from tests.prometheus.prometheus_server import Prometheus, RawSeries
 from tests.prometheus.recording import Poll

@@ -8,11 +8,9 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.page import engine_page
+from sparktop.demo.engine_page import Ledger, engine_page
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.tally import EngineTally
+from sparktop.simulation.engine import Engine, EngineTally
 
 HOST = "127.0.0.1"
 TICKS_PER_S = 10

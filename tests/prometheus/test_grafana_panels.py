@@ -39,7 +39,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from sparktop.demo.cluster import DemoCluster
+from sparktop.demo.command import DemoCluster
 from sparktop.model.snapshot import Quantile
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.panels.parts.figures import latency_row, quantile_text

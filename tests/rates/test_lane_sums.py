@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, StateThresholds
-from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
-from sparktop.store.backend.track import BackendTrack
+from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
+from sparktop.store.backend import BackendTrack
 from sparktop.sweep.run.server_side import server_point
 
 FULL = LaneSample("0", 8.0, 3.0, kv_cache_percent=99.0, kv_capacity_tokens=100.0, generation_tokens=50.0)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.engine import Histogram
-from sparktop.rates.packed import packed
+from sparktop.rates import packed
 
 BOUNDS = (0.1, 1.0, float("inf"))
 COUNTS = st.floats(0, 1e15)

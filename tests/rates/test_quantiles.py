@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparktop.model.engine import Histogram
 from sparktop.model.snapshot import Latency, Quantile
-from sparktop.rates.quantiles import (
+from sparktop.rates import (
     LEAST_OBSERVATIONS,
     difference,
     histogram_latency,

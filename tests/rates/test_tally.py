@@ -9,9 +9,7 @@ import pytest
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.snapshot import NO_LATENCY, Latency
-from sparktop.rates.packed import PackedTally
-from sparktop.rates.quantiles import difference, histogram_latency
-from sparktop.rates.tally import EDGE_SLACK_S, Tally, Window, advance
+from sparktop.rates import EDGE_SLACK_S, PackedTally, Tally, Window, advance, difference, histogram_latency
 
 BOUNDS = (0.1, 1.0, float("inf"))
 

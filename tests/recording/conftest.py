@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.instant import Instant
-from sparktop.recording.frames import FrameReader, FrameWriter
-from sparktop.recording.record import Kind, Record, encode
+from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
 
 START_S = 1_764_000_000.0
 FRAMES, A_FRAME = 4, 40

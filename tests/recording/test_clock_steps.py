@@ -10,9 +10,8 @@ import pytest
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.recording.player import Player, Recording
+from sparktop.recording.player import ForwardClock, Player, Recording
 from sparktop.recording.recorder import Recorder
-from sparktop.recording.time_line import ForwardClock
 from sparktop.store import SourceKey, Store
 from tests.recording.conftest import instant, read
 

@@ -18,10 +18,12 @@ from sparktop.recording.frames import (
     SMALL_WINDOW_LOG,
     FrameReader,
     FrameWriter,
+    Record,
+    decode,
+    encode,
 )
 from sparktop.recording.head import Head, record_of_head
 from sparktop.recording.player import Recording
-from sparktop.recording.record import Record, decode, encode
 from sparktop.recording.zstandard import ZstdDecompressor
 from tests.recording.conftest import A_FRAME, Made, read
 

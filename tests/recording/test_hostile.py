@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.errors import UsageError
-from sparktop.recording.frames import FrameReader, FrameWriter
+from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, RecordError, encode
 from sparktop.recording.player import Player, Recording
-from sparktop.recording.record import Kind, Record, RecordError, encode
 from sparktop.recording.recorder import Recorder
 from sparktop.report.json_snapshot import to_json
 from stage.rehearsal import Rehearsal

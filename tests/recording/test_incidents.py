@@ -13,9 +13,9 @@ import pytest
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.targets import INCIDENTS
-from sparktop.recording import file as recording_file
-from sparktop.recording import incidents as module
-from sparktop.recording.incidents import MOST_COPIES, Incidents
+from sparktop.recording import flight as module
+from sparktop.recording import recorder as recording_file
+from sparktop.recording.flight import MOST_COPIES, Incidents
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.rescue import check

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sparktop.cli import main
+from sparktop.recording.frames import Kind
 from sparktop.recording.player import Player, Recording
-from sparktop.recording.record import Kind
 from sparktop.recording.replay import Replay
 from sparktop.recording.rescue import check
 from sparktop.report.json_snapshot import to_json

@@ -19,10 +19,9 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.recording import file as recording_file
-from sparktop.recording.file import RecordingFile
+from sparktop.recording import recorder as recording_file
 from sparktop.recording.player import Player, Recording
-from sparktop.recording.recorder import Recorder
+from sparktop.recording.recorder import Recorder, RecordingFile
 from sparktop.store import SourceKey, Store
 from tests.recording.conftest import Made, instant, read
 

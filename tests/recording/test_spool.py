@@ -12,7 +12,7 @@ import pytest
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.model.targets import Watch
-from sparktop.moments.reading import moment_of
+from sparktop.moments.moment import moment_of
 from sparktop.recording.past import KEPT_MANY_S, KEPT_S, MANY_SOURCES, Past
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.session import Recordings

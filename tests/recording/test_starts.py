@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sparktop.model.instant import Instant
 from sparktop.model.loading import PastStart
 from sparktop.recording.calls import call_of, record_of
-from sparktop.recording.record import Kind
+from sparktop.recording.frames import Kind
 from sparktop.store.journal import Call, Change
 
 NOW = Instant(5.0, datetime(2026, 11, 23, 14, 7, tzinfo=UTC))

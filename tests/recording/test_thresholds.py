@@ -12,9 +12,9 @@ from sparktop.model.event import Alert
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.model.targets import NodeThresholds, StateThresholds, Thresholds
 from sparktop.recording.calls import call_of, record_of
+from sparktop.recording.frames import Kind, Record, RecordError
 from sparktop.recording.head import read_head, record_of_head
 from sparktop.recording.player import Player, Recording
-from sparktop.recording.record import Kind, Record, RecordError
 from sparktop.recording.recorder import Recorder
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import Store

@@ -13,7 +13,7 @@ import pytest
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.check import to_json as doctor_json
-from sparktop.events.document import event_document
+from sparktop.events import event_document
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterView

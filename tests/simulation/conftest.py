@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparktop.simulation.profile import EngineProfile, StepCost
+from sparktop.simulation.engine import EngineProfile, StepCost
 
 PLAIN = StepCost(
     weights_one_s=0.010,

@@ -16,10 +16,8 @@ from sparktop.simulation.calibration import (
     SHORT_CONTEXT,
     SOLO,
 )
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
+from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult, Rate
 from sparktop.sweep.result.trace import collect

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
 from sparktop.simulation import engine as engine_module
-from sparktop.simulation.engine import Engine, EngineEvent
-from sparktop.simulation.profile import EngineProfile, StepCost
-from sparktop.simulation.request import Phase, RequestTimeline, SimulatedRequest
+from sparktop.simulation.batch import Phase, RequestTimeline, SimulatedRequest
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, StepCost
 
 pytestmark = pytest.mark.long
 

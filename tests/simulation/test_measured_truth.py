@@ -7,10 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from sparktop.model.load import Level, LoadMode
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
+from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect

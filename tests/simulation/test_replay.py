@@ -11,10 +11,8 @@ from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO
-from sparktop.simulation.closed_loop import DirectWay
+from sparktop.simulation.clients import DirectWay, Recorded, Replay, VirtualTime
 from sparktop.simulation.engine import Engine
-from sparktop.simulation.open_loop import Recorded, Replay
-from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.plan.traces.request import TracedRequest
 from sparktop.sweep.plan.traces.summary import summarise
 from sparktop.sweep.plan.traces.trace import Trace, TraceChoice

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.simulation.counts import Counts
-from sparktop.simulation.routers import STRATEGIES, LeastBusy, Router, RouterSettings, make_router
+from sparktop.simulation.routers import STRATEGIES, Counts, LeastBusy, Router, RouterSettings, make_router
 
 Changes = list[tuple[float, int, bool]]
 """Seconds since the last, backend, and whether a request begins there rather than ends."""

@@ -8,14 +8,11 @@ from functools import cache
 import pytest
 
 from sparktop.model.load import EndReason, Level, LoadMode, RequestEnded, RequestStarted
+from sparktop.simulation.batch import SimulatedRequest
 from sparktop.simulation.calibration import BURST, LITELLM, SOLO
-from sparktop.simulation.closed_loop import ClosedLoop
-from sparktop.simulation.engine import Engine, EngineEvent
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.request import SimulatedRequest
-from sparktop.simulation.routed import Faults, ProxyHabits, RoutedWay
+from sparktop.simulation.clients import ClosedLoop, Faults, ProxyHabits, RoutedWay, VirtualTime
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
 from sparktop.simulation.routers import RouterSettings, make_router
-from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.result.trace import collect

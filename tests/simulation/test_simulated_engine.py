@@ -13,9 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
-from sparktop.simulation.engine import Engine, EngineEvent
-from sparktop.simulation.profile import EngineProfile, StepCost
-from sparktop.simulation.request import RequestTimeline, SimulatedRequest
+from sparktop.simulation.batch import RequestTimeline, SimulatedRequest
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, StepCost
 from sparktop.simulation.thermal import NodeThermal
 
 Maker = Callable[..., EngineProfile]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.simulation.stretch import Stretch
+from sparktop.simulation.engine import Stretch
 
 
 def test_steps_grow_by_the_same_each_time() -> None:

@@ -18,11 +18,9 @@ from sparktop.model.load import (
     RunEnded,
     RunStarted,
 )
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
-from sparktop.simulation.engine import Engine, EngineEvent
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.request import SimulatedRequest
-from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.simulation.batch import SimulatedRequest
+from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
 
 Maker = Callable[..., EngineProfile]
 

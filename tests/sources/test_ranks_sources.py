@@ -12,7 +12,7 @@ import pytest
 from sparktop.agent.access import bind
 from sparktop.agent.sampler import Sampler
 from sparktop.agent.server import AgentServer
-from sparktop.demo.ras.server import Habits, RasServer
+from sparktop.demo.ras import Habits, RasServer
 from sparktop.hardware.ras import Found, RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from sparktop.model.conversation import CallStart, ConversationCall, Turn
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO
-from sparktop.simulation.closed_loop import DirectWay
+from sparktop.simulation.clients import DirectWay, VirtualTime
 from sparktop.simulation.engine import Engine
-from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.plan.conversations.lane import planned_turns
 from sparktop.sweep.plan.conversations.reading import find_conversations
 from stage.conversations import Conversations, turn_hashes

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.engine import Histogram, LaneSample
-from sparktop.store.backend.lane_logs import MOST_LANES, LaneLogs, LaneRate
+from sparktop.store.backend import MOST_LANES, LaneLogs, LaneRate
 from sparktop.store.load_log import CAPACITY, LoadLog, length_variation, median_life_s
 from tests.store.fed_traces import lives
 

@@ -16,7 +16,7 @@ from sparktop.model.series import Series
 from sparktop.model.snapshot import NodeView
 from sparktop.model.targets import NodeTarget, NodeThresholds, Watch
 from sparktop.store import SourceKey
-from sparktop.store.node.track import NodeTrack
+from sparktop.store.node import NodeTrack
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[..., World]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.node import GpuReading
-from sparktop.store.node.throttled import ThrottledMinute
+from sparktop.store.node import ThrottledMinute
 
 HEAT = "software thermal"
 

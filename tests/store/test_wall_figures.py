@@ -8,7 +8,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, FleetServer, FleetView
 from sparktop.model.snapshot import BackendView
 from sparktop.store.figures import totals
-from sparktop.store.wall_figures import WallFigures
+from sparktop.store.tracks import WallFigures
 
 SERVERS = tuple(
     FleetServer(f"h:{port}", f"http://h:{port}", "g", 90.0, running=2.0, waiting=1.0, generation_tps=122.5)

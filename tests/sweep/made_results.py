@@ -18,9 +18,8 @@ from sparktop.model.load import (
     TokenSource,
 )
 from sparktop.simulation.calibration import GX10_PATCHED
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay
+from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
 from sparktop.simulation.engine import Engine
-from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult

@@ -11,14 +11,12 @@ from types import MappingProxyType
 from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
-from sparktop.demo.engine.ledger import Ledger
-from sparktop.demo.engine.live import LiveEngine
-from sparktop.demo.engine.server import EngineServer
+from sparktop.demo.engine import EngineServer, LiveEngine
+from sparktop.demo.engine_page import Ledger
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.model.targets import BackendTarget, ModelFacts, RouterTarget, Watch
 from sparktop.simulation.calibration import MODEL, SOLO
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.profile import EngineProfile
+from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.simulation.routers import make_router
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind, Timeouts

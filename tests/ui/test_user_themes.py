@@ -13,6 +13,7 @@ from textual.strip import Strip
 from sparktop.cli import main
 from sparktop.colors import palette as palette_module
 from sparktop.colors.btop_theme import SHAPES, WORDS
+from sparktop.colors.mixing import contrast
 from sparktop.colors.palette import (
     COLOR_ROLES,
     GRADIENT_ROLES,
@@ -22,7 +23,6 @@ from sparktop.colors.palette import (
     theme_problems,
     user_folder,
 )
-from sparktop.graphics.gradient import contrast
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
 from stage.rehearsal import Rehearsal

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sparktop.analysis.deployments import address_of
 from sparktop.model.router import Deployment
 from sparktop.model.targets import RouterTarget
-from sparktop.watch.behind_router import MOST_FOUND, Behind, behind_router, is_nearby
+from sparktop.watch.discovery import MOST_FOUND, Behind, behind_router, is_nearby
 
 ADDRESS = r"https?://[a-z0-9.\[\]:]{1,20}(/v1)?"
 PROXY = RouterTarget("proxy", "http://10.0.0.9:4000")

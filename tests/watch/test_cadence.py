@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.watch.cadence import (
+from sparktop.watch.scheduler import (
     AGAIN_AFTER_S,
     BUDGET_SHARE,
     CPU_WINDOW_S,
@@ -21,10 +21,10 @@ from sparktop.watch.cadence import (
     SHORT_OF_CPU,
     UNLOADED_FOR_S,
     LoadCadence,
+    PollGroup,
     affordable_hz,
     looks_an_interval,
 )
-from sparktop.watch.scheduler import PollGroup
 
 PAIR = ("a", "b")
 

@@ -10,7 +10,7 @@ import pytest
 from sparktop.model.fleet import Fleet, FleetServer
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.watch.own_cost import COLLECT_EVERY_S, MANY, maintain_memory
+from sparktop.watch.monitor import COLLECT_EVERY_S, MANY, maintain_memory
 
 
 @pytest.mark.parametrize("count", [2, MANY])

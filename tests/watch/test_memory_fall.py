@@ -17,8 +17,7 @@ from sparktop.recording.recorder import Recorder
 from sparktop.recording.rescue import check
 from sparktop.sources.local import LocalSource
 from sparktop.store import SourceKey, Store
-from sparktop.watch.memory_fall import EVERY_S, REMOTE_S, WINDOW_S, MemoryFall, MemoryWatch
-from sparktop.watch.monitor import Monitor
+from sparktop.watch.monitor import EVERY_S, REMOTE_S, WINDOW_S, MemoryFall, MemoryWatch, Monitor
 from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
 
 GIB = 1 << 30

@@ -70,7 +70,7 @@ def _check_alone(arguments: argparse.Namespace) -> None:
 
 def conversations_line(plan: Plan) -> str:
     """Return a line on what a sweep of agents is about to do, and how long it takes at least."""
-    from sparktop.graphics.durations import range_words  # late: as above
+    from sparktop.graphics.numbers import range_words  # late: as above
     from sparktop.sweep.run.conversations.forecast import requests_words
     from sparktop.sweep.run.forecast import forecast
 

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from sparktop.commands.output import folded
 from sparktop.commands.sweep.conversations import conversations_line
-from sparktop.graphics.durations import duration_words, range_words
+from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec import Struct
 
 from sparktop.graphics import numbers
-from sparktop.graphics.scale import Top, top_without_spikes, widest_top
+from sparktop.graphics.axes import Top, top_without_spikes, widest_top
 from sparktop.model.balance import Balance, balance_cost
 from sparktop.model.limit import LimitKind
 from sparktop.model.progress import Progress

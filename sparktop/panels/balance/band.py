@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparktop.graphics import numbers
-from sparktop.graphics.braille import mirrored
+from sparktop.graphics.braille import lead_row, mirrored
 from sparktop.graphics.cells import cell_width, fit_name
-from sparktop.graphics.shares import lead_row
 from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.graphs import (

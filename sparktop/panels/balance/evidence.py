@@ -7,11 +7,10 @@ from sparktop.analysis.balance.limits import RHYTHM_TURN
 from sparktop.analysis.balance.rules import Check
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
+from sparktop.graphics.axes import PlotAxis, nice_ceiling, pointed
 from sparktop.graphics.braille import mirrored
 from sparktop.graphics.cells import fit
-from sparktop.graphics.curve import PlotAxis, pointed
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.balance import Balance, BalanceWord, Swing
 from sparktop.panels.balance.graphs import with_line
 from sparktop.panels.balance.verdict import short_seconds

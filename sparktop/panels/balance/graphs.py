@@ -9,11 +9,9 @@ from itertools import zip_longest
 from msgspec import Struct
 
 from sparktop.graphics import numbers
-from sparktop.graphics.braille import StackedRow, clipped_cells
+from sparktop.graphics.axes import Top, nice_ceiling, top_without_spikes
+from sparktop.graphics.braille import StackedRow, cell_means, clipped_cells, lead_row, opposed
 from sparktop.graphics.cells import cell_width
-from sparktop.graphics.opposed import opposed
-from sparktop.graphics.scale import Top, nice_ceiling, top_without_spikes
-from sparktop.graphics.shares import cell_means, lead_row
 from sparktop.model.balance import Balance
 from sparktop.panels.balance.lines import LoadLine, added, line_slots
 from sparktop.panels.parts.figures import LIVE, figure, label

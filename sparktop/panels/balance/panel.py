@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparktop.graphics.axis import time_axis
+from sparktop.graphics.axes import time_axis
 from sparktop.model.balance import Balance
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.balance.band import group_tab, members

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sparktop.graphics import numbers
+from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.bars import sparkrow
-from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.failure_words import failure_words
 from sparktop.model.node import GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
 from sparktop.model.series import Series

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sparktop.colors.derived import KINDS
+from sparktop.colors.palette import KINDS
 from sparktop.graphics.cells import cell_width
 from sparktop.panels.parts.rows import Row, Run, fit_row, row_width
 

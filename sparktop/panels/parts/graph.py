@@ -8,10 +8,9 @@ from itertools import product
 
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
-from sparktop.graphics.axis import time_axis
+from sparktop.graphics.axes import Top, time_axis
 from sparktop.graphics.braille import area, clipped_cells, stacked
 from sparktop.graphics.cells import cell_width
-from sparktop.graphics.scale import Top
 from sparktop.model.series import Series
 from sparktop.panels.parts.columns import graph_columns, graph_starts
 from sparktop.panels.parts.frame import shortened

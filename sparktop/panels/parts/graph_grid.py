@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from sparktop.colors.palette import LEVELS
-from sparktop.graphics.axis import time_axis
+from sparktop.graphics.axes import nice_ceiling, time_axis
 from sparktop.graphics.braille import mirrored
 from sparktop.graphics.cells import fit
-from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.series import Series
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.graph import TimeAxis, area_rows, caption, stacked_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import ascii_uppercase
 
-from sparktop.colors.derived import PARTS
+from sparktop.colors.palette import PARTS
 from sparktop.model.balance import BalanceWord
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import BackendState, BackendView

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import groupby
 
-from sparktop.graphics.axis import time_axis
+from sparktop.graphics.axes import time_axis
 from sparktop.model.activity import LETTERS, Activities, Doing
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.rows import Row, fit_row, merged, row_width

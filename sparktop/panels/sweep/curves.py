@@ -13,10 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
+from sparktop.graphics.axes import PlotAxis, labelled, nice_ceiling
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.graphics.curve import PlotAxis, labelled
 from sparktop.graphics.dots import NOTHING, DotGrid
-from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine
 from sparktop.model.sweep_view import SweepView

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparktop.graphics import numbers
+from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.bars import sparkrow
 from sparktop.graphics.cells import fit
-from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.balance import BalanceWord
 from sparktop.model.sweep_comparison import level_name
 from sparktop.model.sweep_view import BackendShare, LevelEvidence

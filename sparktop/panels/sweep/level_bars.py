@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import tick
-from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, Value
 from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.roles import part_role

@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
+from sparktop.graphics.axes import nice_ceiling, top_without_spikes
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.dots import DotGrid
-from sparktop.graphics.scale import nice_ceiling, top_without_spikes
 from sparktop.model.sweep_view import BackendLine, LiveSeries, NodeLine, Slots
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.graph import area_rows, stacked_rows

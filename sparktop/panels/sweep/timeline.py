@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from sparktop.graphics import numbers
+from sparktop.graphics.axes import PlotAxis
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.graphics.curve import PlotAxis
 from sparktop.model.sweep_view import RequestBar, Timeline
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.names import short_names

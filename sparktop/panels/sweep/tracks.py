@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from sparktop.graphics.curve import PlotAxis, labelled
+from sparktop.graphics.axes import PlotAxis, labelled
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep_comparison import level_name

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.graphics.durations import duration_words, range_words
+from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep_view import SweepStatus, SweepView
 from sparktop.panels.parts.figures import bar_runs, figure, label

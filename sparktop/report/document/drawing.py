@@ -8,13 +8,21 @@ from html import escape
 
 from msgspec import Struct
 
-from sparktop.colors.series import ON_DARK, ON_LIGHT
 from sparktop.graphics import svg
+from sparktop.graphics.axes import PlotAxis
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.graphics.curve import PlotAxis
 from sparktop.graphics.numbers import tick
 from sparktop.model.text import clean
 from sparktop.report.page import COLORS
+
+# Colour-blind readers can distinguish the first five of each, which differ in lightness, or as blue and
+# orange.
+
+
+ON_LIGHT = ("#0a66e0", "#b84a00", "#0f855a", "#7a1f6a", "#20262e", "#7d6200", "#0086a8")
+ON_DARK = ("#4aa3f0", "#ff8a3d", "#a8ecc0", "#d87bc0", "#ffffff", "#f0e442", "#6fd0ff")
+"""The same series has the same place in both."""
+
 
 WIDTH = 380
 """Width of every plot: on a phone it is shown at nine tenths, so that its text stays readable."""

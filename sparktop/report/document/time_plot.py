@@ -12,9 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import svg
-from sparktop.graphics.curve import PlotAxis
+from sparktop.graphics.axes import PlotAxis, nice_ceiling
 from sparktop.graphics.numbers import tick
-from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.text import clean
 from sparktop.report.document.drawing import (
     LEFT,

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from sparktop.engines.dialects import REPLICA_LABELS
 from sparktop.engines.tables import RUNNING
+from sparktop.engines.vllm import REPLICA_LABELS
 from sparktop.model.text import clean
 from sparktop.sources.prometheus.answer import Labels, Series
 from sparktop.sources.prometheus.promql import selector

@@ -13,8 +13,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from sparktop.graphics import svg
-from sparktop.graphics.curve import PlotAxis
-from sparktop.graphics.scale import nice_ceiling
+from sparktop.graphics.axes import PlotAxis, nice_ceiling
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.text import clean

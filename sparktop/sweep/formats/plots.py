@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import tick
-from sparktop.graphics.scale import nice_ceiling
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.text import clean
 from sparktop.sweep.compare.series import Series

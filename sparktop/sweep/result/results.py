@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from msgspec.structs import replace
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
-from sparktop.graphics.durations import duration_words
+from sparktop.graphics.numbers import duration_words
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
 from sparktop.model.sweep_comparison import Value
 from sparktop.model.text import clean

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.graphics.durations import duration_words, range_words
+from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadMode
 from sparktop.model.text import clean
 from sparktop.model.time_range import TimeRange

@@ -15,8 +15,8 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.limit import Limit
 from sparktop.model.node import NodeSample
 from sparktop.model.targets import NodeThresholds
-from sparktop.rates.lane_sums import kv_fullest_percent, lane_sum
-from sparktop.store.node.machine_log import machine_look
+from sparktop.rates import kv_fullest_percent, lane_sum
+from sparktop.store.node import machine_look
 
 Span = tuple[float, float]
 _APART_S = 0.9

@@ -18,10 +18,10 @@ from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.rates.lane_sums import kv_fullest_percent, kv_used_percent, lane_sum
+from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.store import Reading, SourceKey
-from sparktop.store.keys import SourceKind
 from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
+from sparktop.store.sources import SourceKind
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
 from sparktop.sweep.run.limit_log import LimitLog

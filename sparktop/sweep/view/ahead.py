@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparktop.graphics.durations import range_words
+from sparktop.graphics.numbers import range_words
 from sparktop.model.countdown import Countdown
 from sparktop.model.snapshot import Snapshot
 from sparktop.sweep.plan.plan import Plan

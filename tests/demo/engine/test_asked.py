@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.demo.engine.asked import (
+from sparktop.demo.engine_requests import (
     Asked,
     RefusedError,
     check_model,

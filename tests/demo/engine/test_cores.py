@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from sparktop.demo.engine.cores import LiveCores
-from sparktop.demo.engine.process_page import server_page
+from sparktop.demo.engine import LiveCores
+from sparktop.demo.engine_page import server_page
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
-from sparktop.simulation.request import SimulatedRequest
+from sparktop.simulation.batch import SimulatedRequest
 from sparktop.simulation.routers import RouterSettings, make_router
 from tests.demo.quick_engines import Clock, live_engine
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from sparktop.demo.engine.live import Answer
+from sparktop.demo.engine import Answer
 from sparktop.model.load import EndReason
-from sparktop.simulation.request import SimulatedRequest
+from sparktop.simulation.batch import SimulatedRequest
 from tests.demo.quick_engines import Clock, live_engine
 
 

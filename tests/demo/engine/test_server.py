@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.engine.tokens import STOP, tokenize
+from sparktop.demo.engine_requests import STOP, tokenize
 from sparktop.model.load import EndReason
 from tests.demo.quick_engines import QUICK, StartServer, live_engine
 

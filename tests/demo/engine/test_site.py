@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from sparktop.demo.engine.site import EngineSite
+from sparktop.demo.engine import EngineSite
 from sparktop.demo.machine_reader import MachineReader
 from sparktop.demo.scenario import SCENARIOS, Restarts
 from sparktop.engines import read_page

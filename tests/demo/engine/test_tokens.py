@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.demo.engine.tokens import (
+from sparktop.demo.engine_requests import (
     VOCABULARY,
     WORDS,
     answer_words,

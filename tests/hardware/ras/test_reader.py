@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.demo.ras.server import Habits, RasServer
+from sparktop.demo.ras import Habits, RasServer
 from sparktop.hardware.ras import MOST_BYTES, Found, RasReader, parse_address
 from sparktop.hardware.ras_forms import parse_text
 from sparktop.model.failure import Failure, FailureKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktop.colors.palette import LEVELS
-from sparktop.graphics.scale import Top
+from sparktop.graphics.axes import Top
 from sparktop.model.series import HistoryTable, Series
 from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import (

@@ -15,8 +15,7 @@ from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.series import HistoryTable
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, Watch
-from sparktop.rates import Window
-from sparktop.rates.tally import EDGE_SLACK_S, Tally
+from sparktop.rates import EDGE_SLACK_S, Tally, Window
 from sparktop.store import SourceKey
 
 World = Any

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from sparktop.engines.page import read_page
+from sparktop.engines.registry import read_page
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.panels.backend.panel import footnote

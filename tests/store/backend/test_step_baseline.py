@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 from sparktop.analysis.speed_state import StepPace
-from sparktop.store.backend.step_baseline import _MOST_BATCHES, LEARNED_FROM, StepBaseline
+from sparktop.store.steps import _MOST_BATCHES, LEARNED_FROM, StepBaseline
 
 
 def told(

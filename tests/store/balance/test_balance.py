@@ -18,7 +18,7 @@ from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.store.balance.book import LOOKED_AT_S, MOST_AT_ONCE
+from sparktop.store.balance import LOOKED_AT_S, MOST_AT_ONCE
 from tests.store.fed_traces import EPOCH, START, Look, Pair, lane, looks
 
 pytestmark = pytest.mark.long

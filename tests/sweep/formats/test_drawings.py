@@ -9,10 +9,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from sparktop.colors.series import ON_DARK, ON_LIGHT
-from sparktop.graphics.gradient import contrast
+from sparktop.colors.mixing import contrast
 from sparktop.model.sweep_comparison import LimitLine
-from sparktop.report.document.drawing import STYLE, Drawing, sheet, spread
+from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet, spread
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.drawings import LENGTH, by_load, curve_drawings, request_drawings
 from sparktop.sweep.view.curves import sweep_plots

@@ -8,11 +8,8 @@ import pytest
 
 from sparktop.model.load import EndReason, LoadEvent, RequestEnded
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
-from sparktop.simulation.closed_loop import DirectWay
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.open_loop import OpenLoop
-from sparktop.simulation.profile import EngineProfile
-from sparktop.simulation.virtual_time import VirtualTime
+from sparktop.simulation.clients import DirectWay, OpenLoop, VirtualTime
+from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.plan.arrivals import Rate, due_times, later_times, parse_pattern
 from sparktop.sweep.result.open_loop import open_loop_figures
 from sparktop.sweep.result.results import OpenLoopResult

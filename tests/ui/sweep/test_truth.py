@@ -12,11 +12,9 @@ import pytest
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import Level
-from sparktop.simulation.closed_loop import ClosedLoop, DirectWay, Way
+from sparktop.simulation.clients import ClosedLoop, DirectWay, RoutedWay, VirtualTime, Way
 from sparktop.simulation.engine import Engine
-from sparktop.simulation.routed import RoutedWay
 from sparktop.simulation.routers import make_router
-from sparktop.simulation.virtual_time import VirtualTime
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.trace import collect
 from tests.ui.sweep.virtual_demo import LEVELS, PP, ROUTER, SCENARIO, SERVER, TG

@@ -118,8 +118,7 @@ async def _start_generator(*_: object, **__: object) -> _Generator:
 @asynccontextmanager
 async def _demo() -> AsyncIterator[Watch]:
     """Run what the demo's processes run; yield what watches it."""
-    from sparktop.demo.cluster import DemoCluster
-    from sparktop.demo.command import make_watch
+    from sparktop.demo.command import DemoCluster, make_watch
     from sparktop.demo.plan import Plan
     from sparktop.demo.process import engines, load, proxy
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from sparktop.engines.tables import RUNNING
 from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.store import Store
-from sparktop.watch.prometheus.feed import PrometheusFeed
+from sparktop.watch.prometheus import PrometheusFeed
 from tests.sources.prometheus.api_server import Answering, api, matrix, scalar, vector
 
 GAUGE = next(iter(RUNNING))

@@ -15,7 +15,7 @@ from sparktop.agent.exposition import page as agent_page
 from sparktop.model.node import CpuReading, GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.store import Store
-from sparktop.watch.prometheus.feed import PrometheusFeed
+from sparktop.watch.prometheus import PrometheusFeed
 from tests.prometheus.prometheus_server import configured_prometheus
 
 VLLM = (Path(__file__).resolve().parents[2] / "data" / "vllm-0.32" / "t010.prom").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ from sparktop.model.fleet import Fleet
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, Store
-from sparktop.watch.prometheus.feed import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
-from sparktop.watch.prometheus.pace import MOST_AT_ONCE, Pace
+from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
+from sparktop.watch.prometheus_finder import MOST_AT_ONCE, Pace
 from tests.sources.prometheus.api_server import api, refused
 from tests.watch.prometheus.made_up import Scraped, watched
 
@@ -208,7 +208,7 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
     scraped = Scraped(2)
     async with watched(scraped) as (feed, store):
         await feed.look()
-        monkeypatch.setattr("sparktop.watch.prometheus.feed.FIND_AGAIN_S", 0.0)
+        monkeypatch.setattr("sparktop.watch.prometheus.FIND_AGAIN_S", 0.0)
         del scraped.labels[1]
         for _ in range(5):
             await feed.look()
@@ -222,7 +222,7 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
         assert [(one.severity, one.subject, one.message) for one in shown.events] == [
             (Severity.INFO, "h:1", "it is no target of main any more")
         ]
-        monkeypatch.setattr("sparktop.watch.prometheus.feed._GONE_AFTER_S", 0.0)
+        monkeypatch.setattr("sparktop.watch.prometheus._GONE_AFTER_S", 0.0)
         await feed.look()
         assert [one.name for one in store.snapshot().backends] == ["h:0"]
         assert SourceKey.backend("h:1") not in store.identities()

@@ -16,7 +16,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, Store
-from sparktop.watch.prometheus.feed import PrometheusFeed
+from sparktop.watch.prometheus import PrometheusFeed
 from tests.prometheus.prometheus_server import configured_prometheus
 from tests.sources.installed import installed
 

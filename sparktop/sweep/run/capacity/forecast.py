@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from sparktop.graphics.durations import duration_words
+from sparktop.graphics.numbers import duration_words
 from sparktop.model.load import LoadKind
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
 from sparktop.sweep.plan.plan import Capacity, Plan

@@ -25,7 +25,7 @@ from sparktop.model.load import (
 from sparktop.model.node import NodeSample
 from sparktop.model.time_range import TimeRange
 from sparktop.store import Reading, SourceKey
-from sparktop.store.keys import SourceKind
+from sparktop.store.sources import SourceKind
 from sparktop.sweep.generator.refusals import is_refusal
 from sparktop.sweep.generator.wire.messages import (
     Batch,

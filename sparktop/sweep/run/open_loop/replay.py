@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sparktop.graphics.durations import duration_words
+from sparktop.graphics.numbers import duration_words
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.traces.replay import Replay

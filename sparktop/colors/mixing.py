@@ -1,0 +1,138 @@
+"""Colours as numbers: mixing, ramps, contrast, and how different two look, to colour-blind people too."""
+
+from __future__ import annotations
+
+import colorsys
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+_LINEAR_BELOW = 0.04045
+_DIGITS = 6
+
+
+def _channels(color: str) -> tuple[int, int, int]:
+    digits = color.removeprefix("#")
+    if len(digits) != _DIGITS or not color.startswith("#"):
+        raise ValueError(f"not a colour like #rrggbb: {color!r}")
+    return int(digits[0:2], 16), int(digits[2:4], 16), int(digits[4:6], 16)
+
+
+def mix(a: str, b: str, t: float) -> str:
+    """Return a mixture of two colours, linear in each channel: `a` for `t` = 0, `b` for `t` = 1.
+
+    `t` is clipped to 0 to 1.
+
+    Raises:
+        ValueError: a colour is not "#rrggbb".
+    """
+    share = min(1.0, max(0.0, t))
+    return "#" + "".join(
+        f"{round(x + (y - x) * share):02x}" for x, y in zip(_channels(a), _channels(b), strict=True)
+    )
+
+
+def ramp(colors: Sequence[str], n: int) -> list[str]:
+    """Return `n` colours at equal distances along the gradient through `colors`, both ends included.
+
+    Raises:
+        ValueError: `colors` is empty or contains a colour that is not "#rrggbb".
+    """
+    if not colors:
+        raise ValueError("a ramp needs at least one colour")
+    last = len(colors) - 1
+    result: list[str] = []
+    for index in range(n):
+        place = index * last / (n - 1) if n > 1 else 0.0
+        low = min(int(place), last)
+        result.append(mix(colors[low], colors[min(low + 1, last)], place - low))
+    return result
+
+
+def _luminance(color: str) -> float:
+    parts = [channel / 255 for channel in _channels(color)]
+    red, green, blue = (
+        part / 12.92 if part <= _LINEAR_BELOW else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(foreground: str, background: str) -> float:
+    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2.1, relative luminance of sRGB).
+
+    Raises:
+        ValueError: a colour is not "#rrggbb".
+    """
+    lighter, darker = sorted((_luminance(foreground), _luminance(background)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+# How different two colours look, to people with full colour vision and to colour-blind people.
+
+
+Lab = tuple[float, float, float]
+"""A colour in CIELAB: lightness (0 to 100), green to red, blue to yellow."""
+
+_VISIONS = (
+    ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+)
+"""Linear red, green and blue as seen with full vision, and without red, green or blue cones (Machado,
+Oliveira and Fernandes 2009)."""
+_VISION_LINEAR_BELOW, _CUBIC_ABOVE = 0.04045, 0.008856
+"""Where the curves of sRGB and of CIELAB change from a line to a power."""
+_TO_XYZ = (
+    (0.4124 / 0.9505, 0.3576 / 0.9505, 0.1805 / 0.9505),
+    (0.2126, 0.7152, 0.0722),
+    (0.0193 / 1.089, 0.1192 / 1.089, 0.9505 / 1.089),
+)
+_LINEAR = tuple(
+    byte / 255 / 12.92 if byte / 255 <= _VISION_LINEAR_BELOW else ((byte / 255 + 0.055) / 1.055) ** 2.4
+    for byte in range(256)
+)
+"""Linear intensity (0 to 1) by the value of an sRGB byte."""
+
+
+def _times(rows: tuple[Lab, Lab, Lab], vector: Lab) -> Lab:
+    a, b, c = vector
+    x, y, z = (row[0] * a + row[1] * b + row[2] * c for row in rows)
+    return x, y, z
+
+
+@lru_cache(maxsize=4096)
+def seen(color: str) -> tuple[Lab, ...]:
+    """Return "#rrggbb" in CIELAB as four kinds of eyes see it; the first has full colour vision."""
+    number = int(color[1:], 16)
+    linear = (_LINEAR[number >> 16], _LINEAR[number >> 8 & 255], _LINEAR[number & 255])
+    return tuple(_lab(_times(vision, linear)) for vision in _VISIONS)
+
+
+def _lab(linear: Lab) -> Lab:
+    red, green, blue = (min(1.0, max(0.0, part)) for part in linear)
+    x, y, z = (
+        value ** (1 / 3) if value > _CUBIC_ABOVE else 7.787 * value + 16 / 116
+        for value in _times(_TO_XYZ, (red, green, blue))
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def difference(one: str, other: str) -> float:
+    """Return the distance of two colours in CIELAB for the kind of eyes that sees them closest.
+
+    About 2 is just visible side by side; thin curves need 10 and more.
+    """
+    return min(math.dist(a, b) for a, b in zip(seen(one), seen(other), strict=True))
+
+
+def chroma(color: str) -> float:
+    """Return how far a colour is from grey, in CIELAB: 0 for grey, above 100 for the most vivid colours."""
+    _, a, b = seen(color)[0]
+    return math.hypot(a, b)
+
+
+def hue(color: str) -> float:
+    """Return the hue of a colour in degrees (HSV): 0 is red, 120 green, 240 blue."""
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return colorsys.rgb_to_hsv(red, green, blue)[0] * 360

@@ -1,0 +1,571 @@
+"""A simulated inference server over real HTTP: its routes, its life cycle, and its engine in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from itertools import count
+
+from aiohttp import web
+from msgspec import Struct
+
+from sparktop.demo.engine_page import VERSION, HttpFigures, Ledger, server_page
+from sparktop.demo.engine_requests import (
+    BAD_REQUEST,
+    DONE,
+    Asked,
+    RefusedError,
+    Reply,
+    block_hashes,
+    check_model,
+    read_body,
+    read_completion,
+    read_prompt,
+)
+from sparktop.demo.faults import FaultRun, FaultTimes
+from sparktop.demo.machine_reader import MachineReader
+from sparktop.demo.scenario import Restarts, Server
+from sparktop.demo.visitors import Visitors
+from sparktop.model.load import EndReason, RequestEnded
+from sparktop.simulation.batch import SimulatedRequest
+from sparktop.simulation.engine import Engine, EngineEvent, Gauges
+from sparktop.simulation.routers import Router, make_router
+from sparktop.simulation.thermal import NodeThermal
+
+SERVER = "sparktop demo (simulated)"
+"""Value of the `Server` header of every response."""
+MOST_BODY_BYTES = 16 << 20
+_USUAL_ANSWER_TOKENS, _SPREAD = 220.0, 0.6
+"""Median and log-normal spread of the tokens of an answer that may end by itself."""
+_STREAM = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+_TEXT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+_INTERNAL = 500
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class _InFlight(Struct, frozen=True):
+    """A request that the engine is processing."""
+
+    request_id: str
+    answer: Answer
+    reply: Reply
+
+
+class EngineServer:
+    """HTTP server of one simulated engine."""
+
+    def __init__(
+        self,
+        live: LiveEngine | LiveCores,
+        *,
+        started_unix_s: float,
+        seed: int | str = 0,
+        name: str = "spark-a",
+        visitors: Visitors | None = None,
+    ) -> None:
+        """Serve `live`, an engine or several engine cores.
+
+        `started_unix_s` is the start time on the metrics page (Unix time). `seed` fixes the random
+        lengths of answers, `name` is part of request ids, and `visitors` is notified of requests that are not
+        the demo's own load.
+        """
+        self.live = live
+        self._visitors = visitors or Visitors()
+        self._profile = live.engine.profile
+        self._started_unix_s = started_unix_s
+        self._figures = HttpFigures(started_unix_s)
+        # Lengths of answers need no cryptographic randomness.
+        self._random = random.Random(seed)  # noqa: S311
+        self._name = name
+        self._numbers = count(1)
+
+    def application(self) -> web.Application:
+        """Return the aiohttp application with all routes."""
+        app = web.Application(middlewares=[self._guard], client_max_size=MOST_BODY_BYTES)
+        app.on_response_prepare.append(_sign)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/completions", self._completion)
+        app.router.add_post("/tokenize", self._tokenize)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/version", self._version)
+        for path in ("/health", "/ping"):
+            app.router.add_get(path, self._health)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Pass a request to `handler`, and convert errors to vLLM's format; return the response.
+
+        Only POST requests are counted in the HTTP metrics and reported to `visitors`.
+        """
+        # A GET only observes the server: neither the demo's load nor vLLM's counters take it into account.
+        if request.method != "POST":
+            return await self._answer(request, handler)
+        began = time.monotonic()
+        with self._visitors.visit(request.headers):
+            response = await self._answer(request, handler)
+        route = request.match_info.route.resource
+        path = route.canonical if route is not None else "none"
+        took_s = time.monotonic() - began
+        self._figures.count(request.method, path, response.status, took_s, request.content_length or 0)
+        return response
+
+    @staticmethod
+    async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except RefusedError as error:
+            return web.json_response(error.body(), status=error.status)
+        except web.HTTPException as error:
+            content = {"message": error.reason, "type": error.reason, "param": None, "code": error.status}
+            return web.json_response({"error": content}, status=error.status)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._complete(request, chat=True)
+
+    async def _completion(self, request: web.Request) -> web.StreamResponse:
+        return await self._complete(request, chat=False)
+
+    async def _complete(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
+        body = read_body(await request.read())
+        check_model(body, self._profile.model)
+        asked = read_completion(body, chat=chat, max_model_len=self._profile.max_model_len)
+        flight = self._submit(asked)
+        try:
+            if asked.stream:
+                return await self._stream(request, flight)
+            ended = await _end_of(flight.answer)
+            return web.json_response(flight.reply.whole(ended))
+        finally:
+            # For a client that has disconnected; a request that has ended is ignored.
+            self.live.cancel(flight.request_id)
+
+    def _submit(self, asked: Asked) -> _InFlight:
+        """Submit a request to the engine.
+
+        Raises:
+            RefusedError: the engine does not accept the request.
+        """
+        tokens, stops = self._length(asked)
+        number = next(self._numbers)
+        request_id = f"{'chatcmpl' if asked.chat else 'cmpl'}-{self._name}-{number}"
+        profile = self._profile
+        reply = Reply(request_id, profile.model, int(time.time()), asked, tokens, stops)
+        request = SimulatedRequest(
+            request_id,
+            len(asked.prompt),
+            tokens,
+            EndReason.STOP if stops else EndReason.LENGTH,
+            block_hashes((*asked.prompt, *reply.token_ids), profile.block_tokens, asked.cache_salt),
+        )
+        try:
+            answer = self.live.submit(request, max_tokens=asked.max_tokens)
+        except ValueError as error:
+            raise RefusedError(str(error), status=BAD_REQUEST) from None
+        return _InFlight(request_id, answer, reply)
+
+    def _length(self, asked: Asked) -> tuple[int, bool]:
+        """Return the random number of tokens of the answer, and whether the answer ends with a stop token.
+
+        With `ignore_eos`, the answer has `max_tokens` tokens and no stop token.
+        """
+        if asked.ignore_eos:
+            return asked.max_tokens, False
+        chance = self._random.lognormvariate(0.0, _SPREAD)
+        natural = max(asked.min_tokens, 1, round(_USUAL_ANSWER_TOKENS * chance))
+        return min(natural, asked.max_tokens), natural < asked.max_tokens
+
+    async def _stream(self, request: web.Request, flight: _InFlight) -> web.StreamResponse:
+        response = web.StreamResponse(headers=_STREAM)
+        await response.prepare(request)
+        reply = flight.reply
+        while True:
+            delta = await flight.answer.more()
+            ended = delta.ended
+            if delta.tokens:
+                await response.write(reply.chunk(delta.tokens, last=ended is not None))
+            if ended is None:
+                continue
+            if ended.ok:
+                usage = reply.usage_chunk(ended) if reply.asked.include_usage else b""
+                await response.write(usage + DONE)
+                await response.write_eof()
+            elif request.transport is not None:
+                # The engine was shut down: the answer stays incomplete, as when a server dies.
+                request.transport.abort()
+            return response
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        body = read_body(await request.read())
+        check_model(body, self._profile.model)
+        tokens = read_prompt(body, chat="messages" in body)
+        content = {"count": len(tokens), "max_model_len": self._profile.max_model_len}
+        return web.json_response({**content, "tokens": list(tokens), "token_strs": None})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        self.live.catch_up()
+        page = server_page(self.live.cores, self._started_unix_s, self._figures.registry)
+        return web.Response(body=page, headers=_TEXT)
+
+    async def _models(self, _: web.Request) -> web.Response:
+        model = {
+            "id": self._profile.model,
+            "object": "model",
+            "created": int(self._started_unix_s),
+            "owned_by": SERVER,
+            "root": self._profile.model,
+            "parent": None,
+            "max_model_len": self._profile.max_model_len,
+        }
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _version(self, _: web.Request) -> web.Response:
+        return web.json_response({"version": VERSION})
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response()
+
+
+async def _end_of(answer: Answer) -> RequestEnded:
+    """Wait until a request ends; return the event of its end.
+
+    Raises:
+        RefusedError: the request was not completed, because the engine was shut down.
+    """
+    while (ended := (await answer.more()).ended) is None:
+        pass
+    if not ended.ok:
+        message = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+        raise RefusedError(message, status=_INTERNAL, kind="InternalServerError")
+    return ended
+
+
+async def _sign(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = SERVER
+
+
+# Life cycle of a simulated server at one address: start, restarts and shutdown of its engine.
+
+
+HOST = "127.0.0.1"
+_CLOSING_S = 0.1
+
+
+class EngineSite:
+    """A simulated server and the machines that it runs on; its address stays the same over restarts."""
+
+    def __init__(
+        self,
+        server: Server,
+        thermals: Sequence[NodeThermal],
+        readers: Sequence[MachineReader],
+        *,
+        seed: str,
+        visitors: Visitors | None = None,
+    ) -> None:
+        """Store the settings without listening.
+
+        `thermals` and `readers` have the thermal model and the sample reader of each machine of the engine;
+        `visitors` is notified of requests that are not the demo's own load.
+        """
+        self._visitors = visitors
+        self._server = server
+        self._thermals = tuple(thermals)
+        self._readers = tuple(readers)
+        self._seed = seed
+        self._starts = 0
+        self._cores: tuple[LiveEngine, ...] = ()
+        """The engine cores; empty while the server is down."""
+        self._runner: web.AppRunner | None = None
+        self._restarting: asyncio.Task[None] | None = None
+        self.port = 0
+        """Port of the server; 0 before the first `open`, then the same over restarts."""
+
+    async def open(self) -> None:
+        """Create a new engine, let it run on the machines, and listen for requests.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        now = time.monotonic()
+        seed = f"{self._seed}/{self._starts}"
+        self._starts += 1
+        self._cores = tuple(
+            self._core(rank, f"{seed}/{rank}" if rank else seed, now) for rank in range(self._server.lanes)
+        )
+        several = len(self._cores) > 1
+        live = LiveCores(self._cores, self._router(seed)) if several else self._cores[0]
+        server = EngineServer(
+            live,
+            started_unix_s=time.time(),
+            seed=seed,
+            name=f"{self._server.name}-{self._starts}",
+            visitors=self._visitors,
+        )
+        # A handler is cancelled when its client disconnects, which ends the request in the engine too.
+        self._runner = web.AppRunner(
+            server.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, HOST, self.port, reuse_address=True).start()
+        self.port = int(self._runner.addresses[0][1])
+
+    def _core(self, rank: int, seed: str, now: float) -> LiveEngine:
+        """Create the engine core with the data-parallel rank `rank` on the machines of its own."""
+        profile = self._server.profile
+        own = slice(rank * profile.nodes, (rank + 1) * profile.nodes)
+        ledger = Ledger(profile.max_model_len)
+        engine = Engine(profile, nodes=self._thermals[own], seed=seed, start_s=now, on_end=ledger.finished)
+        for reader in self._readers[own]:
+            reader.attach(engine)
+        return LiveEngine(engine, ledger)
+
+    def _router(self, seed: str) -> Router:
+        """Return what chooses the engine core of each request, by the numbers of requests it knows of."""
+        return make_router("least-busy", self._server.lanes, self._server.lane_counts, seed=seed)
+
+    async def shut(self) -> None:
+        """Stop the engine and close the port; responses in progress are cut off, as when a server dies."""
+        cores, runner, self._cores, self._runner = self._cores, self._runner, (), None
+        for core in cores:
+            core.close()
+        for reader in self._readers:
+            reader.attach(None)
+        if runner is not None:
+            await runner.cleanup()
+
+    async def close(self) -> None:
+        """End periodic restarts, stop the engine and close the port."""
+        if self._restarting is not None:
+            self._restarting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._restarting
+        await self.shut()
+
+    def keep_restarting(self, restarts: Restarts) -> None:
+        """Start a task that stops and restarts the server periodically; `close` ends this task."""
+        self._restarting = asyncio.get_running_loop().create_task(self._restart(restarts))
+
+    def keep_failing(self, times: FaultTimes) -> None:
+        """Schedule a fault of the server at `times`, counted from now, repeated until `close`."""
+        loop = asyncio.get_running_loop()
+        if self._cores:
+            live = self._cores[0]
+            run = FaultRun(
+                times.fault, lambda: live.engine.gauges, self._readers, hold=live.hold, later=loop.call_later
+            )
+            run.repeat(times)
+
+    async def _restart(self, restarts: Restarts) -> None:
+        while True:
+            await asyncio.sleep(restarts.every_s - restarts.down_s)
+            await self.shut()
+            for reader in self._readers:
+                if restarts.boot_s:
+                    reader.reboot(restarts.boot_s)
+            await asyncio.sleep(restarts.boot_s)
+            if restarts.loads:
+                for reader in self._readers:
+                    reader.begin_start(restarts.down_s - restarts.boot_s)
+            await asyncio.sleep(restarts.down_s - restarts.boot_s)
+            await self.open()
+
+
+# Runs a simulated engine in real time, and lets each request wait for its tokens.
+#
+# The engine's time is the process's monotonic clock. A timer fires at the engine's next event, so a token
+# is
+# delivered as soon as the event loop allows, and nothing runs between events.
+
+
+class Delta(Struct, frozen=True):
+    """What happened to a request since the previous call of `Answer.more`."""
+
+    tokens: int
+    """Number of new tokens; more than one if the reader was slow."""
+    ended: RequestEnded | None = None
+    """The event of the request's end; None if the request has not ended."""
+    made_s: float | None = None
+    """Time at which the newest token was generated, in seconds of the engine's clock."""
+
+
+class Answer:
+    """Delivers the tokens of one request to its reader as they are generated."""
+
+    def __init__(self) -> None:
+        """Create an answer that has no tokens yet."""
+        self._tokens = 0
+        self._made_s: float | None = None
+        self._ended: RequestEnded | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def hear(self, event: EngineEvent) -> None:
+        """Record an event of the request, and wake the task that waits in `more`."""
+        if isinstance(event, RequestEnded):
+            self._ended = event
+        else:
+            self._tokens += event.count
+            self._made_s = event.at
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def more(self) -> Delta:
+        """Wait for new tokens or the end of the request; return what happened since the previous call.
+
+        After the `Delta` that has `ended`, there are no more.
+        """
+        if not self._tokens and self._ended is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        delta = Delta(self._tokens, self._ended, self._made_s)
+        self._tokens = 0
+        return delta
+
+
+class LiveEngine:
+    """Advances a simulated engine with the time of a clock.
+
+    Needs a running event loop while requests are in flight.
+    """
+
+    def __init__(
+        self, engine: Engine, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Advance `engine` by the time of `clock`; `ledger` counts its events.
+
+        The engine must not have been advanced beyond the current time of `clock`.
+        """
+        self.engine = engine
+        self.ledger = ledger
+        self._clock = clock
+        self._answers: dict[str, Answer] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def cores(self) -> tuple[tuple[Engine, Ledger], ...]:
+        """The engine and its ledger, as the only engine core of a server."""
+        return ((self.engine, self.ledger),)
+
+    def submit(self, request: SimulatedRequest, *, max_tokens: int) -> Answer:
+        """Submit a request that arrives now; return the `Answer` that delivers its tokens.
+
+        Raises:
+            ValueError: the request could never fit into the KV cache, or its id is in use.
+        """
+        now = self.catch_up()
+        self.engine.submit(request, now)
+        self.ledger.arrived(request.request_id, now, max_tokens)
+        answer = self._answers[request.request_id] = Answer()
+        self._arm()
+        return answer
+
+    def cancel(self, request_id: str) -> None:
+        """Abort a request because its client disconnected; do nothing if the request has already ended."""
+        if not self._closed and request_id in self._answers:
+            self.engine.cancel(request_id, self.catch_up())
+            self._tell()
+            self._arm()
+
+    def hold(self, shown: Gauges | None, power_w: Sequence[float | None]) -> None:
+        """Hold up the engine from now on, or with None let it go on; see `Engine.hold`."""
+        if not self._closed:
+            self.engine.hold(self.catch_up(), shown, power_w)
+            self._arm()
+
+    def catch_up(self) -> float:
+        """Advance the engine to the current time and deliver its events; return the current time."""
+        now = max(self._clock(), self.engine.now_s)
+        if not self._closed:
+            self._tell(now)
+        return now
+
+    def close(self) -> None:
+        """Stop the engine; requests in flight end as aborted."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for request_id, answer in self._answers.items():
+            answer.hear(RequestEnded(request_id, self.engine.now_s, EndReason.ABORT))
+        self._answers.clear()
+
+    def _tell(self, until_s: float | None = None) -> None:
+        for event in self.engine.advance(self.engine.now_s if until_s is None else until_s):
+            self.ledger.hear(event)
+            ended = isinstance(event, RequestEnded)
+            answer = (
+                self._answers.pop(event.request_id, None) if ended else self._answers.get(event.request_id)
+            )
+            if answer is not None:
+                answer.hear(event)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self.engine.next_event_at()
+        if at is not None and not self._closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, at - self._clock()), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.catch_up()
+        self._arm()
+
+
+# The engine cores (data-parallel ranks) of one simulated server, and the choice of one for each request.
+
+
+class LiveCores:
+    """Several engine cores behind one HTTP server, with the methods of a single `LiveEngine`."""
+
+    def __init__(
+        self, cores: Sequence[LiveEngine], router: Router, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Run all of `cores`; `router` chooses the core of each request, by the time of `clock`."""
+        self._cores = tuple(cores)
+        self._router = router
+        self._clock = clock
+        self._core_of: dict[str, int] = {}
+        """The core of each request in flight, by the request's id."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the first core; all cores have its profile."""
+        return self._cores[0].engine
+
+    @property
+    def cores(self) -> tuple[tuple[Engine, Ledger], ...]:
+        """Engine and ledger of each core."""
+        return tuple((core.engine, core.ledger) for core in self._cores)
+
+    def submit(self, request: SimulatedRequest, *, max_tokens: int) -> Answer:
+        """Submit a request that arrives now to one of the cores; return the `Answer` with its tokens.
+
+        Raises:
+            ValueError: the request could never fit into the KV cache, or its id is in use.
+        """
+        now = self._clock()
+        core = self._router.choose(now) or 0
+        answer = self._cores[core].submit(request, max_tokens=max_tokens)
+        self._router.started(core, now)
+        self._core_of[request.request_id] = core
+        return answer
+
+    def cancel(self, request_id: str) -> None:
+        """Record that the answer to a request has ended; abort the request if its core still has it."""
+        core = self._core_of.pop(request_id, None)
+        if core is not None:
+            self._cores[core].cancel(request_id)
+            self._router.ended(core, self._clock())
+
+    def catch_up(self) -> None:
+        """Advance all cores to the current time and deliver their events."""
+        for core in self._cores:
+            core.catch_up()

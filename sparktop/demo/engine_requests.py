@@ -1,0 +1,464 @@
+"""Requests to a simulated server, and the bodies of its responses, as vLLM 0.32 has them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from zlib import crc32
+
+from msgspec import Struct, field
+
+from sparktop.model.load import RequestEnded
+from sparktop.model.text import clean
+
+BAD_REQUEST, NOT_FOUND = 400, 404
+_COMPLETION_TOKENS = 16
+"""Tokens that /v1/completions generates when max_tokens is not given (the API's own default)."""
+_MOST_SALT = 1024
+
+
+class RefusedError(Exception):
+    """A request that the simulated server does not accept; the exception's text is vLLM's error message."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = BAD_REQUEST,
+        kind: str = "BadRequestError",
+        param: str | None = None,
+    ) -> None:
+        """Store the fields of the error response: message, HTTP status, error type and invalid parameter."""
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.param = param
+
+    def body(self) -> dict[str, object]:
+        """Return the JSON object of the error response."""
+        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}
+        return {"error": error}
+
+
+class Asked(Struct, frozen=True):
+    """A parsed completion request."""
+
+    chat: bool
+    prompt: tuple[int, ...]
+    """Token ids of the prompt."""
+    max_tokens: int
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stream: bool = False
+    include_usage: bool = False
+    return_token_ids: bool = False
+    cache_salt: str | None = None
+    seed: int | None = None
+
+
+def read_body(body: bytes) -> dict[str, Any]:
+    """Parse a request body as a JSON object.
+
+    Raises:
+        RefusedError: the body is not a JSON object.
+    """
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"JSON decode error: {clean(error, 100)}", kind="Bad Request") from None
+    if not isinstance(found, dict):
+        raise RefusedError(
+            "1 validation error:\n  {'type': 'model_attributes_type', 'loc': ('body',), "
+            "'msg': 'Input should be a valid dictionary or object to extract fields from'}",
+            kind="Bad Request",
+        )
+    return found
+
+
+def check_model(body: Mapping[str, Any], served: str) -> None:
+    """Check that a request names the model `served`, or no model.
+
+    Raises:
+        RefusedError: the request names another model.
+    """
+    model = body.get("model")
+    if model is not None and model != served:
+        raise RefusedError(
+            f"The model `{clean(model, 200)}` does not exist.",
+            status=NOT_FOUND,
+            kind="NotFoundError",
+            param="model",
+        )
+
+
+def read_prompt(body: Mapping[str, Any], *, chat: bool) -> tuple[int, ...]:
+    """Return the token ids of the prompt or, with `chat`, of the messages.
+
+    Raises:
+        RefusedError: the request has no prompt, or its prompt cannot be parsed.
+    """
+    key = "messages" if chat else "prompt"
+    found = body.get(key)
+    if found is None:
+        raise _invalid(key, "missing", "Field required")
+    tokens = tokenize_chat(_messages(found)) if chat else _prompt(found)
+    if not tokens:
+        raise RefusedError("The decoder prompt cannot be empty", param=None)
+    return tuple(tokens)
+
+
+def read_completion(body: Mapping[str, Any], *, chat: bool, max_model_len: int) -> Asked:
+    """Parse a request to /v1/completions or, with `chat`, to /v1/chat/completions.
+
+    `max_model_len` is the model's context length in tokens.
+
+    Raises:
+        RefusedError: the request cannot be served; the message has the reason.
+    """
+    prompt = read_prompt(body, chat=chat)
+    wanted = _whole(body, "max_tokens")
+    if chat and (newer := _whole(body, "max_completion_tokens")) is not None:
+        wanted = newer
+    _check_length(len(prompt), longest=max_model_len, is_text=chat or _is_text(body["prompt"]))
+    room = max_model_len - len(prompt)
+    default = room if chat else _COMPLETION_TOKENS
+    # Tokens that do not fit behind the prompt are silently cut off, as in vLLM; no room at all is an error.
+    max_tokens = min(room, default if wanted is None else wanted)
+    min_tokens = _whole(body, "min_tokens") or 0
+    if max_tokens < 1:
+        raise _parameter("max_tokens", max_tokens, f"max_tokens must be at least 1, got {max_tokens}.")
+    if min_tokens < 0:
+        raise RefusedError(f"min_tokens must be greater than or equal to 0, got {min_tokens}.")
+    if min_tokens > max_tokens:
+        raise RefusedError(
+            f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {min_tokens}."
+        )
+    if _whole(body, "n") not in {None, 1}:
+        raise RefusedError("the simulated engine gives one choice: n must be 1", param="n")
+    options = body.get("stream_options")
+    return Asked(
+        chat=chat,
+        prompt=prompt,
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
+        ignore_eos=_flag(body, "ignore_eos"),
+        stream=_flag(body, "stream"),
+        include_usage=isinstance(options, dict) and _flag(options, "include_usage"),
+        return_token_ids=_flag(body, "return_token_ids"),
+        cache_salt=_salt(body),
+        seed=_whole(body, "seed"),
+    )
+
+
+def _check_length(prompt: int, *, longest: int, is_text: bool) -> None:
+    """Raise `RefusedError` if a prompt of `prompt` tokens is longer than the context of `longest` tokens.
+
+    The message is that of vLLM 0.32, which does not count a text prompt (`is_text`) beyond the first token
+    that does not fit.
+    """
+    if prompt <= longest:
+        return
+    count = longest + 1 if is_text else prompt
+    qualifier = "at least " if count == longest + 1 else ""
+    message = (
+        f"This model's maximum context length is {longest} tokens. However, your prompt contains "
+        f"{qualifier}{count} input tokens, which exceeds this limit even without any output tokens. Please "
+        "reduce the length of the input prompt."
+    )
+    raise _parameter("input_tokens", count, message)
+
+
+def _messages(found: object) -> list[tuple[str, str]]:
+    if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
+        raise _invalid("messages", "list_type", "Input should be a valid list")
+    return [(str(message.get("role", "user")), _text(message.get("content"))) for message in found]
+
+
+def _text(content: object) -> str:
+    """Return the text of a message's content: the string, or all parts of type "text" joined."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise _invalid("messages", "string_type", "Input should be a valid string")
+    texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _is_text(prompt: object) -> bool:
+    """Return whether a prompt is a string or a list of one string, instead of token ids."""
+    return isinstance(prompt, str) or (
+        isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str)
+    )
+
+
+def _prompt(found: object) -> list[int]:
+    """Return the token ids of a prompt.
+
+    The prompt is a string, a list of token ids, or a list whose only element is one of these.
+
+    Raises:
+        RefusedError: the prompt has another form or an invalid token id.
+    """
+    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], str | list):
+        found = found[0]
+    if isinstance(found, str):
+        return tokenize(found)
+    if not isinstance(found, list) or not all(type(token) is int for token in found):
+        raise _invalid("prompt", "string_type", "Input should be a valid string or one list of tokens")
+    if found and not 0 <= min(found) <= max(found) < VOCABULARY:
+        raise RefusedError(f"Token id {max(found)} is out of vocabulary")
+    return found
+
+
+def _whole(body: Mapping[str, Any], key: str) -> int | None:
+    found = body.get(key)
+    if found is not None and type(found) is not int:
+        raise _invalid(key, "int_type", "Input should be a valid integer")
+    return found
+
+
+def _flag(body: Mapping[str, Any], key: str) -> bool:
+    found = body.get(key)
+    if found is not None and type(found) is not bool:
+        raise _invalid(key, "bool_type", "Input should be a valid boolean")
+    return bool(found)
+
+
+def _salt(body: Mapping[str, Any]) -> str | None:
+    found = body.get("cache_salt")
+    if found is None:
+        return None
+    if not isinstance(found, str) or not found:
+        raise RefusedError("Parameter 'cache_salt' must be a non-empty string if provided.")
+    return found[:_MOST_SALT]
+
+
+def _parameter(name: str, value: int, message: str) -> RefusedError:
+    return RefusedError(f"{message} (parameter={name}, value={value})", param=name)
+
+
+def _invalid(key: str, kind: str, message: str) -> RefusedError:
+    detail = f"1 validation error:\n  {{'type': '{kind}', 'loc': ('body', '{key}'), 'msg': '{message}'}}"
+    return RefusedError(detail, kind="Bad Request")
+
+
+# Builds the bodies of a simulated server's responses, with the fields and field order of vLLM 0.32.
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+class Reply(Struct):
+    """A response in progress: chooses the words of the answer, and formats them as SSE events or as JSON."""
+
+    request_id: str
+    model: str
+    created_unix_s: int
+    asked: Asked
+    output_tokens: int
+    """Tokens to generate, including the stop token."""
+    stops: bool
+    """True if the last token is a stop token, which has no text."""
+    written: int = 0
+    """Number of tokens formatted so far."""
+    _words: list[str] = field(default_factory=list)
+    _ids: list[int] = field(default_factory=list)
+    _head: bytes = b""
+
+    def __post_init__(self) -> None:
+        """Choose the words of the answer, at random or by the request's seed."""
+        self._words = answer_words(self._seed, self.output_tokens - self.stops)
+        self._ids = [word_id(word) for word in self._words]
+        if self.stops:
+            self._words.append("")
+            self._ids.append(STOP)
+        kind = "chat.completion.chunk" if self.asked.chat else "text_completion"
+        self._head = f'data: {_json(self._top(kind))[:-1]},"choices":'.encode()
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """All token ids of the answer, including those that are not formatted yet."""
+        return self._ids
+
+    def chunk(self, tokens: int, *, last: bool) -> bytes:
+        """Return the next `tokens` tokens of the answer as an SSE event.
+
+        If `last`, the event carries the finish reason. In a chat, an event that names the role comes before
+        the first event with tokens.
+        """
+        first, self.written = self.written, self.written + tokens
+        text, ids = "".join(self._words[first : self.written]), self._ids[first : self.written]
+        reason = self._reason() if last else None
+        prompt = {"prompt_token_ids": list(self.asked.prompt)} if self.asked.return_token_ids else {}
+        if not self.asked.chat:
+            return self._event(self._choice({"text": text, **({} if first else prompt)}, ids, reason))
+        content = self._event(self._choice({"delta": {"content": text}}, ids, reason))
+        if first:
+            return content
+        role = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+        return self._event({"index": 0, **role}, **prompt) + content
+
+    def usage_chunk(self, ended: RequestEnded) -> bytes:
+        """Return the SSE event with the token counts of the request, which follows all other events."""
+        return self._event(None, usage=self._usage(ended))
+
+    def whole(self, ended: RequestEnded) -> dict[str, Any]:
+        """Return the JSON object of the complete response, for a request without streaming."""
+        text = "".join(self._words)
+        choice: dict[str, Any] = {"index": 0}
+        if self.asked.chat:
+            message: dict[str, Any] = {
+                "role": "assistant",
+                "content": text,
+                "reasoning_content": None,
+                "tool_calls": [],
+            }
+            choice["message"] = message
+        else:
+            choice["text"] = text
+        choice |= {"logprobs": None, "finish_reason": self._reason(), "stop_reason": None}
+        choice["token_ids"] = list(self._ids) if self.asked.return_token_ids else None
+        body = self._top("chat.completion" if self.asked.chat else "text_completion")
+        body |= {"choices": [choice], "usage": self._usage(ended)}
+        if self.asked.return_token_ids:
+            holder = body if self.asked.chat else choice
+            holder["prompt_token_ids"] = list(self.asked.prompt)
+        return body
+
+    @property
+    def _seed(self) -> int | str:
+        # Answers differ between requests, but a request's seed repeats its answer.
+        return self.request_id if self.asked.seed is None else self.asked.seed
+
+    def _top(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": self.request_id,
+            "object": kind,
+            "created": self.created_unix_s,
+            "model": self.model,
+        }
+
+    def _reason(self) -> str:
+        return "stop" if self.stops else "length"
+
+    def _event(self, choice: dict[str, Any] | None, **beside: object) -> bytes:
+        more = f",{_json(beside)[1:-1]}" if beside else ""
+        return self._head + f"[{_json(choice) if choice else ''}]{more}}}\n\n".encode()
+
+    def _choice(self, choice: dict[str, Any], ids: list[int], reason: str | None) -> dict[str, Any]:
+        event = {"index": 0, **choice, "logprobs": None, "finish_reason": reason, "stop_reason": None}
+        return event | ({"token_ids": ids} if self.asked.return_token_ids else {})
+
+    def _usage(self, ended: RequestEnded) -> dict[str, Any]:
+        prompt, made = len(self.asked.prompt), ended.generated_tokens or 0
+        cached = ended.cached_tokens or 0
+        return {
+            "prompt_tokens": prompt,
+            "total_tokens": prompt + made,
+            "completion_tokens": made,
+            "prompt_tokens_details": {"cached_tokens": cached} if cached else None,
+        }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+# A made-up tokenizer: reproducible token ids for any text, and words that are one token each.
+#
+# A real tokenizer takes megabytes and would add nothing to the demo. Only three properties matter: equal
+# texts
+# have equal tokens, texts with a common beginning share the tokens of this beginning, and a client can
+# count
+# the tokens of an answer.
+
+
+VOCABULARY = 200_000
+_SPECIAL = VOCABULARY
+START, END, MESSAGE, STOP = _SPECIAL, _SPECIAL + 1, _SPECIAL + 2, _SPECIAL + 3
+"""Special tokens that occur in no text: three around
+the parts of a chat's messages, one at the end of an answer."""
+_ASSISTANT = "assistant"
+_PIECE = re.compile(r" ?[^\W\d_]{1,7}| ?\d{1,3}| ?[^\w\s]|\s|_")
+_KNOWN_PIECES = 50_000
+
+_WORDS = (
+    "about above across after again along always among answer any around ask back batch be because before"
+    " begin below best better block both bring build by cache call can change city clear clock close come"
+    " cool count day deep desk door down draw each early earth easy eight engine even every face fact far"
+    " fast few field find fire first five floor follow form four from full game garden give glass go good"
+    " grass great green ground grow half hand hard head hear heat help here high hill hold home house how"
+    " idea in just keep kind know land large last late learn leave left less let light line list little"
+    " long look low machine make many map mean memory mind model month moon more morning most"
+    " move much must name near need never new next night nine no north note now number of off often old"
+    " on once one only open order other our out over own page paper part pass path people place plain"
+    " plan point power prompt queue quick quiet rain read ready real rest right river road rock roof room"
+    " round run same sand say sea second see send seven shape ship short side simple six sky slow small"
+    " snow so some song soon sound south space spark speak stand star start stay step still stone stop"
+    " story street strong such summer sun table take talk tell ten than that then there these thing think"
+    " this three through time to token town tree true turn two under until up use very voice wait walk"
+    " wall warm watch water way week well west what wheel when where which while white wide wind window"
+    " winter with wood word work world write year yes young"
+)
+WORDS = tuple(_WORDS.split())
+"""Words for answers; each word with a space before it is a single token."""
+
+
+@lru_cache(_KNOWN_PIECES)
+def _id(piece: str) -> int:
+    return crc32(piece.encode("utf-8", "replace")) % VOCABULARY
+
+
+def tokenize(text: str) -> list[int]:
+    """Return the token ids of a text."""
+    return [_id(piece) for piece in _PIECE.findall(text)]
+
+
+def tokenize_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
+    """Return the token ids of a chat, up to the start of the answer; `messages` has (role, text) pairs.
+
+    An earlier answer has the tokens with which it was generated, so that a prefix cache finds it again.
+    """
+    found: list[int] = []
+    for role, text in messages:
+        between = () if role == _ASSISTANT else (MESSAGE,)
+        found += (START, _id(role), *between, *tokenize(text), END)
+    return [*found, START, _id(_ASSISTANT)]
+
+
+def answer_words(seed: int | str, count: int) -> list[str]:
+    """Return `count` random words, each with a space before it; equal seeds return equal words.
+
+    Two successive words are never equal, so that no client suspects a model that repeats itself.
+    """
+    # Meaningless text needs no cryptographic randomness.
+    dice = random.Random(seed)  # noqa: S311
+    place, words = dice.randrange(len(WORDS)), []
+    for _ in range(count):
+        place = (place + dice.randrange(1, len(WORDS))) % len(WORDS)
+        words.append(f" {WORDS[place]}")
+    return words
+
+
+def word_id(word: str) -> int:
+    """Return the token id of a word that `answer_words` returned."""
+    return _id(word)
+
+
+def block_hashes(tokens: Sequence[int], block_tokens: int, salt: str | None = None) -> tuple[int, ...]:
+    """Return a hash for each full block of `block_tokens` tokens, as vLLM's prefix cache uses them.
+
+    A hash covers `salt` and all tokens from the first one to the end of the block. So prompts with different
+    salts have no hash in common.
+    """
+    # Tuples of integers have the same hash in every process, unlike text.
+    before = crc32(salt.encode("utf-8", "replace")) if salt else 0
+    hashes: list[int] = []
+    for end in range(block_tokens, len(tokens) + 1, block_tokens):
+        before = hash((before, *tokens[end - block_tokens : end]))
+        hashes.append(before)
+    return tuple(hashes)

@@ -1,0 +1,262 @@
+"""Faults of the simulated cluster: what befalls a server, and what its machines then show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sparktop.model.node import ProcessReading
+from sparktop.simulation.engine import Gauges
+
+
+class Symptoms(Struct, frozen=True):
+    """What a fault changes in the samples of one machine."""
+
+    engine_cpu_percent: float | None = None
+    """CPU use of the engine's process in percent of a core; None: as without a fault."""
+    engine_gone: bool = False
+    """Whether the engine's process on this machine has ended."""
+    rank_lags: bool = False
+    """Whether NCCL reports that this machine's rank has launched one AllReduce fewer than the others."""
+    programs: tuple[ProcessReading, ...] = ()
+    """Processes that run in addition."""
+    swap_in_bytes_per_s: float = 0.0
+
+
+NO_SYMPTOMS = Symptoms()
+
+
+class Bursts(Struct, frozen=True):
+    """Short bursts of GPU work while no step is completed."""
+
+    power_w: float
+    for_s: float
+    every_s: float
+
+
+def unchanged(gauges: Gauges) -> Gauges:
+    """Return the gauges as they are: those of an engine that hangs keep their values."""
+    return gauges
+
+
+class Fault(Struct, frozen=True):
+    """Something that stops a simulated engine between two steps, for a time."""
+
+    name: str
+    about: str
+    power_w: tuple[float | None, ...] = (None,)
+    """Power of each of the engine's machines meanwhile, None for an idle GPU; the last value is repeated for
+    further machines."""
+    symptoms: tuple[Symptoms, ...] = (NO_SYMPTOMS,)
+    """What each of the engine's machines shows; the last value is repeated for further machines."""
+    gauges: Callable[[Gauges], Gauges] = unchanged
+    """Returns the gauges on the metrics page meanwhile, from those at the begin."""
+    bursts: Bursts | None = None
+    stuck: bool = True
+    """Whether a monitor should call the engine stuck; False: it goes on by itself, or rests on purpose."""
+
+
+class FaultTimes(Struct, frozen=True):
+    """When a fault befalls one server of a scenario."""
+
+    fault: Fault
+    first_s: float
+    """Seconds from the start of the server to the first time."""
+    for_s: float
+    every_s: float
+    """Seconds from one begin to the next."""
+    backend: int = 0
+    """Index of the server."""
+
+
+# The faults that the simulated cluster knows: engines that hang, and engines that only seem to.
+#
+# Figures of hangs are those reported from GB10 machines: 13 to 21 W at 96 % utilisation for a kernel that
+# never
+# ends, 46 W in a long prefill. A hang keeps all gauges on vLLM's metrics page at their last values.
+
+
+_MIB = 2**20
+_SPINNING = Symptoms(engine_cpu_percent=100.0)
+"""A worker that waits for its GPU polls without a pause, and keeps one core busy."""
+_AT_REST = Symptoms(engine_cpu_percent=1.0)
+
+
+def _program(pid: int, name: str, mib: int, cpu_percent: float) -> ProcessReading:
+    return ProcessReading(pid, name, mib * _MIB, cpu_percent)
+
+
+def _asleep(gauges: Gauges) -> Gauges:
+    return replace(gauges, asleep=True)
+
+
+def _deferred(gauges: Gauges) -> Gauges:
+    """Return gauges of an engine whose requests all wait for the KV cache of another server."""
+    held = max(1, gauges.running + gauges.waiting)
+    return Gauges(0, held, gauges.kv_usage, deferred=held)
+
+
+def _first_request(gauges: Gauges) -> Gauges:
+    return replace(gauges, running=max(1, gauges.running))
+
+
+HANG_A = Fault(
+    "hang-a",
+    "ranks diverge in a collective call: the GPUs spin at low power",
+    (19.0, 20.4),
+    (_SPINNING, replace(_SPINNING, rank_lags=True)),
+)
+HANG_B = Fault("hang-b", "a kernel never ends: the GPU spins at low power", (18.6,), (_SPINNING,))
+BLOCKED = Fault("hang-blocked", "the engine waits for a lock: GPU and CPU rest", (None,), (_AT_REST,))
+DEAD_RANK = Fault(
+    "dead-rank",
+    "the process of the last rank has ended, and the others wait for it",
+    (18.9, None),
+    (_SPINNING, Symptoms(engine_gone=True)),
+)
+HUGE_STEP = Fault(
+    "huge-step",
+    "one step takes minutes: nothing is counted, but the GPU works",
+    (46.0,),
+    (_SPINNING,),
+    stuck=False,
+)
+COMPILE = Fault(
+    "compile",
+    "a kernel is compiled while requests wait: the GPU rests",
+    (None,),
+    (
+        Symptoms(
+            engine_cpu_percent=3.0,
+            programs=(
+                _program(7301, "ninja", 14, 0.4),
+                _program(7302, "nvcc", 38, 1.0),
+                _program(7303, "cicc", 890, 99.0),
+            ),
+        ),
+    ),
+    stuck=False,
+)
+CAPTURE = Fault(
+    "graph-capture",
+    "the first request after a start waits for CUDA graphs: short bursts of GPU work",
+    (None,),
+    (Symptoms(engine_cpu_percent=96.0),),
+    _first_request,
+    Bursts(38.0, 1.5, 4.0),
+    stuck=False,
+)
+SLEEP = Fault(
+    "sleep", "sleep mode: the weights are in host memory", (None,), (_AT_REST,), _asleep, stuck=False
+)
+SWAP_STORM = Fault(
+    "swap-storm",
+    "memory is swapped in and out: nothing else happens",
+    (None,),
+    (Symptoms(engine_cpu_percent=6.0, swap_in_bytes_per_s=210e6),),
+    stuck=False,
+)
+KV_WAIT = Fault(
+    "kv-wait",
+    "requests wait for the KV cache of a prefill server",
+    (None,),
+    (_AT_REST,),
+    _deferred,
+    stuck=False,
+)
+CPU_STEP = Fault(
+    "cpu-step",
+    "a grammar is compiled on one core of the engine: the GPU rests",
+    (None,),
+    (Symptoms(engine_cpu_percent=99.5),),
+    stuck=False,
+)
+
+FAULTS = {
+    fault.name: fault
+    for fault in (
+        *(HANG_A, HANG_B, BLOCKED, DEAD_RANK, HUGE_STEP, COMPILE, CAPTURE, SLEEP, SWAP_STORM, KV_WAIT),
+        CPU_STEP,
+    )
+}
+"""All faults by name."""
+
+
+# Lets faults befall a simulated engine, in real or virtual time.
+
+
+Hold = Callable[[Gauges | None, Sequence[float | None]], None]
+"""Holds up an engine as `Engine.hold` does, at the current time."""
+Later = Callable[[float, Callable[[], object]], object]
+"""Schedules a call, a number of seconds from now."""
+
+
+class ShowsSymptoms(Protocol):
+    """A machine whose samples show a fault."""
+
+    symptoms: Symptoms
+
+
+class FaultRun:
+    """One fault of one engine: `begin` and `end` may follow each other any number of times."""
+
+    def __init__(
+        self,
+        fault: Fault,
+        gauges: Callable[[], Gauges],
+        machines: Sequence[ShowsSymptoms],
+        *,
+        hold: Hold,
+        later: Later,
+    ) -> None:
+        """Prepare the fault; `gauges` returns those of the engine, and `machines` are those it runs on."""
+        self._fault = fault
+        self._gauges = gauges
+        self._machines = machines
+        self._hold = hold
+        self._later = later
+        self._shown: Gauges | None = None
+        """The gauges while the fault lasts; None before and after."""
+
+    def begin(self) -> None:
+        """Hold up the engine, and let its machines show the fault."""
+        fault = self._fault
+        self._shown = fault.gauges(self._gauges())
+        self._draw(fault.power_w)
+        for place, machine in enumerate(self._machines):
+            machine.symptoms = fault.symptoms[min(place, len(fault.symptoms) - 1)]
+        if fault.bursts is not None:
+            self._burst(fault.bursts)
+
+    def end(self) -> None:
+        """End the fault, after which the engine continues; do nothing if the fault has not begun."""
+        if self._shown is not None:
+            self._shown = None
+            self._draw((None,))
+        for machine in self._machines:
+            machine.symptoms = NO_SYMPTOMS
+
+    def repeat(self, times: FaultTimes) -> None:
+        """Begin and end the fault at these times, counted from now, for ever."""
+        self._later(times.first_s, lambda: self._round(times))
+
+    def _round(self, times: FaultTimes) -> None:
+        self.begin()
+        self._later(times.for_s, self.end)
+        self._later(times.every_s, lambda: self._round(times))
+
+    def _burst(self, bursts: Bursts) -> None:
+        if self._shown is not None:
+            self._draw((bursts.power_w,))
+            self._later(bursts.for_s, self._rest)
+            self._later(bursts.every_s, lambda: self._burst(bursts))
+
+    def _rest(self) -> None:
+        if self._shown is not None:
+            self._draw(self._fault.power_w)
+
+    def _draw(self, power_w: tuple[float | None, ...]) -> None:
+        self._hold(self._shown, power_w)

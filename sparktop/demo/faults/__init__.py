@@ -1,1 +1,0 @@
-"""Faults of the simulated cluster: what befalls a server, and what its machines then show."""

@@ -1,1 +1,0 @@
-"""A simulated RAS thread of NCCL for engines that span several machines."""

@@ -1,1 +1,0 @@
-"""Events that leave the program: to a hook program and to a webhook."""

@@ -1,0 +1,945 @@
+"""The report on a span of time in every format: sections, verdicts, plots, and what may not be shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from sparktop import __version__
+from sparktop.analysis.balance.rules import RULES
+from sparktop.errors import UsageError
+from sparktop.graphics import numbers
+from sparktop.graphics.bars import sparkrow
+from sparktop.graphics.cells import fit
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.event import Alert, Event, Severity
+from sparktop.model.node import NodeIdentity
+from sparktop.model.plain import json_time
+from sparktop.model.plain import plain as json_values
+from sparktop.model.series import Series
+from sparktop.model.snapshot import BackendState, NodeView
+from sparktop.model.structs import copy_record, is_record
+from sparktop.model.targets import NodeTarget, Target
+from sparktop.model.text import clean, spreadsheet_text
+from sparktop.moments.moment import (
+    ALL,
+    AROUND_S,
+    BACKEND,
+    FIGURES,
+    GAP_S,
+    MINUTE_PLOTS,
+    NODE,
+    PLOTS,
+    Moment,
+    PlotOf,
+    SeriesKey,
+    Spell,
+    Values,
+)
+from sparktop.panels.balance.evidence import limit_text, value_text
+from sparktop.report import backend_tables, cell, fleet_tables
+from sparktop.report.cell import time_of
+from sparktop.report.current import current
+from sparktop.report.document.drawing import sheet
+from sparktop.report.document.grid import Grid, grid_of
+from sparktop.report.document.page import to_page
+from sparktop.report.document.prose import plain
+from sparktop.report.document.section import Section, to_markdown
+from sparktop.report.document.time_plot import (
+    MOST_LINES,
+    Point,
+    Points,
+    TimeLine,
+    TimeMark,
+    TimePlot,
+    joined,
+    time_drawing,
+)
+from sparktop.report.json_balance import balance_json
+from sparktop.report.markdown import WIDTH, code
+from sparktop.report.privacy import BACKEND as NAMED_BACKEND
+from sparktop.report.privacy import ROUTER, Privacy
+from sparktop.report.table import Column, Kind, Table
+
+SCHEMA = "sparktop.moment/1"
+FORMATS = ("md", "html", "csv", "json", "svg")
+TITLE = "sparktop report"
+_BACKEND = ("name", "url", "group", "engine", "version", "model", "max_model_len", "slots", "nodes", "state")
+_NODE = ("os", "driver", "product", "maker", "cpu")
+_ROUTER = ("name", "url", "kind", "version", "strategy", "backends")
+
+
+def moment_report(
+    moment: Moment,
+    form: str,
+    privacy: Privacy | None = None,
+    targets: Iterable[Target] = (),
+) -> str:
+    """Return the report on a time span, whose data is `moment`, in the format `form`, one of `FORMATS`.
+
+    `privacy` decides what the report may show; by default no addresses. `targets` are what was watched.
+
+    Raises:
+        UsageError: there is nothing to draw.
+    """
+    moment = shown_moment(moment, privacy or Privacy(), targets)
+    simulated = moment.shown.simulated
+    if form == "csv":
+        return _csv(moment)
+    if form == "json":
+        return json.dumps(to_json(moment), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    if form == "md":
+        return to_markdown(f"{TITLE} (simulated)" if simulated else TITLE, sections(moment, form))
+    if form == "html":
+        return to_page(TITLE, span_words(moment), sections(moment, form), simulated=simulated)
+    drawings = [time_drawing(plot) for plot in time_plots(moment)]
+    if not drawings:
+        raise UsageError("--format svg: nothing was measured, there is nothing to draw")
+    return sheet(drawings, f"{TITLE}, {span_words(moment)}")
+
+
+def _csv(moment: Moment) -> str:
+    """Return the values behind the plots and tables as CSV: a row for each time, source and metric.
+
+    For a one-minute summary, "value" is the mean, and "min" and "max" are the extremes.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("time", "source", "name", "figure", "unit", "value", "min", "max"))
+    for key, unit, values in _series(moment):
+        kind, name, field = key
+        ranges = moment.ranges.get(key)
+        for number, (at, value) in enumerate(values):
+            limits = ("", "") if ranges is None else ranges[number]
+            time = json_time(datetime.fromtimestamp(at, UTC))
+            writer.writerow((time, kind, spreadsheet_text(name), field, unit, _rounded(value), *limits))
+    return out.getvalue()
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def _series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Values]]:
+    """Yield (key, unit, values) of each series that has a known value."""
+    units = {(one.kind, one.field): one.unit for one in FIGURES}
+    for key, values in moment.series.items():
+        if any(value is not None for _, value in values):
+            yield key, units.get((key[0], key[2]), ""), values
+
+
+def to_json(moment: Moment) -> object:
+    """Return the data of a report as values for JSON; unknown values are None."""
+    shown, readings = moment.shown, moment.readings
+    body = {
+        "schema": SCHEMA,
+        "sparktop": __version__,
+        "simulated": shown.simulated,
+        "from": json_time(moment.start),
+        "to": json_time(moment.end),
+        "figures_from": json_time(moment.detail),
+        "interval_s": shown.interval_s,
+        "recording": readings.source or None,
+        "recorded_by": readings.version,
+        "gaps": [{"from": json_time(start), "to": json_time(end)} for start, end in readings.gaps],
+        "damage": readings.damage,
+        "dropped": readings.dropped,
+        "unreadable": readings.unreadable,
+        "backends": [_view(moment, BACKEND, one, one, _BACKEND) for one in shown.backends],
+        "nodes": [_view(moment, NODE, one, one.identity, _NODE) for one in shown.nodes],
+        "routers": [{name: getattr(one, name) or None for name in _ROUTER} for one in shown.routers],
+        **_happened(moment),
+        "series": [
+            {
+                "source": key[0],
+                "name": key[1] or None,
+                "figure": key[2],
+                "unit": unit or None,
+                "times": [round(at, 3) for at, _ in values],
+                "values": [_rounded(value) for _, value in values],
+                "ranges": moment.ranges.get(key),
+            }
+            for key, unit, values in _series(moment)
+        ],
+    }
+    return json_values(body)
+
+
+def _happened(moment: Moment) -> dict[str, object]:
+    """Return lists for JSON under the keys "alerts", "verdicts", "events", "marks" and "sweeps"."""
+    return {
+        "alerts": [
+            {
+                "severity": one.severity,
+                "subject": one.subject,
+                "message": one.message,
+                "since": json_time(one.since),
+            }
+            for one in moment.shown.alerts
+        ],
+        "verdicts": [_spell(one) for one in moment.spells],
+        "events": [
+            {
+                "at": json_time(one.at),
+                "severity": one.severity,
+                "subject": one.subject,
+                "message": one.message,
+            }
+            for one in moment.events
+        ],
+        "marks": [{"at": json_time(at), "word": word} for at, word in moment.marks],
+        "sweeps": [
+            {"from": json_time(one.start), "to": one.end and json_time(one.end), "what": one.words}
+            for one in moment.sweeps
+        ],
+    }
+
+
+def _view(moment: Moment, kind: str, view: object, facts: object, names: Iterable[str]) -> dict[str, object]:
+    name = getattr(view, "name")  # noqa: B009 - a view of either kind
+    return {
+        "name": name,
+        **{field: getattr(facts, field) or None for field in names},
+        "states": moment.states.get(name) if kind == BACKEND else None,
+        "figures": {
+            figure.field: {"min": found.least, "mean": found.mean, "max": found.most, "last": found.last}
+            for figure, _, found in moment.figures(kind, names=[name])
+        },
+    }
+
+
+def _spell(spell: Spell) -> dict[str, object]:
+    speed = spell.speed
+    return {
+        "of": "balance" if speed is None else "speed",
+        "subject": spell.subject,
+        "verdict": spell.word,
+        "from": json_time(spell.start),
+        "to": json_time(spell.end),
+        "evidence": balance_json(spell.balance, json_time)
+        if spell.balance is not None
+        else None
+        if speed is None
+        else {"reason": speed.reason, "cause": speed.cause, "fix": speed.fix},
+    }
+
+
+# The sections of a report on a time span: summary, plots, verdicts, metrics, events, what was watched.
+
+
+_LONG = 400
+_MOST_EVENTS, _MOST_GAPS, _MOST_AROUND = 30, 5, 12
+"""Rows in Markdown; a page has all events."""
+_FEW = 8
+"""With more servers or machines than this, Markdown has no table of their figures: forum posts are short."""
+_LINES = "Lines at events: ▲ warning, ✖ critical, M mark; pale lines: others."
+_DEFINITIONS = (
+    "Min, Mean, Max: over all readings; Last: at the end; –: unknown. Times are UTC.",
+    "A quantile below the first bucket of the server's histogram, or above the last, counts as its bound.",
+    "Verdicts on balance cover the time window before them; see each rule's tests.",
+)
+
+
+def sections(moment: Moment, form: str) -> list[Section]:
+    """Return the sections of a report on a time span in the format `form`, "md" or "html"."""
+    on_page = form == "html"
+    width = None if on_page else WIDTH
+    plots = time_plots(moment)
+    tests = tuple(test_sections(moment, on_page=on_page))
+    parts = [
+        Section(paragraphs=(f"**{_summary(moment)}**",)),
+        Section(paragraphs=(_about(moment), *_missing(moment))),
+        *(_drawn(moment, plots) if on_page else [Section(sketch=sketch(plots))]),
+        _alerts(moment),
+        verdict_section(moment),
+        *(() if on_page else tests),
+        *_tables(
+            width, *(table for kind in (BACKEND, NODE) for table in _figures(moment, kind, on_page=on_page))
+        ),
+        *_tables(width, _states(moment), _around(moment, None if on_page else _MOST_AROUND)),
+        _events(moment, None if on_page else _MOST_EVENTS),
+        Section("Marks", items=tuple(f"{_time(moment, at)} {plain(word)}" for at, word in moment.marks)),
+        Section("Sweeps", items=tuple(_sweeps(moment))),
+        *(tests if on_page else ()),
+        *_tables(width, *_watched(moment)),
+        Section("Words", items=(*_meanings(moment), *_DEFINITIONS), folded=True),
+    ]
+    return [one for one in parts if one != Section(one.title)]
+
+
+def _drawn(moment: Moment, plots: Sequence[TimePlot]) -> Iterator[Section]:
+    """Yield a section with the plots.
+
+    For a long range, yield two: the plots of the whole range, then those of the last minutes.
+    """
+    for title, begins in (("", False), ("The last minutes", True)) if moment.is_long else (("", True),):
+        shown = [plot for plot in plots if (plot.start >= moment.detail) == begins]
+        words = (_LINES,) if any(plot.marks for plot in shown) else ()
+        yield Section(title, words, tuple(time_drawing(plot).element() for plot in shown))
+
+
+def span_words(moment: Moment) -> str:
+    """Return the range in words: "2026-01-15 08:53:00 to 09:08:00 UTC"."""
+    same_day = moment.start.date() == moment.end.date()
+    end = f"{moment.end:%H:%M:%S}" if same_day else f"{moment.end:%Y-%m-%d %H:%M:%S}"
+    return f"{moment.start:%Y-%m-%d %H:%M:%S} to {end} UTC"
+
+
+def _summary(moment: Moment) -> str:
+    words = [
+        f"{code(one.subject)} {one.word} "
+        + (
+            f"since {cell.time_of(one.start)}"
+            if one.end >= moment.end
+            else f"for {seconds_words(one.seconds)} until {cell.time_of(one.end)}"
+        )
+        for one in bad_balances(moment)
+    ]
+    means = [
+        found.mean
+        for figure, _, found in moment.figures(BACKEND, names=_names(moment, BACKEND))
+        if figure.field == "generation_tps" and found.mean is not None
+    ]
+    words += [f"{cell.rate(sum(means))} tok/s on average"] if means else []
+    silent = [one for one in moment.shown.backends if not one.ok]
+    loading = [code(one.name) for one in silent if one.state is BackendState.LOADING]
+    down = [code(one.name) for one in silent if one.state is not BackendState.LOADING]
+    words += [f"{', '.join(loading)} loading at the end"] if loading else []
+    words += [f"no answer of {', '.join(down)} at the end"] if down else []
+    critical = sum(one.severity is Severity.CRITICAL for one in moment.shown.alerts)
+    count = len(moment.shown.alerts)
+    words += [f"{_count(count, 'alert')}{f', {critical} critical' if critical else ''} at the end"]
+    return "; ".join(words)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def _names(moment: Moment, kind: str) -> list[str]:
+    """Return the names of all servers or machines with values; those watched at the range's end first."""
+    views = moment.shown.backends if kind == BACKEND else moment.shown.nodes
+    return list(
+        dict.fromkeys([*(one.name for one in views), *(name for of, name, _ in moment.series if of == kind)])
+    )
+
+
+def _about(moment: Moment) -> str:
+    shown, readings = moment.shown, moment.readings
+    what = [(len(shown.backends), "server"), (len(shown.nodes), "machine"), (len(shown.routers), "router")]
+    parts = [
+        f"{span_words(moment)} ({seconds_words((moment.end - moment.start).total_seconds())})",
+        ", ".join(_count(number, noun) for number, noun in what if number),
+        f"polled every {shown.interval_s:g} s",
+        f"recording {code(readings.source)}" if readings.source else "",
+        f"recorded by sparktop {readings.version}" if readings.version else "",
+        f"sparktop {__version__}",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def _missing(moment: Moment) -> Iterator[str]:
+    """Yield sentences on what is missing in the range."""
+    readings, gaps = moment.readings, moment.readings.gaps
+    if moment.omission:
+        yield moment.omission
+    if moment.is_long:
+        last = seconds_words((moment.end - moment.detail).total_seconds())
+        yield (
+            "The first plots have one-minute summaries of the whole range. "
+            f"Figures and states are those of the last {last}, verdicts and events those of the whole range."
+        )
+    if readings.events_left_out:
+        yield f"Nothing was replayed around {_count(readings.events_left_out, 'earlier event')}: too many."
+    if gaps:
+        shown = ", ".join(_gap(*gap) for gap in gaps[:_MOST_GAPS])
+        more = f" and {len(gaps) - _MOST_GAPS} more times" if len(gaps) > _MOST_GAPS else ""
+        yield f"**No readings** {shown}{more}."
+    if readings.dropped:
+        yield f"**{_count(readings.dropped, 'reading')} dropped**: the disk did not keep up."
+    if readings.damage:
+        parts = "; ".join(map(plain, readings.damage[:_MOST_GAPS]))
+        yield f"**The recording is damaged**, readings are lost: {parts}."
+    if readings.unreadable:
+        yield f"{_count(readings.unreadable, 'record')} could not be used."
+
+
+def _gap(start: datetime, end: datetime) -> str:
+    return f"{cell.time_of(start)} to {cell.time_of(end)}"
+
+
+def _tables(width: int | None, *tables: Table) -> Iterator[Section]:
+    yield from (Section(table=grid_of(table, width)) for table in tables if table.rows)
+
+
+def _figures(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Table]:
+    """Yield a table of metrics (smallest, mean, largest, last) of all servers or machines, by `kind`.
+
+    In Markdown (`on_page` False) yield nothing if there are more than `_FEW` of them.
+    """
+    names = _names(moment, kind)
+    if len(names) > _FEW and not on_page:
+        return
+    known = [row for row in moment.figures(kind, names=names) if row[2].most or not row[0].rare]
+    rows = [
+        (
+            figure.title if not number or known[number - 1][0] is not figure else "",
+            cell.name(name),
+            *(figure.text(value) for value in (found.least, found.mean, found.most, found.last)),
+        )
+        for number, (figure, name, found) in enumerate(known)
+    ]
+    noun = "Server" if kind == BACKEND else "Machine"
+    columns = (Column("Figure", Kind.WORD), Column(noun, Kind.NAME))
+    heads = tuple(Column(title) for title in ("Min", "Mean", "Max", "Last"))
+    yield Table(f"Figures of the {noun.lower()}s", columns + heads, tuple(rows))
+
+
+def _states(moment: Moment) -> Table:
+    columns = (
+        Column("Server", Kind.NAME),
+        Column("At the end", Kind.WORD),
+        Column("Share of the time", Kind.WORD),
+    )
+    last = {one.name: one.state.value for one in moment.shown.backends}
+    rows = (
+        (
+            cell.name(name),
+            last.get(name, UNKNOWN),
+            ", ".join(f"{state} {_percent(share)}" for state, share in shares.items()),
+        )
+        for name, shares in moment.states.items()
+    )
+    return Table("States", columns, tuple(rows))
+
+
+def _percent(share: float) -> str:
+    return cell.percent(100 * share)
+
+
+def _around(moment: Moment, most: int | None) -> Table:
+    """Return a table of the metrics in the minute before and after each warning and critical event.
+
+    Only the newest `most` events with known values are included; None means all.
+    """
+    columns = (
+        Column("Time"),
+        Column("About", Kind.NAME),
+        *(Column(title) for title in ("tok/s before", "after", "Most waiting", "Least headroom")),
+    )
+    events = [one for one in moment.events if one.severity is not Severity.INFO]
+    rows = [(_time(moment, one.at), cell.name(one.subject), *_around_cells(moment, one)) for one in events]
+    known = [row for row in rows if any(text != UNKNOWN for text in row[2:])]
+    return Table("The minute before and after", columns, tuple(known[-(most or len(known)) :]))
+
+
+def _around_cells(moment: Moment, event: Event) -> Iterator[str]:
+    apart = timedelta(seconds=AROUND_S)
+    before, after = (event.at - apart, event.at), (event.at, event.at + apart)
+    for span in (before, after):
+        means = [one for one in _each(moment, "generation_tps", *span) if one is not None]
+        yield cell.rate(sum(fmean(one) for one in means) if means else None)
+    around = (before[0], after[1])
+    waiting = [max(values) for values in _each(moment, "waiting", *around)]
+    yield cell.count(sum(waiting) if waiting else None)
+    headroom = [min(values) for values in _each(moment, "headroom_gib", *around)]
+    yield f"{min(headroom):.1f} GiB" if headroom else UNKNOWN
+
+
+def _each(moment: Moment, field: str, start: datetime, end: datetime) -> list[list[float]]:
+    """Return the known values of a metric in a span, a list for each server or machine that has any."""
+    figure = next(one for one in FIGURES if one.field == field)
+    found = (moment.between(figure, name, start, end) for name in _names(moment, figure.kind))
+    known = ([value for _, value in values if value is not None] for values in found)
+    return [values for values in known if values]
+
+
+def _alerts(moment: Moment) -> Section:
+    items = (
+        f"**{one.severity}** since {_time(moment, one.since)}, {code(one.subject)}: "
+        f"{plain(clean(one.message, _LONG))}"
+        for one in moment.shown.alerts
+    )
+    return Section("Alerts at the end", items=tuple(items))
+
+
+def _events(moment: Moment, most: int | None) -> Section:
+    """Return a section with the newest `most` events (None: all), oldest first."""
+    newest = moment.events[-(most or len(moment.events)) :] if moment.events else ()
+    left_out = f", the last {len(newest)} of {len(moment.events)}" if len(newest) < len(moment.events) else ""
+    strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}
+    return Section(
+        f"Events{left_out}",
+        items=tuple(
+            f"{_time(moment, one.at)} {strong.get(one.severity, '')}{code(one.subject)}: "
+            f"{plain(clean(one.message, _LONG))}"
+            for one in newest
+        ),
+    )
+
+
+def _time(moment: Moment, time: datetime) -> str:
+    """Format a time of day, with the date unless the range and the time are of one day."""
+    days = {moment.start.date(), moment.end.date(), time.date()}
+    return cell.time_of(time) if len(days) == 1 else f"{time:%m-%d %H:%M:%S}"
+
+
+def _sweeps(moment: Moment) -> Iterator[str]:
+    for one in moment.sweeps:
+        end = "" if one.end is None else f" to {cell.time_of(one.end)}"
+        yield f"{cell.time_of(one.start)}{end}: {code(one.words)}"
+
+
+def _watched(moment: Moment) -> Sequence[Table]:
+    """Return the tables of what was watched: engines and models, machines, routers."""
+    columns = (
+        Column("Machine", Kind.NAME),
+        Column("Product", Kind.NAME),
+        Column("GPU", Kind.NAME),
+        Column("Driver", Kind.NAME),
+        Column("System", Kind.NAME),
+        Column("Memory"),
+    )
+    rows = tuple(_machine(node) for node in moment.shown.nodes)
+    urls = tuple((cell.name(one.name), cell.name(one.url)) for one in moment.shown.backends if one.url)
+    return (
+        backend_tables.backend_servers(moment.shown.backends, detailed=False),
+        *_models(moment),
+        Table("Machines", columns, rows),
+        fleet_tables.routers(current(moment.shown)),
+        Table("Addresses", (Column("Server", Kind.NAME), Column("URL", Kind.NAME)), urls),
+    )
+
+
+def _models(moment: Moment) -> Iterator[Table]:
+    """Yield a table of the models of servers that served several, each from when on; nothing without one."""
+    rows: list[tuple[str, ...]] = []
+    swaps = [event for event in moment.events if event.kind == "model" and event.values]
+    for server in dict.fromkeys(event.subject for event in swaps):
+        own = [event for event in swaps if event.subject == server]
+        first = (moment.start, own[0].values.get("before"))
+        for time, model in (first, *((event.at, event.values.get("model")) for event in own)):
+            rows.append((cell.name(server), _time(moment, time), cell.name(str(model))))
+    if rows:
+        columns = (Column("Server", Kind.NAME), Column("From", Kind.NAME), Column("Model served", Kind.NAME))
+        yield Table("Models in turn", columns, tuple(rows))
+
+
+def _machine(node: NodeView) -> tuple[str, ...]:
+    gpus = [gpu.name or f"GPU {gpu.index}" for gpu in node.sample.gpus] if node.sample else []
+    names = [
+        name if gpus.count(name) == 1 else f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus)
+    ]
+    memory = node.sample.memory.total_bytes if node.sample else None
+    one = node.identity
+    return (
+        cell.name(node.name),
+        cell.name(one.product),
+        cell.name(", ".join(names)),
+        cell.name(one.driver),
+        cell.name(one.os),
+        cell.data(memory),
+    )
+
+
+def _meanings(moment: Moment) -> Iterator[str]:
+    known = {(kind, field) for kind, _, field in moment.series}
+    for figure in FIGURES:
+        if figure.meaning and (figure.kind, figure.field) in known:
+            unit = f" ({figure.unit})" if figure.unit and figure.unit not in figure.title.lower() else ""
+            yield f"{figure.title}{unit}: {figure.meaning}."
+
+
+# The verdicts in a report on a time span: when each held, and its evidence.
+
+
+_QUIET = frozenset({"unknown", "idle", "normal"})
+"""Verdicts on a node's speed that need no line."""
+_MOST_SPELLS = 40
+_MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
+
+
+def verdict_section(moment: Moment) -> Section:
+    """Return a section with the verdicts in the time span, their times and reasons."""
+    shown = [one for one in moment.spells if _is_shown(one)]
+    left_out = len(shown) - _MOST_SPELLS
+    items = [f"{left_out} earlier ones are left out"] if left_out > 0 else []
+    return Section("Verdicts", items=(*items, *map(_line, shown[-_MOST_SPELLS:])))
+
+
+def test_sections(moment: Moment, *, on_page: bool) -> Iterator[Section]:
+    """Yield for each group a table of the tests behind its last bad verdict, else behind its last verdict.
+
+    With `on_page` (HTML), the table is folded and has every rule that holds; in Markdown only the first.
+    """
+    for spell in _judged(moment):
+        if spell.balance is not None:
+            yield Section(table=_tests(spell, spell.balance, on_page=on_page), folded=on_page)
+
+
+def seconds_words(seconds: float) -> str:
+    """Format a duration to the second, or above two hours to the minute: "95 s", "9 min 59 s"."""
+    whole = round(seconds)
+    if whole >= _HOURS_FROM_S:
+        return numbers.age(whole)
+    return (
+        f"{whole} s"
+        if whole < _MINUTES_FROM_S
+        else f"{whole // 60} min{f' {whole % 60} s' * bool(whole % 60)}"
+    )
+
+
+def _is_shown(spell: Spell) -> bool:
+    return spell.word not in _QUIET if spell.speed else spell.word != BalanceWord.UNKNOWN.value
+
+
+def bad_balances(moment: Moment) -> list[Spell]:
+    """Return the last bad verdict on each group, in the order of their beginning."""
+    bad = {word.value for word in BalanceWord if word.bad}
+    return [*{one.subject: one for one in moment.spells if one.word in bad and not one.speed}.values()]
+
+
+def _judged(moment: Moment) -> list[Spell]:
+    """Return one verdict of each group: its last bad one, or its last one if none was bad.
+
+    Verdicts that are "unknown" or whose evidence was not replayed are left out.
+    """
+    last: dict[str, Spell] = {}
+    bad = {word.value for word in BalanceWord if word.bad}
+    for spell in moment.spells:
+        before = last.get(spell.subject)
+        known = spell.balance is not None and spell.word != BalanceWord.UNKNOWN.value
+        if known and (spell.word in bad or before is None or before.word not in bad):
+            last[spell.subject] = spell
+    return list(last.values())
+
+
+def _line(spell: Spell) -> str:
+    when = f"{time_of(spell.start)} to {time_of(spell.end)} ({seconds_words(spell.seconds)})"
+    head = f"{code(spell.subject)}: **{spell.word}**, {when}"
+    return " · ".join([head, *map(plain, _evidence(spell))])
+
+
+def _evidence(spell: Spell) -> Iterator[str]:
+    if spell.balance is not None:
+        yield from spell.balance.reasons
+        yield from (f"cause: {text}" for text in (spell.balance.cause,) if text)
+        yield from (f"hint: {text}" for text in (spell.balance.hint,) if text)
+    elif spell.speed is not None:
+        yield from (text for text in (spell.speed.reason,) if text)
+        yield from (f"likely: {text}" for text in (spell.speed.cause,) if text)
+        yield from (f"to do: {text}" for text in (spell.speed.fix,) if text)
+
+
+def _tests(spell: Spell, balance: Balance, *, on_page: bool) -> Grid:
+    """Return a table of the checks on whether there is enough data, then of the rules that hold.
+
+    In Markdown (`on_page` False), only the first rule that holds is included.
+    """
+    first, *others = (rule(balance) for rule in RULES)
+    holding = [rule for rule in others if all(check.holds for check in rule)]
+    rows = tuple(
+        (
+            check.code if not number else "",
+            check.name,
+            value_text(check),
+            limit_text(check),
+            "yes" if check.holds else "no",
+        )
+        for rule in [first, *(holding if on_page else holding[:1])]
+        for number, check in enumerate(rule)
+    )
+    names = ", ".join(rule[0].code for rule in holding)
+    when = f"the {balance.window_s:.0f} s before {time_of(spell.end)} UTC"
+    note = (
+        f"in {when}; rules that hold: {names}" if holding else f"in {when} no rule for an uneven load holds"
+    )
+    title = f"Tests behind {code(spell.subject)}: {spell.word}"
+    return Grid(title, ("Rule", "Test", "Value", "Limit", "Holds"), rows, frozenset({0, 1, 4}), (note,))
+
+
+# The plots of a report on a time span: as values for SVG drawings, and as rows of text for Markdown.
+
+
+_INTERVALS = 3.0
+_MINUTES_APART_S = 150.0
+"""Longer distances between the one-minute summaries of a recording are gaps."""
+_CLOSE_FROM_S = 150.0
+"""Of a longer range, the last minute has a plot of its own, in which fast swings are visible."""
+_MS_BELOW_S = 2.0
+_MS = 1000.0
+_OF_ALL = "all"
+_NAME, _CELLS, _RANGE = 18, 52, 16
+"""Widths of a sketch: name, curve, and smallest and largest value."""
+
+
+def time_plots(moment: Moment) -> list[TimePlot]:
+    """Return the plots of a report on a time span that have a known value.
+
+    For a long range, plots of one-minute summaries of the whole range come first. Then come plots of the
+    time since `detail`, and plots of only its last seconds.
+    """
+    marks = tuple(_marks(moment))
+    found = [_plot(moment, one, moment.start, marks) for one in MINUTE_PLOTS if moment.is_long]
+    found += [_plot(moment, one, moment.detail, marks) for one in PLOTS if one.last_s is None]
+    if (moment.end - moment.detail).total_seconds() > _CLOSE_FROM_S:
+        found += [
+            _plot(moment, one, moment.end - timedelta(seconds=one.last_s), marks)
+            for one in PLOTS
+            if one.last_s is not None
+        ]
+    return [plot for plot in found if any(line.known for line in plot.lines)]
+
+
+def _marks(moment: Moment) -> Iterator[TimeMark]:
+    for event in moment.events:
+        yield TimeMark(event.at.timestamp(), event.severity.value, f"{event.subject}: {event.message}")
+    for at, word in moment.marks:
+        yield TimeMark(at.timestamp(), "marked", word or "mark")
+
+
+def _plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[TimeMark]) -> TimePlot:
+    views = moment.shown.backends if of.kind == BACKEND else moment.shown.nodes
+    shown = [""] if of.kind == ALL else [view.name for view in views]
+    others = (name for kind, name, field in moment.series if kind == of.kind and field in of.fields)
+    names = list(dict.fromkeys([*shown, *others]))
+    lines = [
+        TimeLine(name or _OF_ALL, number, points, second=field != of.fields[0])
+        for number, name in enumerate(names)
+        for field in of.fields
+        if (points := _points(moment, (of.kind, name, field), start))
+    ]
+    inside = tuple(one for one in marks if start.timestamp() <= one.at <= moment.end.timestamp())
+    plot = TimePlot(of.title, of.unit, tuple(lines), start, moment.end, inside, of.dashed)
+    return _in_ms(plot) if of.unit == "s" else plot
+
+
+def _points(moment: Moment, key: tuple[str, str, str], start: datetime) -> list[Point | None]:
+    """Return the points of the series `key` since `start`; None marks a gap in the curve.
+
+    There is a gap where a value is unknown or two values are too far apart. Empty if no value is known.
+    """
+    values, ranges = moment.series.get(key, ()), moment.ranges.get(key)
+    apart_s = _apart_s(values) if ranges is None else _MINUTES_APART_S
+    points: list[Point | None] = []
+    before = None
+    for number, (at, value) in enumerate(values):
+        if not start.timestamp() <= at <= moment.end.timestamp():
+            continue
+        if points and points[-1] is not None and (value is None or at - (before or at) > apart_s):
+            points.append(None)
+        if value is not None:
+            low, high = (value, value) if ranges is None else ranges[number]
+            points.append(Point(at, value, low, high))
+        before = at
+    return points if any(points) else []
+
+
+def _apart_s(values: Values) -> float:
+    """Return the distance in seconds beyond which two values are not connected."""
+    steps = [later[0] - earlier[0] for earlier, later in pairwise(values)]
+    return max(GAP_S, _INTERVALS * median(steps)) if steps else GAP_S
+
+
+def _in_ms(plot: TimePlot) -> TimePlot:
+    """Convert a plot from seconds to milliseconds if all its values are below `_MS_BELOW_S`."""
+    if max((point.high for line in plot.lines for point in line.known), default=0.0) >= _MS_BELOW_S:
+        return plot
+    lines = (replace(line, points=[_scaled(point) for point in line.points]) for line in plot.lines)
+    return replace(plot, unit="ms", lines=tuple(lines))
+
+
+def _scaled(point: Point | None) -> Point | None:
+    return None if point is None else Point(point.at, *(_MS * value for value in point[1:]))
+
+
+def sketch(plots: Sequence[TimePlot]) -> str:
+    """Return plots as rows of text: for each curve its name, a row of bars, smallest and largest value.
+
+    Plots of another range than the first have a time axis of their own.
+    """
+    rows: list[str] = []
+    span = None
+    for plot in plots:
+        if span != (plot.start, plot.end):
+            span = (plot.start, plot.end)
+            rows += [""] * bool(rows) + [*_axis(plot)]
+        rows += _sketch(plot)
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def _sketch(plot: TimePlot) -> Iterator[str]:
+    yield f"{plot.title} ({plot.unit})"
+    known = [line for line in plot.lines if line.known]
+    for line in known[: 2 * MOST_LINES]:
+        if line.second and all(point.high == 0 for point in line.known):
+            continue
+        low, high = min(one.low for one in line.known), max(one.high for one in line.known)
+        name = f"{clean(line.name)}{f', {plot.dashed}' if line.second else ''}"
+        row = sparkrow(_cells(line.points, plot), _CELLS, plot.top)
+        yield f"{fit(name, _NAME)} {row} {f'{_number(low)} to {_number(high)}'.rjust(_RANGE)}"
+
+
+def _number(value: float) -> str:
+    return numbers.rate(value, 7).strip()
+
+
+def _cells(points: Points, plot: TimePlot) -> list[float | None]:
+    """Return the value for each of the `_CELLS` character cells of a curve's row; None in gaps.
+
+    Cells between two connected points have the value of the earlier point.
+    """
+    start, end = plot.start.timestamp(), plot.end.timestamp()
+    width = max(end - start, 1e-9) / _CELLS
+    cells: list[float | None] = [None] * _CELLS
+    before: int | None = None
+    for point in joined(points, start, end, _CELLS):
+        if point is None:
+            before = None
+            continue
+        cell = min(_CELLS - 1, int((point.at - start) / width))
+        if before is not None:
+            cells[before:cell] = [cells[before]] * (cell - before)
+        cells[cell], before = point.value, cell
+    return cells
+
+
+def _axis(plot: TimePlot) -> Iterator[str]:
+    """Yield the text row of times of day above the curves, then a row with the signs of events, if any."""
+    middle = plot.start + (plot.end - plot.start) / 2
+    days = plot.start.date() != plot.end.date()
+    form = "%m-%d %H:%M" if days else "%H:%M:%S"
+    left, centre, right = (f"{one.astimezone(UTC):{form}}" for one in (plot.start, middle, plot.end))
+    row = f"{left}{centre.center(_CELLS - len(left) - len(right))}{right}"
+    yield f"{fit('UTC', _NAME)} {row}{'min to max'.rjust(_RANGE + 1)}"
+    signs = [" "] * _CELLS
+    width = max((plot.end - plot.start).total_seconds(), 1e-9) / _CELLS
+    rank = {"▲": 1, "M": 2, "✖": 3}
+    for mark in plot.marks:
+        cell = min(_CELLS - 1, int((mark.at - plot.start.timestamp()) / width))
+        if rank.get(mark.sign, 0) > rank.get(signs[cell], 0):
+            signs[cell] = mark.sign
+    if any(sign != " " for sign in signs):
+        yield f"{fit('events', _NAME)} {''.join(signs)}"
+
+
+# Removes from the data of a report what it may not show; every format is written from the result.
+
+
+_VERSIONS = frozenset({"version", "driver", "os", "cpu", "product", "about", "id"})
+"""Fields whose numbers with points are no addresses, and ids that no report shows."""
+_LONGEST = 1000
+Value = TypeVar("Value")
+
+
+def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = ()) -> Moment:
+    """Return a copy of the report data in which `privacy` has replaced or cleaned all names and texts.
+
+    `targets` are what was watched; `privacy` then recognises their addresses in any text.
+    """
+    shown = moment.shown
+    servers = [(one.name, NAMED_BACKEND) for one in shown.backends] + [
+        (one.name, ROUTER) for one in shown.routers
+    ]
+    servers += [(name, NAMED_BACKEND) for kind, name, _ in moment.series if kind == NAMED_BACKEND]
+    listed = [one for view in shown.fleets if view.fleet for one in view.fleet.servers]
+    servers += [(one.name, NAMED_BACKEND) for one in listed] + [(one.name, ROUTER) for one in shown.fleets]
+    servers += [(one.group, "group") for one in shown.balance]
+    servers += [(one.subject, "group") for one in moment.spells if one.speed is None]
+    machines = [one.name for one in shown.nodes]
+    machines += [name for kind, name, _ in moment.series if kind == NODE]
+    privacy.know(servers, dict.fromkeys(machines), {*_hosts(moment), *_target_hosts(targets)})
+    copy: Moment = _copy(moment, "", privacy)
+    return replace(copy, series=_keyed(moment.series, privacy), ranges=moment.ranges)
+
+
+def _keyed(
+    series: Mapping[tuple[str, str, str], Value], privacy: Privacy
+) -> dict[tuple[str, str, str], Value]:
+    return {
+        (kind, clean(privacy.machine(name) if kind == NODE else privacy.name(name)), field): values
+        for (kind, name, field), values in series.items()
+    }
+
+
+def _hosts(moment: Moment) -> Iterator[str]:
+    """Yield the addresses and host names that the snapshot knows of servers and machines."""
+    shown = moment.shown
+    urls = [one.url for one in shown.backends] + [one.url for one in shown.routers]
+    urls += [told.address for one in shown.routers for told in one.told or () if told.address]
+    urls += [one.url for one in shown.fleets]
+    urls += [one.url for view in shown.fleets if view.fleet for one in view.fleet.servers]
+    yield from filter(None, map(_host, urls))
+    for node in shown.nodes:
+        yield from node.identity.addresses
+        yield from filter(None, (node.identity.hostname,))
+
+
+def _target_hosts(targets: Iterable[Target]) -> Iterator[str]:
+    for target in targets:
+        yield from filter(None, (_host(target.url or ""),))
+        if isinstance(target, NodeTarget) and target.ssh:
+            yield from (target.ssh, target.ssh.rpartition("@")[2])
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - any part of a moment
+    """Return a value with all texts in it replaced by what may be shown; `field` is the field that has it."""
+    if type(value) is str:  # not an enumeration's word
+        return clean(_text(value, field, privacy), _LONGEST)
+    if isinstance(value, tuple):
+        return tuple(_copy(one, field, privacy) for one in value)
+    if isinstance(value, Mapping):
+        if field in {"series", "ranges"}:
+            return {}
+        return {
+            clean(privacy.name(key)) if isinstance(key, str) else key: _copy(one, "", privacy)
+            for key, one in value.items()
+        }
+    if not is_record(value) or isinstance(value, Series):
+        return value
+    parts = {
+        name: _copy(getattr(value, name), name, privacy)
+        for name in type(value).__match_args__  # all fields: each is a parameter
+        if name not in {"history", "load", "processes", "engine_processes"}
+    }
+    if isinstance(value, NodeIdentity) and not privacy.shows_addresses:
+        parts |= {"addresses": (), "hostname": None, "boot_id": None}
+    if isinstance(value, NodeView):
+        parts["name"] = clean(privacy.machine(value.name))
+    if isinstance(value, Alert | Event | Spell) and _is_of_node(value):
+        parts["subject"] = clean(privacy.machine(value.subject))
+    return copy_record(value, parts)
+
+
+def _is_of_node(value: Alert | Event | Spell) -> bool:
+    if isinstance(value, Spell):
+        return value.speed is not None
+    about = value.id if isinstance(value, Alert) else value.about
+    return about is not None and about.startswith(f"{NODE}:")
+
+
+def _text(text: str, field: str, privacy: Privacy) -> str:
+    if field in _VERSIONS:
+        return text
+    if field == "url":
+        return privacy.url(text)
+    if field == "model":
+        return privacy.model(text)
+    return privacy.machine(text) if field == "nodes" else privacy.name(text)

@@ -1,0 +1,575 @@
+"""Simulated clients and a proxy in virtual time, which passes as fast as the machine can compute."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.load import (
+    EndReason,
+    Level,
+    LevelEnded,
+    LevelStarted,
+    LoadEvent,
+    LoadMode,
+    RequestEnded,
+    RequestStarted,
+    RunEnded,
+    RunStarted,
+)
+from sparktop.simulation.batch import SimulatedRequest
+from sparktop.simulation.engine import Engine, EngineEvent, Gauges
+from sparktop.simulation.routers import Router
+
+# Nothing happens between events, so time jumps from one event to the next. An idle engine costs nothing,
+# and
+# consecutive steps of a decoding engine cost as much as a single event.
+
+
+Listener = Callable[[int, EngineEvent], None]
+"""Receives the engine's index and its event."""
+
+_ENGINE, _CALL = 0, 1
+"""At the same instant, engine events precede calls, so that called functions know them."""
+
+
+class VirtualTime:
+    """The common clock (model time) of simulated engines; handles their events and scheduled calls in order.
+
+    At equal times, events of engines come before calls, and calls come in the order of their scheduling.
+    """
+
+    def __init__(self, engines: Sequence[Engine], *, start_s: float = 0.0) -> None:
+        """Start at the model time `start_s`; no engine may have been advanced beyond it."""
+        self.engines = tuple(engines)
+        self.listeners: list[Listener] = []
+        """Functions that receive every event when it happens, and may submit, cancel and schedule."""
+        self._now_s = start_s
+        self._queue: list[tuple[float, int, int, int, Callable[[], object] | None]] = []
+        self._serial = 0
+        self._due = [math.inf] * len(self.engines)
+        """Due time of each engine's valid queue entry; its other entries are stale."""
+
+    @property
+    def now_s(self) -> float:
+        """Current model time in seconds."""
+        return self._now_s
+
+    def call_at(self, at: float, action: Callable[[], object]) -> None:
+        """Schedule a call of `action` at the model time `at`, or at the current time if `at` has passed."""
+        self._serial += 1
+        heappush(self._queue, (max(at, self._now_s), _CALL, self._serial, -1, action))
+
+    def submit(self, engine: int, request: SimulatedRequest) -> None:
+        """Submit a request to the engine with the index `engine` at the current model time.
+
+        Raises:
+            ValueError: as for `Engine.submit`.
+        """
+        self.engines[engine].submit(request, self._now_s)
+        self._expect(engine)
+
+    def cancel(self, engine: int, request_id: str) -> bool:
+        """Abort a request of the engine with the index `engine` at the current model time.
+
+        Return False if the request has ended or is unknown, else True.
+        """
+        found = self.engines[engine].cancel(request_id, self._now_s)
+        self._expect(engine)
+        return found
+
+    def hold(self, engine: int, shown: Gauges | None, power_w: Sequence[float | None]) -> None:
+        """Hold up the engine with the index `engine` at the current model time, or with None let it go on.
+
+        The parameters are those of `Engine.hold`.
+        """
+        self.engines[engine].hold(self._now_s, shown, power_w)
+        self._expect(engine)
+
+    def tell(self, engine: int, event: EngineEvent) -> None:
+        """Call the listeners with an event that no engine emits, such as a router's refusal (engine -1)."""
+        for listener in tuple(self.listeners):
+            listener(engine, event)
+
+    def run(self, until_s: float = math.inf) -> None:
+        """Process all events and calls up to the model time `until_s`.
+
+        By default, process until no event and no call is left.
+        """
+        queue = self._queue
+        while queue and queue[0][0] <= until_s:
+            at, _, _, engine, action = heappop(queue)
+            if action is not None:
+                self._now_s = at
+                action()
+            elif self._due[engine] == at:
+                self._now_s = at
+                self._due[engine] = math.inf
+                events = self.engines[engine].advance(at)
+                self._expect(engine)
+                for event in events:
+                    for listener in tuple(self.listeners):
+                        listener(engine, event)
+        if math.isfinite(until_s):
+            self._now_s = max(self._now_s, until_s)
+            for each in self.engines:
+                # Brings their counters up to date; no reportable event is left before `until_s`.
+                each.advance(until_s)
+
+    def _expect(self, engine: int) -> None:
+        at = self.engines[engine].next_event_at()
+        if at is not None and at != self._due[engine]:
+            self._due[engine] = at
+            self._serial += 1
+            heappush(self._queue, (at, _ENGINE, self._serial, engine, None))
+        elif at is None:
+            self._due[engine] = math.inf
+
+
+# Simulated clients in virtual time, which send the requests of a load level to simulated engines.
+#
+# Each client sends its next request when the previous one has ended (a closed loop). The clients record the
+# same events as the real load generator, so that `sparktop.sweep.result.measure` computes the same metrics
+# from
+# both.
+
+
+Lengths = Callable[[random.Random], tuple[int, int]]
+"""Draws (prompt tokens, output tokens) of a request."""
+
+
+class Way(Protocol):
+    """Protocol of a destination for simulated requests: an engine, or a router that chooses an engine."""
+
+    def send(self, request: SimulatedRequest) -> None:
+        """Send a request at the current model time; `VirtualTime.listeners` receive the request's events."""
+
+    def abort(self, request_id: str) -> None:
+        """Abort a request at the current model time."""
+
+
+class DirectWay:
+    """Destination that sends all requests to one engine."""
+
+    def __init__(self, time: VirtualTime, engine: int = 0) -> None:
+        """Send all requests to `time.engines[engine]`."""
+        self._time = time
+        self._engine = engine
+
+    def send(self, request: SimulatedRequest) -> None:
+        """Submit the request to the engine."""
+        self._time.submit(self._engine, request)
+
+    def abort(self, request_id: str) -> None:
+        """Cancel the request at the engine."""
+        self._time.cancel(self._engine, request_id)
+
+
+class ClosedLoop:
+    """The simulated clients of one load level; after `VirtualTime.run`, `events` has what happened."""
+
+    def __init__(
+        self,
+        time: VirtualTime,
+        way: Way,
+        level: Level,
+        *,
+        seed: int | str = 0,
+        lengths: Lengths | None = None,
+        stagger_s: float = 0.0,
+        pause_s: float = 0.5,
+    ) -> None:
+        """Prepare the clients of the load level `level`; `start` begins to send requests to `way`.
+
+        `lengths` draws the lengths of each request; None: all have the lengths of the level. `stagger_s` is
+        the time in seconds over which the clients of a steady load run start. `pause_s` is the time between
+        two load runs.
+
+        Raises:
+            ValueError: a steady level has no duration.
+        """
+        self.events: list[LoadEvent] = []
+        self.done = False
+        self._time = time
+        self._way = way
+        self._level = level
+        # Sizes of requests need no cryptographic randomness.
+        self._random = random.Random(seed)  # noqa: S311
+        self._lengths = lengths
+        self._stagger_s = stagger_s
+        self._pause_s = pause_s
+        self._run = 0
+        self._made = 0
+        self._unsent = 0
+        self._in_flight: dict[str, None] = {}
+        self._closing = False
+        self._owed: int | None = None
+        """Requests to send after a rest; None except during a rest."""
+        if level.mode is LoadMode.STEADY and level.duration_s is None:
+            raise ValueError("a steady level needs a duration")
+        time.listeners.append(self._hear)
+
+    def start(self) -> None:
+        """Begin the load level at the current model time."""
+        self.events.append(LevelStarted(self._time.now_s, self._level))
+        self._start_run()
+
+    def _start_run(self) -> None:
+        now_s, level = self._time.now_s, self._level
+        self._closing = level.mode is LoadMode.BURST
+        self.events.append(RunStarted(now_s, self._run))
+        if level.duration_s is not None and level.mode is LoadMode.STEADY:
+            self._time.call_at(now_s + level.duration_s, self._close)
+        self._unsent = level.concurrency
+        for client in range(level.concurrency):
+            delay_s = 0.0 if self._closing else self._stagger_s * client / level.concurrency
+            self._time.call_at(now_s + delay_s, partial(self._begin, self._run))
+
+    def _begin(self, run: int) -> None:
+        # A client whose turn comes after the end of its run sends nothing.
+        if run == self._run and self._unsent:
+            self._unsent -= 1
+            self._send()
+
+    def _send(self) -> None:
+        level = self._level
+        sizes = (level.prompt_tokens, level.output_tokens)
+        prompt, output = sizes if self._lengths is None else self._lengths(self._random)
+        self._made += 1
+        request = SimulatedRequest(f"{level.target}-{level.concurrency}-{self._made}", prompt, output)
+        self._in_flight[request.request_id] = None
+        self.events.append(RequestStarted(request.request_id, self._time.now_s, self._run, prompt))
+        self._way.send(request)
+
+    def _hear(self, engine: int, event: EngineEvent) -> None:
+        del engine
+        if event.request_id not in self._in_flight:
+            return
+        self.events.append(event)
+        if not isinstance(event, RequestEnded):
+            return
+        del self._in_flight[event.request_id]
+        if self._owed is not None:
+            self._owed += 1
+        elif not self._closing:
+            self._send()
+        elif not self._in_flight and not self._unsent:
+            self._end_run()
+
+    def rest(self, for_s: float) -> None:
+        """Abort all requests in flight, and send none for `for_s` seconds."""
+        self._owed = 0
+        for request_id in tuple(self._in_flight):
+            self._way.abort(request_id)
+        self._time.call_at(self._time.now_s + for_s, self._return)
+
+    def _return(self) -> None:
+        owed, self._owed = self._owed or 0, None
+        for _ in range(owed):
+            self._send()
+
+    def _close(self) -> None:
+        """End the current steady load run: abort all requests in flight."""
+        self._closing = True
+        self._unsent = 0
+        for request_id in tuple(self._in_flight):
+            self._way.abort(request_id)
+        if not self._in_flight:
+            self._end_run()
+
+    def _end_run(self) -> None:
+        now_s = self._time.now_s
+        self.events.append(RunEnded(now_s, self._run))
+        self._run += 1
+        if self._run < self._level.runs:
+            self._time.call_at(now_s + self._pause_s, self._start_run)
+        else:
+            self.events.append(LevelEnded(now_s, self._level))
+            self._time.listeners.remove(self._hear)
+            self.done = True
+
+
+# Simulated clients in virtual time that send each request when it is due, however many are in flight.
+
+
+class Recorded(Struct, frozen=True):
+    """A request of recorded traffic."""
+
+    due_s: float | None
+    """Seconds after the begin of the replay; None if only the request `after` decides."""
+    prompt_tokens: int
+    output_tokens: int
+    after: int | None = None
+    """Index of the request that has to end before."""
+    delay_s: float = 0.0
+    """Pause in seconds after its end."""
+    hashes: tuple[int, ...] = ()
+    """A hash for each full block of the prompt."""
+
+
+class OpenLoop:
+    """The arrivals of one open-loop run; after `VirtualTime.run`, `events` has what happened."""
+
+    def __init__(
+        self, time: VirtualTime, way: Way, lengths: Lengths, *, name: str = "open", seed: int | str = 0
+    ) -> None:
+        """Prepare to send requests to `way`; `lengths` draws their lengths from `seed`."""
+        self.events: list[LoadEvent] = []
+        self._time = time
+        self._way = way
+        self._lengths = lengths
+        self._name = name
+        self._random = random.Random(seed)  # noqa: S311 - sizes of requests
+        self._in_flight: dict[str, None] = {}
+        time.listeners.append(self._hear)
+
+    def start(self, due_s: Iterable[float], measured: tuple[float, float], end_s: float) -> None:
+        """Schedule a request at each time of `due_s`, in seconds from now.
+
+        Those due within `measured` (from, to) are measured. At `end_s` all requests in flight are aborted.
+        """
+        now_s = self._time.now_s
+        self.events.append(RunStarted(now_s, 0, (now_s + measured[0], now_s + measured[1])))
+        for number, at in enumerate(due_s):
+            due = now_s + at if measured[0] <= at < measured[1] else None
+            self._time.call_at(now_s + at, partial(self._send, number, due))
+        self._time.call_at(now_s + end_s, self._end)
+
+    def _send(self, number: int, due: float | None) -> None:
+        prompt, output = self._lengths(self._random)
+        request = SimulatedRequest(f"{self._name}-{number}", prompt, output)
+        self._in_flight[request.request_id] = None
+        self.events.append(RequestStarted(request.request_id, self._time.now_s, 0, prompt, due))
+        self._way.send(request)
+
+    def _hear(self, engine: int, event: EngineEvent) -> None:
+        del engine
+        if event.request_id in self._in_flight:
+            self.events.append(event)
+            if isinstance(event, RequestEnded):
+                del self._in_flight[event.request_id]
+
+    def _end(self) -> None:
+        for request_id in tuple(self._in_flight):
+            self._way.abort(request_id)
+        self._time.call_at(self._time.now_s, self._close)  # after the events of the aborted requests
+
+    def _close(self) -> None:
+        self.events.append(RunEnded(self._time.now_s, 0))
+        self._time.listeners.remove(self._hear)
+
+
+class Replay:
+    """A replay of recorded traffic; after `VirtualTime.run`, `events` has what happened."""
+
+    def __init__(
+        self, time: VirtualTime, way: Way, requests: Sequence[Recorded], name: str = "trace"
+    ) -> None:
+        """Schedule all requests from now on; those that follow another one wait for its end."""
+        self.events: list[LoadEvent] = [RunStarted(time.now_s, 0)]
+        self._time = time
+        self._way = way
+        self._requests = requests
+        self._name = name
+        self._begin_s = time.now_s
+        self._numbers: dict[str, int] = {}
+        """Numbers of the requests in flight, by id."""
+        self._following: defaultdict[int, list[int]] = defaultdict(list)
+        time.listeners.append(self._hear)
+        for number, one in enumerate(requests):
+            if one.after is not None:
+                self._following[one.after].append(number)
+            else:
+                self._at(number, time.now_s + (one.due_s or 0.0))
+
+    def _at(self, number: int, due: float) -> None:
+        self._time.call_at(due, partial(self._send, number, due))
+
+    def _send(self, number: int, due: float) -> None:
+        one = self._requests[number]
+        request_id = f"{self._name}-{number}"
+        self._numbers[request_id] = number
+        self.events.append(RequestStarted(request_id, self._time.now_s, 0, one.prompt_tokens, due))
+        self._way.send(
+            SimulatedRequest(request_id, one.prompt_tokens, one.output_tokens, block_hashes=one.hashes)
+        )
+
+    def _hear(self, engine: int, event: EngineEvent) -> None:
+        del engine
+        if event.request_id not in self._numbers:
+            return
+        self.events.append(event)
+        if isinstance(event, RequestEnded):
+            for number in self._following.pop(self._numbers.pop(event.request_id), ()):
+                one = self._requests[number]
+                due = event.at + one.delay_s
+                self._at(number, due if one.due_s is None else max(due, self._begin_s + one.due_s))
+
+
+# A simulated proxy in virtual time: requests reach their engines through a router, and some of them fail.
+
+
+REFUSED_S = 0.1
+"""Seconds until a client receives the refusal of a router or backend, and may retry."""
+ROUTER_FULL = "no deployments available: every backend cools down"
+
+
+class Faults(Struct, frozen=True):
+    """Injected faults: which requests fail, and how."""
+
+    share: float = 0.0
+    """Share of the requests that fail, drawn independently."""
+    status: int = 500
+    after_tokens: int | None = None
+    """Number of tokens after which a request is broken off; None: it is refused before it reaches the
+    engine."""
+    backends: frozenset[int] | None = None
+    """Indices of the backends whose requests can fail; None: all backends."""
+    from_s: float = 0.0
+    until_s: float = float("inf")
+    """Only requests that are routed from `from_s` to `until_s` (seconds) fail."""
+
+
+class ProxyHabits(Struct, frozen=True):
+    """How a simulated proxy behaves apart from its routing strategy: delays, counting and injected faults."""
+
+    arrival_spread_s: float = 0.0
+    """Mean seconds from a client's sending of a request to the router's choice of a backend (exponentially
+    distributed)."""
+    counted: bool = True
+    """Whether the router counts requests in flight at all; some of LiteLLM's routes do not."""
+    leaks: bool = False
+    """Whether a request still counts as in flight after its client has disconnected, as in old LiteLLM."""
+    faults: Faults = Faults()
+
+
+class RoutedWay:
+    """Destination that sends each request to a backend chosen by a router.
+
+    If there are several routers, each request goes through one of them, chosen at random. `served` has the
+    number of requests that each backend received, and `loads` the number in flight there. `refused` counts
+    the requests that a router rejected.
+    """
+
+    def __init__(
+        self,
+        time: VirtualTime,
+        routers: Router | Sequence[Router],
+        habits: ProxyHabits | None = None,
+        *,
+        seed: int | str = 0,
+    ) -> None:
+        """Route to all engines of `time`; `routers` are one or several routers, `seed` fixes random choices.
+
+        Create this object before other listeners that react to the end of requests: listeners are called in
+        the order of their creation, and the router must count an end before new requests follow.
+
+        Raises:
+            ValueError: the number of backends of a router is not the number of engines.
+        """
+        self.loads = [0] * len(time.engines)
+        self.served = [0] * len(time.engines)
+        self.refused = 0
+        self.failed: Counter[int] = Counter()
+        """Failed answers of backends, by status."""
+        self._time = time
+        self._routers = (routers,) if isinstance(routers, Router) else tuple(routers)
+        if any(router.backends != len(time.engines) for router in self._routers):
+            raise ValueError("each router has as many backends as there are engines")
+        self._habits = habits or ProxyHabits()
+        # Chances of arrival and failure need no cryptographic randomness.
+        self._random = random.Random(seed)  # noqa: S311
+        self._coming: dict[str, SimulatedRequest] = {}
+        """Requests, by id, that clients have sent but that no backend has accepted yet."""
+        self._there: dict[str, tuple[int, Router]] = {}
+        time.listeners.append(self._hear)
+
+    def send(self, request: SimulatedRequest) -> None:
+        """Route a request now, or after a random delay if `ProxyHabits.arrival_spread_s` is set."""
+        self._coming[request.request_id] = request
+        spread_s = self._habits.arrival_spread_s
+        if spread_s:
+            delay_s = self._random.expovariate(1 / spread_s)
+            self._time.call_at(self._time.now_s + delay_s, partial(self._route, request))
+        else:
+            self._route(request)
+
+    def abort(self, request_id: str) -> None:
+        """Cancel a request, in its engine or before it arrives there, because its client disconnected."""
+        if request_id in self._there:
+            self._time.cancel(self._there[request_id][0], request_id)
+        elif self._coming.pop(request_id, None) is not None:
+            # Reported as engines do: not before the caller is done.
+            now_s = self._time.now_s
+            end = RequestEnded(request_id, now_s, EndReason.ABORT)
+            self._time.call_at(now_s, partial(self._time.tell, -1, end))
+
+    def _route(self, request: SimulatedRequest) -> None:
+        if request.request_id not in self._coming:
+            return
+        now_s = self._time.now_s
+        router = self._routers[0] if len(self._routers) == 1 else self._random.choice(self._routers)
+        backend = router.choose(now_s)
+        if backend is None:
+            self.refused += 1
+            self._turn_away(request, -1, ROUTER_FULL)
+            return
+        faults = self._habits.faults
+        fails = self._fails(faults, backend, now_s)
+        if self._habits.counted:
+            router.started(backend, now_s)
+        self.served[backend] += 1
+        if fails and faults.after_tokens is None:
+            self.failed[faults.status] += 1
+            if self._habits.counted:
+                router.ended(backend, now_s, ok=False, status=faults.status)
+            self._turn_away(request, backend, f"the backend answered {faults.status}")
+            return
+        if fails and faults.after_tokens is not None and faults.after_tokens < request.output_tokens:
+            request = replace(request, output_tokens=faults.after_tokens, reason=EndReason.ERROR)
+        del self._coming[request.request_id]
+        self._there[request.request_id] = (backend, router)
+        self.loads[backend] += 1
+        self._time.submit(backend, request)
+
+    def _fails(self, faults: Faults, backend: int, now_s: float) -> bool:
+        if not faults.share or not faults.from_s <= now_s < faults.until_s:
+            return False
+        here = faults.backends is None or backend in faults.backends
+        return here and self._random.random() < faults.share
+
+    def _turn_away(self, request: SimulatedRequest, backend: int, message: str) -> None:
+        """Report to the client of `request`, `REFUSED_S` seconds from now, that the request failed.
+
+        If clients were informed at once, they would retry forever at the same model time. `backend` is the
+        index of the backend that refused the request, -1 for the router.
+        """
+        at = self._time.now_s + REFUSED_S
+        failure = Failure(FailureKind.HTTP, message, at)
+
+        def report() -> None:
+            if self._coming.pop(request.request_id, None) is not None:
+                self._time.tell(backend, RequestEnded(request.request_id, at, EndReason.ERROR, failure))
+
+        self._time.call_at(at, report)
+
+    def _hear(self, engine: int, event: EngineEvent) -> None:
+        if not isinstance(event, RequestEnded) or event.request_id not in self._there:
+            return
+        _, router = self._there.pop(event.request_id)
+        self.loads[engine] -= 1
+        aborted, status = event.reason is EndReason.ABORT, None
+        if event.reason is EndReason.ERROR:
+            status = self._habits.faults.status
+            self.failed[status] += 1
+        if self._habits.counted and not (aborted and self._habits.leaks):
+            router.ended(engine, event.at, ok=None if aborted else event.ok, status=status)

@@ -1,0 +1,726 @@
+"""The store's state of one backend: newest metrics, histories, and what they are computed from."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from statistics import median
+
+from msgspec.structs import replace
+
+from sparktop.analysis.limited_by.evidence import prefill_s
+from sparktop.analysis.roles import Role
+from sparktop.analysis.speed_state import StepPace
+from sparktop.analysis.standstill import StandstillClock
+from sparktop.analysis.state import LoadFigures, backend_state
+from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.event import Event
+from sparktop.model.failure import Failure
+from sparktop.model.limit import Limit, LimitKind
+from sparktop.model.progress import ProgressView
+from sparktop.model.series import HistoryTable
+from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView
+from sparktop.model.targets import BackendTarget, StateThresholds
+from sparktop.rates import (
+    EDGE_SLACK_S,
+    LIVE_SPAN_S,
+    MISSED_INTERVALS,
+    Lineage,
+    LinkKind,
+    Window,
+    advance,
+    follow,
+)
+from sparktop.store.figures import RATE_WINDOW_S, drawn, mean, prompt_counter, with_figures, with_limits
+from sparktop.store.load_log import LoadLog
+from sparktop.store.sources import Health
+from sparktop.store.steps import SlowSteps, StepBaseline, WorkLog
+
+_REMEMBERED = BackendHistory.__struct_fields__
+_TWO_SAMPLES = 1.5
+"""Intervals between samples in which there are two, as of a Prometheus that scrapes every 15 s."""
+_QUICK_SHARE = 0.6
+"""Samples less than this share of the configured interval apart are extra samples: the backend belongs to a
+group that is polled more often, to judge its balance."""
+_LONGEST_UPTIME_S = 10 * 365 * 86400.0
+_CLOCKS_DIFFER_S = 5.0
+"""Difference of two machines' clocks that contradicts nothing."""
+_STEADY = 0.15
+"""Steps count as steps of one batch size while the number of running requests varies by at most this
+share."""
+
+
+class BackendTrack:
+    """Keeps the samples and histories of one backend, and the newest view computed from them."""
+
+    reported_role: str | None = None
+    """The role that the server's page reports (see `EngineSample.role`); None where it reports none."""
+
+    def __init__(
+        self, target: BackendTarget, thresholds: StateThresholds, slow_step_ratio: float = math.inf
+    ) -> None:
+        """Start without any sample; steps are slow from `slow_step_ratio` times their usual duration on."""
+        self.target = target
+        self.health = Health()
+        self.restarts = 0
+        self.preempted_at: float | None = None
+        """Monotonic time of the newest sample in which the preemption counter had increased; None if it never
+        has."""
+        self.restarted_at: deque[float] = deque()
+        """Monotonic times of the recent restarts, oldest first."""
+        self.slow_steps = SlowSteps()
+        self.shared_address = False
+        """True once an event has reported that several servers answer at this address."""
+        self.step_pace: StepPace | None = None
+        """The newest step time compared with earlier steps of the same batch size; None where they cannot be
+        compared."""
+        self.role: Role | None = None
+        """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
+        self.standstill = StandstillClock()
+        self._pages = PageChanges()
+        self._first_at, self._before_at = -math.inf, -math.inf
+        """Times of this process' first sample, and of the last one of the process before, if it ended."""
+        self._models: tuple[str | None, frozenset[str]] = (None, frozenset())
+        """The model that was served last, and all names that were."""
+        self.ended: Event | None = None
+        """The event that a process of its engine ended, while the server has neither failed nor restarted."""
+        self.ended_at: tuple[float, str | None] = (-math.inf, None)
+        """Monotonic time of the newest such event, and its subject with the machine that reported it."""
+        self.ranks_apart: str | None = None
+        """What NCCL says about ranks that lag or are missing, in words; None without such a verdict."""
+        self.load = LoadLog()
+        """The backend's load at every poll: the input for the balance of its group."""
+        self.lanes = LaneLogs()
+        self.work = WorkLog()
+        self._thresholds = thresholds
+        self._baseline = StepBaseline(target.name, slow_step_ratio)
+        self._running: deque[tuple[float, float]] = deque()
+        """(time, running requests) of the samples in the rate window; emptied when an engine core (lane) has
+        no request."""
+        self.identity = EngineIdentity()
+        self._lineage = Lineage()
+        self._window, self._drafts = Window(), DraftPace()
+        self._held: deque[tuple[float, float | None, float | None]] = deque()
+        """(time, running requests, waiting requests) of every poll in the window of the state."""
+        self._histories = HistoryTable(_REMEMBERED)
+        self._drawn_at: float | None = None
+        """Time of the newest sample in the histories; None after a failure."""
+        self._paced_at = -math.inf
+        self._quick = False
+        """True if the newest sample arrived clearly sooner than the configured interval."""
+        self._figures = LoadFigures()
+        """What the state was judged by at the newest poll."""
+        self._limit: LimitKind | None = None
+        self.loaded_until = -math.inf
+        """Monotonic time until which the backend shows the load of a sweep of this program."""
+        self.view = _first_view(target)
+
+    def uptime_s(self, at: float, wall_at: float) -> float | None:
+        """Return the seconds since the server's process started, at `at` (monotonic) and `wall_at` (Unix).
+
+        None where its start is unknown, or contradicts what was seen: the machines' clocks then differ.
+        """
+        if self.view.start_time is None:
+            return None
+        uptime_s = wall_at - self.view.start_time
+        shortest_s, longest_s = at - self._first_at, min(at - self._before_at, _LONGEST_UPTIME_S)
+        fits = shortest_s - _CLOCKS_DIFFER_S <= uptime_s <= longest_s + _CLOCKS_DIFFER_S
+        return max(0.0, uptime_s) if fits else None
+
+    def set_thresholds(self, thresholds: StateThresholds, slow_step_ratio: float) -> None:
+        """Judge later samples by these thresholds."""
+        self._thresholds = thresholds
+        self._baseline.set_ratio(slow_step_ratio)
+
+    def identify(self, identity: EngineIdentity) -> None:
+        """Store what the server reports about itself (version, model, longest context, slots) in the view."""
+        self.identity = identity
+        self.view = replace(
+            self.view,
+            version=identity.version,
+            model=self._model(),
+            max_model_len=identity.max_model_len,
+            slots=self.target.slots or identity.slots,
+        )
+
+    def show_progress(self, progress: ProgressView | None) -> None:
+        """Store the verdict on the engine's standstill, and judge the state again if it has changed."""
+        if progress == self.view.progress:
+            return
+        self._figures = replace(self._figures, progress=progress)
+        self._judge_state()
+
+    def show_limit(self, limit: Limit | None) -> None:
+        """Store what holds the backend back, and judge its state again if that has changed."""
+        kind = None if limit is None else limit.kind
+        if kind is self._limit:
+            return
+        self._limit = kind
+        if self.health.failure is None and self._figures.seen:
+            self._figures = replace(self._figures, limit=kind)
+            self._judge_state()
+
+    def begin_own_load(self) -> None:
+        """Record that a sweep of this program loads the backend: that it is full is what the sweep wants."""
+        self.loaded_until = math.inf
+
+    def end_own_load(self, at: float) -> None:
+        """Record that the sweep has ended at `at` (monotonic); states still cover its last seconds."""
+        self.loaded_until = at + self._thresholds.window_s
+
+    def counted(self, name: str, window_s: float) -> tuple[float, float] | None:
+        """Return (increase of a counter, elapsed seconds) over `window_s` seconds; None if it is unknown."""
+        return self._window.counted(name, window_s)
+
+    def place(self, nodes: tuple[str, ...]) -> None:
+        """Store the names of the nodes that the backend runs on."""
+        if nodes != self.view.nodes:
+            self.view = replace(self.view, nodes=nodes)
+
+    def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
+        """Record a failed poll: add a gap to the histories, but keep the last metric values in the view.
+
+        `took_ms` is the duration of the poll.
+        """
+        self.health.bad(failure, now)
+        self.ended = None
+        self._histories.append(failure.at, {})
+        self._drawn_at = None
+        self.load.gap(failure.at)
+        self.lanes.gap(failure.at)
+        self.work.gap()
+        self._held.clear()
+        self._running.clear()
+        self._baseline.pause()
+        self.step_pace = None
+        judged = backend_state(LoadFigures(failure=failure), self._thresholds)
+        self.view = replace(
+            self.view,
+            state=judged.state,
+            state_rule=judged.rule,
+            state_window_s=None,
+            progress=None,
+            failure=failure,
+            failing_since=self.health.failing_since,
+            poll_ms=took_ms,
+            history=BackendHistory(**self._histories.series()),
+            load=self.load.history(),
+        )
+
+    def accept_sample(
+        self, sample: EngineSample, *, wall_at: float, interval_s: float, took_ms: float | None
+    ) -> LinkKind | None:
+        """Record a sample and update the view; return how the sample follows the previous one.
+
+        Return None, and change nothing, if the sample is not newer than the last, or if it is the page from
+        before again, out of a cache: its counters did not stand, nobody read them. `wall_at` is the local
+        wall clock (Unix time) at `sample.at`, `interval_s` the configured time between two polls.
+        """
+        if self._lineage.last is not None and sample.at <= self._lineage.last.at:
+            return None
+        if self.target.scrape is not None:
+            interval_s = self.target.scrape.every_s
+        was_cached = self._pages.cached
+        if self._pages.is_repeat(sample, interval_s) and self.health.failure is None:
+            self.health.good(sample.at)
+            return None
+        interval_s = max(interval_s, self._pages.every_s or 0.0)
+        if self._pages.cached and not was_cached:
+            self._count_changes(interval_s)
+        # The text of the page has been recorded, and would be most of what is kept of a server: 65 kB.
+        sample = replace(sample, page=None)
+        last_at = self._lineage.last.at if self._lineage.last else -math.inf
+        self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
+        kind = self._count(sample, wall_at, interval_s)
+        self._note_reported(sample)
+        self.health.good(sample.at)
+        at, lanes, continues = sample.at, sample.lanes, kind is LinkKind.CONTINUES
+        histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
+        view = with_limits(with_figures(self.view, lanes, self._window, interval_s), self._thresholds)
+        if view.kv_capacity_tokens is None and self.identity.kv_capacity_tokens is not None:
+            view = replace(view, kv_capacity_tokens=float(self.identity.kv_capacity_tokens))
+        step_ms = self._step_ms(sample, view, interval_s)
+        self.load.note(at, lanes, view.generation_tps_1s, continues=continues, live=view.rate_note is None)
+        self._figures = self._load(sample, view, interval_s)
+        judged = backend_state(self._figures, self._thresholds)
+        self.view = replace(
+            view,
+            engine=sample.engine,
+            model=self._model(),
+            lanes=tuple(_lane_view(lane, histories.get(lane.lane)) for lane in lanes),
+            restarts=self.restarts,
+            start_time=sample.start_time,
+            poll_ms=sample.answer_ms if sample.answer_ms is not None else took_ms,
+            page_note=self._pages.words,
+            page_every_s=self._pages.every_s,
+            step_ms=step_ms,
+            spec_verdict=self._drafts.verdict(view, self._window, RATE_WINDOW_S),
+            failure=None,
+            failing_since=None,
+            history=self._remember(at, view, step_ms, interval_s),
+            load=self.load.history(),
+            progress=self._figures.progress,
+            state=judged.state,
+            state_rule=judged.rule,
+            state_window_s=judged.window_s,
+        )
+        return kind
+
+    def _count_changes(self, interval_s: float) -> None:
+        """Count from change to change of a page that comes from a cache: repeats of a page say nothing."""
+        short_s, before = self._window_s(interval_s), None
+        self._window.clear()
+        for changed in list(self._pages.changes)[:-1]:
+            self._window.append(advance(self._window.newest, before, changed), short_s)
+            before = changed
+
+    def _window_s(self, interval_s: float) -> float:
+        """Return for how many seconds all counters are kept."""
+        return max(RATE_WINDOW_S, self._thresholds.window_s, MISSED_INTERVALS * interval_s)
+
+    def _note_reported(self, sample: EngineSample) -> None:
+        """Keep the role and the number of slots that the page reports."""
+        self.reported_role = sample.role
+        slots = self.target.slots or self.identity.slots or sample.slots
+        if slots != self.view.slots:
+            self.view = replace(self.view, slots=slots)
+
+    def _judge_state(self) -> None:
+        """Store the state of a backend that answers in the view."""
+        judged = backend_state(self._figures, self._thresholds)
+        self.view = replace(
+            self.view,
+            progress=self._figures.progress,
+            state=judged.state,
+            state_rule=judged.rule,
+            state_window_s=judged.window_s,
+        )
+
+    def _count(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
+        """Add the sample's counters to the samples that rates are computed from.
+
+        Return how the sample follows the previous one. If the server restarted or another server answered,
+        forget all earlier counters first.
+        """
+        short_s = self._window_s(interval_s)
+        before_at = self._lineage.last.at if self._lineage.last else -math.inf
+        self._lineage, link = follow(self._lineage, sample, wall_at)
+        if link.kind is not LinkKind.CONTINUES:
+            self._window.clear()
+            self._held.clear()
+            self._running.clear()
+            self._baseline.clear()
+            self._drafts.clear()
+            self.standstill = StandstillClock()
+            self.work.gap()
+            self._pages.clear()
+            if link.baseline is not None:
+                self._window.append(advance(None, None, link.baseline), short_s)
+        if link.kind is not LinkKind.CONTINUES:
+            self._first_at, self._before_at = sample.at, -math.inf
+        if link.kind is LinkKind.RESTARTED:
+            self._before_at = before_at
+            self.ended = None
+            self.restarts += 1
+            self.restarted_at.append(sample.at)
+        self.standstill.note(sample, MISSED_INTERVALS * interval_s)
+        before = self._window.newest
+        tally = advance(before, link.baseline, sample)
+        self._window.append(tally, short_s)
+        if before is not None and tally.counters.get("preemptions", 0.0) > before.counters.get(
+            "preemptions", math.inf
+        ):
+            self.preempted_at = sample.at
+        return link.kind
+
+    def _step_ms(self, sample: EngineSample, view: BackendView, interval_s: float) -> float | None:
+        """Return the mean duration of an engine step in ms, over about the last 10 s.
+
+        Return None if an engine core (lane) had no request at some time in this period, or if steps were
+        counted over less than half of it. Also set `step_pace` to the comparison with earlier step times, or
+        to None if no comparison is possible.
+        """
+        pace, self.step_pace = self.step_pace, None
+        at, lanes, running = sample.at, len(sample.lanes), view.running
+        if not running or not all(lane.running for lane in sample.lanes):
+            self._running.clear()
+            self._baseline.pause()
+            return None
+        window_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
+        self._running.append((at, running))
+        while self._running[0][0] < at - window_s - EDGE_SLACK_S:
+            self._running.popleft()
+        steps, span_s = self._window.counted("steps", window_s) or (0.0, 0.0)
+        # None if part of the window is older than the first known number of requests.
+        if steps <= 0 or span_s < window_s / 2 or at - self._running[0][0] < span_s:
+            return None
+        step_ms = 1000.0 * lanes * span_s / steps
+        batch = self._window.ratio("stepped", "steps", window_s)
+        counts = [count for _, count in self._running]
+        if batch is None or max(counts) - min(counts) > max(1.0, _STEADY * running):
+            self._baseline.pause()
+            return step_ms
+        if self._quick and at - self._paced_at < interval_s:
+            self.step_pace = pace  # samples whose windows mostly overlap add no information
+        else:
+            self._paced_at = at
+            self.step_pace = self._baseline.note(at, step_ms, running, batch, view.kv_cache_percent)
+        return step_ms
+
+    def _load(self, sample: EngineSample, view: BackendView, interval_s: float) -> LoadFigures:
+        """Return the values that the backend's state is judged by, and log those for its limit."""
+        self.work.note(sample, view, self._window.newest, prompt_counter(self._window))
+        window_s = self._thresholds.window_s
+        self._held.append((sample.at, view.running, view.waiting))
+        while self._held[0][0] < sample.at - window_s - EDGE_SLACK_S:
+            self._held.popleft()
+        waiting = [count for _, _, count in self._held if count is not None]
+        preempted = self._window.counted("preemptions", max(window_s, _TWO_SAMPLES * interval_s))
+        asleep = [lane.asleep for lane in sample.lanes if lane.asleep is not None]
+        return LoadFigures(
+            seen=True,
+            asleep=all(asleep) if asleep else None,
+            progress=self.view.progress if self.standstill.stood_s else None,
+            preemptions=preempted[0] if preempted else None,
+            preempted_s=preempted[1] if preempted else None,
+            window_s=sample.at - self._held[0][0],
+            kv_cache_percent=view.kv_fullest_percent,
+            swa_percent=view.counter_figures.get("swa_pool_percent"),
+            states_percent=view.counter_figures.get("mamba_pool_percent"),
+            waiting=view.waiting,
+            waiting_share=len([1 for count in waiting if count > 0]) / len(waiting) if waiting else None,
+            running=view.running,
+            running_mean=mean([count for _, count, _ in self._held]),
+            # Rates shown beside the state: while it is "idle", all of them are 0.
+            tokens_moved=any(
+                (view.generation_tps, view.generation_tps_1s, view.prompt_tps, view.prompt_cached_tps)
+            ),
+            slots=view.slots,
+            prefill_s=prefill_s(self.work.looks),
+            limit=self._limit,
+            note=sample.note,
+        )
+
+    def _remember(
+        self, at: float, view: BackendView, step_ms: float | None, interval_s: float
+    ) -> BackendHistory:
+        """Append the newest values to the histories; return the histories.
+
+        At most one point per configured interval is added, so that a graph covers the same time whether the
+        backend is polled once or four times a second.
+        """
+        slot = math.floor(at / interval_s)
+        if self._quick and self._drawn_at is not None and math.floor(self._drawn_at / interval_s) == slot:
+            return view.history
+        self._drawn_at = at
+        points = drawn(view, self._window, interval_s) | {"step_ms": step_ms}
+        self._histories.append(at, points)
+        return BackendHistory(**self._histories.series())
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """All names under which it answers requests; empty where these are unknown or may be out of date."""
+        names, listed = self._lineage.last.models if self._lineage.last else (), self.identity.models
+        if listed is None or (names and not set(names) & set(listed)):
+            return ()
+        return listed
+
+    def swapped_model(self) -> str | None:
+        """Return the model that was served before, once no name of that time is served; None otherwise."""
+        now = self._model()
+        if now is None:
+            return None
+        (before, known), last = self._models, self._lineage.last
+        names = frozenset({now, *(last.models if last else ()), *self.served})
+        self._models = now, names
+        return None if before is None or known & names else before
+
+    def _model(self) -> str | None:
+        """Return the model's name; None if unknown.
+
+        The name that the server reports as its identity is used if the metrics page names the same model or
+        no model. Otherwise the first model on the metrics page is used.
+        """
+        sample = self._lineage.last
+        names = sample.models if sample else ()
+        return self.identity.model if self.identity.model in names or not names else names[0]
+
+
+def _first_view(target: BackendTarget) -> BackendView:
+    """Return the view of a backend before its first poll."""
+    engine = None if target.engine == "auto" else target.engine
+    return BackendView(
+        target.name,
+        target.url,
+        "",
+        engine=engine,
+        nodes=target.nodes,
+        slots=target.slots,
+        capture_sizes=target.capture_sizes,
+        scrape=target.scrape,
+    )
+
+
+def _lane_view(lane: LaneSample, history: LaneHistory | None) -> LaneView:
+    shown = (lane.running, lane.waiting, lane.kv_cache_percent, lane.generation_tokens)
+    return LaneView(lane.lane, *shown, history=history)
+
+
+# The load over time of each lane of a server, for servers with 2 to 16 lanes.
+#
+# A lane is one engine core (data-parallel rank) of a server.
+
+
+MOST_LANES = 16
+"""With more lanes than this, the load of no lane is recorded: the histories would cost more than they
+show."""
+
+
+class LaneLogs:
+    """The load over time of each engine core (lane) of a server.
+
+    Nothing is recorded for a server with a single lane or with more than `MOST_LANES`.
+    """
+
+    def __init__(self) -> None:
+        """Start without lanes."""
+        self.logs: dict[str, LoadLog] = {}
+        """Load logs by lane name."""
+        self._rates: dict[str, LaneRate] = {}
+
+    def note(
+        self, at: float, lanes: Sequence[LaneSample], *, continues: bool, interval_s: float
+    ) -> dict[str, LaneHistory]:
+        """Add the samples of all engine cores (lanes) at `at`; return the history of each lane by lane name.
+
+        The result is empty if the server has a single lane or too many. `continues` is False if the server
+        restarted or another server answered since the previous sample.
+        """
+        if not continues or not 1 < len(lanes) <= MOST_LANES:
+            self._rates.clear()
+        if not 1 < len(lanes) <= MOST_LANES:
+            self.logs.clear()
+            return {}
+        for gone in self.logs.keys() - {lane.lane for lane in lanes}:
+            self.logs[gone].gap(at)
+        histories: dict[str, LaneHistory] = {}
+        for lane in lanes:
+            log = self.logs.get(lane.lane)
+            known = log is not None and continues
+            if log is None:
+                log = self.logs[lane.lane] = LoadLog()
+            rate = self._rates.setdefault(lane.lane, LaneRate())
+            tokens = None if lane.per_finished_request else lane.generation_tokens
+            log.note(at, (lane,), rate.note(at, tokens, MISSED_INTERVALS * interval_s), continues=known)
+            histories[lane.lane] = log.history()
+        return histories
+
+    def gap(self, at: float) -> None:
+        """Add a gap at `at` for every engine core (lane), because the server did not answer."""
+        for log in self.logs.values():
+            log.gap(at)
+
+
+class LaneRate:
+    """The generated tokens per second of one engine core (lane), over about the last second."""
+
+    def __init__(self) -> None:
+        """Start without samples."""
+        self._recent: deque[tuple[float, float]] = deque()
+
+    def note(self, at: float, tokens: float | None, widest_s: float) -> float | None:
+        """Add the token counter `tokens` of a sample; return the rate in tokens/s.
+
+        Return None if the counter is unknown, or until the samples span a second. Earlier samples are
+        forgotten if the counter fell or the previous sample is more than `widest_s` seconds old.
+        """
+        recent = self._recent
+        if tokens is None or (recent and (tokens < recent[-1][1] or at - recent[-1][0] > widest_s)):
+            recent.clear()
+        if tokens is None:
+            return None
+        recent.append((at, tokens))
+        while len(recent) > 2 and at - recent[1][0] >= LIVE_SPAN_S:  # noqa: PLR2004 - a sample at each end
+            recent.popleft()
+        took_s = at - recent[0][0]
+        return (tokens - recent[0][1]) / took_s if took_s >= LIVE_SPAN_S else None
+
+
+# Compares a backend's speed with and without speculative decoding, where it was seen both ways.
+#
+# A server may stop drafting tokens while many requests run, and start again. Only then can a viewer know
+# whether the drafts are worth their time: how long a step takes without them is not on the metrics page.
+
+
+_DRAFTS, _NONE = 0.9, 0.02
+"""Drafts per step and request: at least this many count as steps with drafts, at most this few as without."""
+_ENOUGH = 20
+"""Samples with as many requests, with drafts and without, that a verdict needs."""
+_KEPT = 60
+_MARGIN = 0.1
+"""Relative difference of the medians from which on one is faster."""
+_MOST_PROMPT = 0.5
+"""Prompt tokens per generated token up to which samples are compared: prefill would hide the difference."""
+_FEW_DRAFTS = 200.0
+_NOTHING = 0.02
+"""Accepted tokens per draft up to which the drafts give nothing."""
+_FINE = 4
+"""Buckets of request counts per doubling."""
+
+
+class DraftPace:
+    """The token rates of a backend with and without drafts, by the number of running requests."""
+
+    def __init__(self) -> None:
+        """Start without any samples."""
+        self._rates: dict[tuple[int, bool], deque[float]] = {}
+
+    def clear(self) -> None:
+        """Forget all samples, because the server restarted or another server answers."""
+        self._rates.clear()
+
+    def verdict(self, view: BackendView, window: Window, window_s: float) -> str | None:
+        """Note the newest figures; return why the drafts are not worth their time, None if that is not shown.
+
+        `window_s` is the length in seconds of the window of the rates in `view`.
+        """
+        words = self._measured(view, window, window_s)
+        drafted = window.counted("spec_drafts", window_s)
+        per_draft = view.spec_accepted_per_draft
+        few = drafted is None or drafted[0] < _FEW_DRAFTS or per_draft is None
+        if words is not None or few or per_draft is None or per_draft > _NOTHING:
+            return words
+        return f"drafts give nothing: {1 + per_draft:.2f} tokens a step"
+
+    def _measured(self, view: BackendView, window: Window, window_s: float) -> str | None:
+        per_step = window.ratio("spec_drafts", "steps", window_s)
+        rate, running = view.generation_tps, view.running
+        if per_step is None or not rate or not running:
+            return None
+        each = per_step * max(1, len(view.lanes)) / running
+        with_drafts = each >= _DRAFTS
+        if (view.prompt_tps or 0.0) > _MOST_PROMPT * rate or not (with_drafts or each <= _NONE):
+            return None
+        bucket = round(_FINE * math.log2(max(1.0, running)))
+        self._rates.setdefault((bucket, with_drafts), deque(maxlen=_KEPT)).append(rate)
+        both = [self._rates.get((bucket, drafts), ()) for drafts in (True, False)]
+        if min(map(len, both)) < _ENOUGH:
+            return None
+        drafting, plain = map(median, both)
+        if plain < (1 + _MARGIN) * drafting:
+            return None
+        return (
+            f"drafts cost more than they give: {drafting:.0f} tok/s with them, {plain:.0f} without, "
+            f"at {running:.0f} requests"
+        )
+
+
+# Recognises a metrics page that comes from a cache: it stands for seconds, then everything on it jumps.
+#
+# A caching proxy answers several polls with one page. The counters then seem to stand while requests run,
+# and
+# a rate between two such pages is wrong by up to a whole period. A live page cannot repeat byte by byte
+# while
+# its server uses CPU time, which `process_cpu_seconds_total` on it counts. SGLang, whose figures change
+# once in
+# many steps, other pages without this counter, and servers that hardly use CPU time or make few tokens (a
+# step
+# of prefill may take seconds) are recognised by the header `Age` alone.
+
+
+_CHANGES = 4
+"""Changes of the page that are compared: three spans between them."""
+_LEAST_SPAN_S, _LEAST_POLLS = 1.9, 2.5
+"""A page that changes more often than that, in seconds or in polls, is not told from a live one."""
+_UNEVEN_POLLS, _UNEVEN_SHARE = 1.5, 0.1
+"""How far spans between two changes may differ: that many poll intervals and that share of the longest."""
+_LEAST_CPU_S = 0.03
+"""CPU seconds a poll, three ticks of the kernel's clock, from which on a live page cannot repeat."""
+_LEAST_TOKENS = 4
+"""Tokens for each running request between two changes: fewer may come from one long step, as of prefill."""
+_LIVE_AGAIN = 2
+"""Changes in a row, each a poll after the one before, after which a page counts as live again."""
+_LATE = 1.5
+"""A page that has not changed for so many periods is read as a new one: its server may do nothing."""
+
+
+class PageChanges:
+    """When the page of one server changed, and how often it does if it comes from a cache."""
+
+    def __init__(self) -> None:
+        """Start without a page."""
+        self.every_s: float | None = None
+        """Mean seconds between two changes of a page from a cache; None for a live page, or before a span."""
+        self.cached = False
+        """Whether the page comes from a cache."""
+        self.changes: deque[EngineSample] = deque(maxlen=_CHANGES)
+        """The first sample of each of the newest pages."""
+        self._page: int | None = None
+        """Hash of the newest page: the page itself would be most of what is kept of a server."""
+        self._accepted_at = 0.0
+
+    def clear(self) -> None:
+        """Forget the pages of a process that has ended."""
+        self.changes.clear()
+        self.every_s, self.cached = None, False
+
+    @property
+    def words(self) -> str | None:
+        """That the page comes from a cache, as text; None for a live page."""
+        if not self.cached:
+            return None
+        if self.every_s is None:
+            return "the page comes from a cache"
+        return f"the page changes every {round(2 * self.every_s) / 2:g} s"
+
+    def is_repeat(self, sample: EngineSample, interval_s: float) -> bool:
+        """Note a sample, polled every `interval_s` seconds; return whether it is the page from before again.
+
+        Only a page from a cache repeats. One that has stood for much more than its period is no repeat.
+        """
+        before, self._page = self._page, None if sample.page is None else hash(sample.page)
+        if self._page is None:
+            self.clear()
+            return False
+        old = sample.cache_age_s is not None and sample.cache_age_s >= 1.0
+        if self._page != before:
+            self.changes.append(replace(sample, page=None))
+            self._judge(interval_s, old=old)
+            self._accepted_at = sample.at
+            return False
+        self.cached = self.cached or old
+        stood_s = sample.at - self._accepted_at
+        if self.cached and (old or (self.every_s is not None and stood_s < _LATE * self.every_s)):
+            return True
+        self._accepted_at = sample.at
+        return False
+
+    def _judge(self, interval_s: float, *, old: bool) -> None:
+        """Judge whether the page comes from a cache, at a change of it."""
+        spans = [later.at - earlier.at for earlier, later in pairwise(self.changes)]
+        least_s = max(_LEAST_SPAN_S, _LEAST_POLLS * interval_s)
+        long = [span >= least_s for span in spans]
+        if self.cached or old:
+            self.cached = old or len(long) < _LIVE_AGAIN or any(long[-_LIVE_AGAIN:])
+        else:
+            self.cached = len(spans) == _CHANGES - 1 and all(long) and self._jumps(spans, interval_s)
+        spans = [span for span, is_long in zip(spans, long, strict=True) if is_long]
+        self.every_s = sum(spans) / len(spans) if self.cached and spans else None
+
+    def _jumps(self, spans: list[float], interval_s: float) -> bool:
+        """Return whether the server made tokens and used CPU time between all changes, which come evenly."""
+        even = max(spans) - min(spans) <= _UNEVEN_POLLS * interval_s + _UNEVEN_SHARE * max(spans)
+        return even and all(_worked(*pair, interval_s) for pair in pairwise(self.changes))
+
+
+def _worked(earlier: EngineSample, later: EngineSample, interval_s: float) -> bool:
+    if earlier.cpu_s is None or later.cpu_s is None:
+        return False
+    before, after = (sum(lane.generation_tokens or 0.0 for lane in one.lanes) for one in (earlier, later))
+    running = max(sum(lane.running or 0.0 for lane in one.lanes) for one in (earlier, later))
+    polls = (later.at - earlier.at) / interval_s
+    used_cpu = later.cpu_s - earlier.cpu_s >= _LEAST_CPU_S * polls
+    return running > 0 and after - before >= _LEAST_TOKENS * running and used_cpu

@@ -1,1 +1,0 @@
-"""What the store keeps of one backend."""

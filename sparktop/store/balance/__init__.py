@@ -1,1 +1,0 @@
-"""The balance of groups: which are judged, when, and with which result."""

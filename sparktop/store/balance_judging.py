@@ -1,0 +1,380 @@
+"""The judgement of one group from its members' load logs and its router's counters."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+
+from msgspec.structs import replace
+
+from sparktop.analysis.balance.hysteresis import BalanceWatch
+from sparktop.analysis.balance.judge import judge, window_s
+from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
+from sparktop.analysis.balance.requests import (
+    MEANT_S,
+    PIECES,
+    are_unequal,
+    is_steady,
+    ratio,
+    request_shares,
+    weigh_requests,
+)
+from sparktop.analysis.balance.rules import WAYS_TO_SWING, ahead, requests, starved
+from sparktop.analysis.balance.slow import (
+    REQUESTS_S,
+    is_slow_again,
+    judge_slowly,
+    quick_since,
+    slow_step_s,
+    thinned,
+)
+from sparktop.analysis.roles import Role
+from sparktop.graphics import numbers
+from sparktop.model.balance import Balance, BalanceChange, BalanceWord
+from sparktop.model.event import Event, Phase, Severity, Values
+from sparktop.model.fleet import Scrape, stale_s
+from sparktop.model.instant import Instant
+from sparktop.model.router import RouterSample
+from sparktop.store.balance_groups import JudgedGroup, Member
+from sparktop.store.load_log import length_variation, median_life_s
+from sparktop.store.router import RouterTrack
+
+_SKEW_LOOKS = 8
+_LEAST_PART = 0.05
+"""Least mean load that counts as a part: a canary may have less than a request on average."""
+_LANES_HINT = (
+    "let a router choose the lane: vLLM with --data-parallel-external-lb; SGLang has --load-balance-method"
+)
+"""What to try where lanes swing: the strategies of a router do not reach a server's choice of a lane."""
+_AFFINITY_PERCENT = 30.0
+"""From this percentage of prefix-cache hits on, an uneven load may be intended."""
+
+
+def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
+    """Compute the balance of one group at `at` (monotonic seconds) from the load logs of its members."""
+    router, strategy = group.router, group.router.strategy if group.router else None
+    logs = [member.log for member in group.members]
+    life_s = median_life_s(logs, at)
+    since = at - window_s(life_s)
+    counted = router.counted(since) if router else None
+    errors = _errors(group, counted, since)
+    variation = length_variation(logs, since)
+    blamed = _blamed(errors, [member.name for member in group.members], router, counted)
+    scrapes = [member.scrape for member in group.members if member.scrape is not None]
+    slow_s = slow_step_s(tracks := _tracks(group, since, blamed))
+    if slow_s is None and scrapes and is_slow_again(_tracks(group, at - REQUESTS_S, {}), at):
+        slow_s = max(scrape.every_s for scrape in scrapes)
+    if slow_s is not None:
+        return _slowly(group, at, slow_s, errors, life_s)
+    if scrapes:
+        since = max(since, quick_since(tracks))  # a closer look has begun: samples before it are too seldom
+        tracks = _tracks(group, since, blamed)
+    bypassed = router is not None and router.passes(logs, since) is False
+    load = GroupLoad(
+        group.name,
+        tracks,
+        life_s,
+        variation,
+        strategy,
+        watch.step_time,
+        watch.step_times,
+        prefills=group.role is Role.PREFILL,
+        router=None if bypassed else group.router_name,
+        bypassed=group.router_name if bypassed else None,
+    )
+    found = judge(load, at)
+    if _may_be_uneven(found) and not scrapes:
+        found = judge(replace(load, tracks=_tracks(group, min(since, at - MANY_S), blamed)), at)
+    counts = _arrived(group.members, found, at)
+    found, weights = _with_weights(found, load, group, at, counts)
+    found = weigh_requests(found, request_shares(counts, weights))
+    found = replace(
+        found,
+        errors=errors,
+        e2e_s=life_s,
+        length_variation=variation,
+        strategy=strategy,
+        sample_skew_ms=sample_skew_ms(tracks),
+        hint=found.hint if group.lanes_of is None or found.hint is None else _LANES_HINT,
+        lanes_of=group.lanes_of,
+        within=group.within,
+    )
+    return _with_router(_with_affinity(found, group), counted)
+
+
+def _with_weights(
+    found: Balance, load: GroupLoad, group: JudgedGroup, at: float, counts: Mapping[str, float]
+) -> tuple[Balance, Mapping[str, float] | None]:
+    """Judge again by the parts that backends get on purpose; return (balance, weights of the requests).
+
+    Known weights count from the start, a ratio that stays the same from `MEANT_S` on. Before that, a backend
+    that steadily gets little is uneven and not starved. The weights are None where all parts are equal.
+    """
+    known = _known_weights(group, found.backends)
+    if known is not None:
+        said = f"weights {ratio(known)}, as the router has them"
+        return _judged_by_parts(found, load, at, said), known
+    if found.word_now not in {BalanceWord.STARVED, BalanceWord.UNEVEN} or not are_unequal(counts):
+        return found, None
+    if not is_steady(_pieces(group.members, found, at, found.window_s)):
+        return found, None
+    steady = f"steady {ratio(counts)}"
+    since = min((member.log.since for member in group.members if member.name in found.backends), default=at)
+    if at - since >= MEANT_S and is_steady(_pieces(group.members, found, at, MEANT_S)):
+        said = f"{steady} for {MEANT_S / 60:.0f} min: meant? weights under [[routers]] say so"
+        return _judged_by_parts(found, load, at, said), dict(counts)
+    if found.word_now is BalanceWord.STARVED:
+        found = replace(
+            found, word=BalanceWord.UNEVEN, word_now=BalanceWord.UNEVEN, also=(), cause=None, hint=None
+        )
+        found = replace(found, reasons=(f"{steady} over {found.window_s:.0f} s: weights?", *found.reasons))
+    return found, None
+
+
+def _judged_by_parts(found: Balance, load: GroupLoad, at: float, said: str) -> Balance:
+    """Judge a group by the loads that its backends have on average, as those that they are meant to have."""
+    parts = {name: max(mean, _LEAST_PART) for name, mean in found.mean_load.items()}
+    if len(parts) < len(found.backends) or not parts:
+        return found
+    tracks = [replace(track, part=parts.get(track.name)) for track in load.tracks if track.name in parts]
+    again = judge(replace(load, tracks=tracks), at)
+    return replace(again, reasons=(*again.reasons[:1], said, *again.reasons[1:]))
+
+
+def _known_weights(group: JudgedGroup, backends: Sequence[str]) -> dict[str, float] | None:
+    """Return the weights of the backends by configuration or router; None if they are equal or unknown."""
+    if group.router is None:
+        return None
+    weights = dict(group.router.target.weights) or group.router.weights(group.deployments or {})
+    known = {name: weights[name] for name in backends if weights.get(name)}
+    return known if len(known) == len(backends) > 1 and len(set(known.values())) > 1 else None
+
+
+def _pieces(members: Sequence[Member], found: Balance, at: float, span_s: float) -> list[dict[str, float]]:
+    """Return the requests that each judged backend received in each of `PIECES` parts of `span_s` seconds."""
+    logs = {member.name: member.log for member in members if member.name in found.backends}
+    edges = [at - span_s * part / PIECES for part in range(PIECES, -1, -1)]
+    since = {name: [log.arrived(edge) for edge in edges[:-1]] for name, log in logs.items()}
+    if any(count is None for counts in since.values() for count in counts):
+        return []
+    rows: list[dict[str, float]] = []
+    for index in range(PIECES):
+        row = {}
+        for name, counts in since.items():
+            later = counts[index + 1] if index + 1 < PIECES else 0.0
+            row[name] = max(0.0, (counts[index] or 0.0) - (later or 0.0))
+        rows.append(row)
+    return rows
+
+
+def _slowly(
+    group: JudgedGroup, at: float, step_s: float, errors: Mapping[str, float], life_s: float | None
+) -> Balance:
+    """Judge a group whose samples, `step_s` seconds apart, are too seldom to see a swing."""
+    tracks = [thinned(track, step_s) for track in _tracks(group, at - REQUESTS_S, {})]
+    found = judge_slowly(group.name, tracks, at, step_s, group.router_name)
+    old = [
+        scrape
+        for member, track in zip(group.members, tracks, strict=True)
+        if (scrape := _old(member, track, at))
+    ]
+    if len(old) > len(tracks) - 2:  # a balance is between two that are known
+        said = f"no new samples through {', '.join(sorted({scrape.source for scrape in old}))}"
+        found = Balance(
+            group.name, found.backends, router=found.router, sample_hz=1 / step_s, reasons=(said,)
+        )
+    return replace(
+        found,
+        errors=errors,
+        e2e_s=life_s,
+        strategy=group.router.strategy if group.router else None,
+        lanes_of=group.lanes_of,
+        within=group.within,
+    )
+
+
+def _old(member: Member, track: LoadTrack, at: float) -> Scrape | None:
+    """Return where a member is read from, if its newest sample is too old to stand for `at`; else None."""
+    scrape = member.scrape
+    if scrape is None or not len(track.times_s) or at - track.times_s[-1] <= stale_s(scrape.every_s):
+        return None
+    return scrape
+
+
+def _blamed(
+    errors: Mapping[str, float],
+    members: Sequence[str],
+    router: RouterTrack | None,
+    counted: RouterSample | None,
+) -> Mapping[str, float]:
+    """Return for each member the number of errors that may have made the member's load swing.
+
+    A backend does not see every failure that its router counts (a refused connection, for example). So a
+    member with 0 errors is certain only if the router counts failures too; otherwise such a member is left
+    out. If the router never takes a failing backend out of rotation (cooldowns disabled), errors cannot
+    cause a swing: return 0 for all members.
+    """
+    if router is None:
+        return errors
+    if router.cooldowns_disabled:
+        return dict.fromkeys(members, 0.0)
+    return errors if counted is not None else {name: count for name, count in errors.items() if count}
+
+
+def _tracks(group: JudgedGroup, since: float, errors: Mapping[str, float]) -> list[LoadTrack]:
+    after = math.nextafter(since, math.inf)  # a sample exactly at its edge is outside a window
+    return [
+        member.log.track(member.name, after, slots=member.slots, errors=errors.get(member.name))
+        for member in group.members
+    ]
+
+
+def _may_be_uneven(found: Balance) -> bool:
+    """Return whether judging a longer time window could change the verdict "balanced" to "uneven".
+
+    This is so with many requests at once and a steady difference of load: such a difference counts as uneven
+    only if it lasts longer than the usual window.
+    """
+    skew, steady = found.skew or 0.0, found.steadiness or 0.0
+    if found.word_now is not BalanceWord.BALANCED:
+        return False
+    return (found.mean_total or 0.0) >= MANY and skew >= SKEW and steady >= STEADY
+
+
+def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> dict[str, float]:
+    """Return the number of failed requests since `since`, by member.
+
+    A member's own count and the router's count of the member's failures may differ: the higher number is
+    returned. A member without either is absent.
+    """
+    reported = {member.name: member.log.errors(since) for member in group.members}
+    found = {name: count for name, count in reported.items() if count is not None}
+    for deployment, count in (counted.failures or {}).items() if counted else ():
+        name = (group.deployments or {}).get(deployment)
+        if name in reported:
+            found[name] = max(count, found.get(name, 0.0))
+    return found
+
+
+def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
+    """Return the time in ms between the first and the last member's sample of the same scheduled poll.
+
+    This is the median of the last polls. Return None if fewer than two members have samples, or if the
+    samples are so far apart that it is unclear which belong to the same poll.
+    """
+    reported = [track.times_s for track in tracks if len(track.times_s) > 1]
+    if len(reported) < 2:  # noqa: PLR2004 - two samples are apart
+        return None
+    first = reported[0]
+    step_s = median(later - earlier for earlier, later in pairwise(first[-_SKEW_LOOKS:]))
+    spreads: list[float] = []
+    for at in first[-_SKEW_LOOKS:]:
+        nearest = [_nearest(times, at) for times in reported]
+        if max(nearest) - min(nearest) < step_s / 2:
+            spreads.append(max(nearest) - min(nearest))
+    return 1000 * median(spreads) if spreads else None
+
+
+def _nearest(times: Sequence[float], at: float) -> float:
+    index = bisect_left(times, at)
+    return min(times[max(0, index - 1) : index + 1], key=lambda time: abs(time - at))
+
+
+def _arrived(members: Sequence[Member], found: Balance, at: float) -> dict[str, float]:
+    """Return the requests that each judged backend received in the time window of `found`, by name.
+
+    The result is empty if one of these backends does not count its requests.
+    """
+    judged = [member for member in members if member.name in found.backends]
+    reported = {member.name: member.log.arrived(at - found.window_s) for member in judged}
+    known = {name: count for name, count in reported.items() if count is not None}
+    return known if len(known) == len(reported) else {}
+
+
+def _with_affinity(found: Balance, group: JudgedGroup) -> Balance:
+    """Return `found`, with a reason added if it is "uneven" and a member has many prefix-cache hits.
+
+    A router that sends equal prefixes to the same backend makes the load uneven on purpose.
+    """
+    hits = {
+        member.name: member.prefix_hit_percent for member in group.members if member.name in found.backends
+    }
+    reported = {name: percent for name, percent in hits.items() if percent is not None}
+    if found.word_now is not BalanceWord.UNEVEN or max(reported.values(), default=0.0) < _AFFINITY_PERCENT:
+        return found
+    named = " · ".join(f"{name} {percent:.0f} %" for name, percent in reported.items())
+    reason = f"prefix-cache hits: {named}; a router that follows prefixes skews on purpose"
+    return replace(found, reasons=(*found.reasons, reason))
+
+
+def _with_router(found: Balance, counted: RouterSample | None) -> Balance:
+    """Return `found`, with a reason added if its verdict is bad and the router counted failures.
+
+    The router's failures, cooldowns and refusals are the reason.
+    """
+    if counted is None or not found.word_now.bad:
+        return found
+    parts = (
+        (sum((counted.failures or {}).values()), "failed answers"),
+        (counted.cooldowns or 0.0, "cooldowns"),
+        (counted.refusals or 0.0, "requests that it refused itself"),
+    )
+    said = " and ".join(f"{number:.0f} {what}" for number, what in parts if number > 0)
+    return replace(found, reasons=(*found.reasons, f"the router counts {said}")) if said else found
+
+
+def verdict_event(change: BalanceChange, found: Balance, when: Instant, bad_s: float | None) -> Event | None:
+    """Return an event if a bad verdict begins, changes or ends; None otherwise, or without a router.
+
+    `bad_s` is how many seconds the group's verdict had been bad before the change; None if it was not bad.
+    """
+    if found.router is None or not (change.after.bad or change.before.bad):
+        return None
+    begins = change.after.bad
+    word = change.after if begins else change.before
+    hint = found.hint if begins else None
+    after = "" if begins or bad_s is None else f" (not balanced for {numbers.age(bad_s)})"
+    return Event(
+        change.at,
+        Severity.WARNING if begins else Severity.INFO,
+        change.group,
+        "; ".join(filter(None, (f"{change.sentence}{after}", hint))),
+        {"before": change.before.value, "verdict": change.after.value, **verdict_values(found, word)},
+        when.at,
+        f"balance:{change.group}:{word.value}",
+        Phase.BEGIN if begins else Phase.END,
+        None if begins else bad_s,
+        None if begins else Severity.WARNING,
+    )
+
+
+_RULES_OF = {
+    BalanceWord.OSCILLATING: WAYS_TO_SWING,
+    BalanceWord.STARVED: (starved,),
+    BalanceWord.UNEVEN: (ahead, requests),
+}
+_UNITS = {"%": "_percent", "×": "_ratio", "s": "_s"}
+
+
+def verdict_values(found: Balance, word: BalanceWord) -> Values:
+    """Return the numbers behind the bad verdict `word`, for its event and its alert.
+
+    These are the period and the lost throughput of a swing, the length of the time window, and the values and
+    limits that the verdict's rule compares.
+    """
+    rules = [rule(found) for rule in _RULES_OF.get(word, ())]
+    deciding = next((rule for rule in rules if all(check.holds for check in rule)), ())
+    values: dict[str, float | str | None] = {
+        "period_s": found.period_s,
+        "lost_percent": found.lost_percent,
+        "window_s": found.window_s,
+        "rule": deciding[0].code if deciding else None,
+    }
+    for check in deciding:
+        name = f"{check.name.replace(' ', '_')}{_UNITS.get(check.unit, '')}"
+        values |= {name: check.value, f"limit_{name}": check.limit}
+    return values

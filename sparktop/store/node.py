@@ -1,0 +1,888 @@
+"""The store's state of one node: newest sample, histories, and events of its restarts and processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from statistics import median
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.analysis.headroom import PLENTY, SLOT_S, Fall, Trend, headroom, trend
+from sparktop.analysis.limited_by.evidence import MachineLook
+from sparktop.analysis.placement import engine_processes
+from sparktop.analysis.speed_state import (
+    SLOW_CLOCK,
+    UNKNOWN,
+    Pace,
+    StepPace,
+    follow,
+    is_gb10,
+    with_steps,
+    worst,
+)
+from sparktop.analysis.xid import is_severe, xid_words
+from sparktop.graphics import numbers
+from sparktop.model.ending import OOM, XID, KernelLine, LastBoot
+from sparktop.model.event import Event, Phase, Severity, Values
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.instant import Instant
+from sparktop.model.node import (
+    GpuReading,
+    LostGpu,
+    MemoryReading,
+    MemorySample,
+    NetworkReading,
+    NodeIdentity,
+    NodeSample,
+)
+from sparktop.model.series import LATE, HistoryTable
+from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
+from sparktop.model.targets import NodeTarget, NodeThresholds
+from sparktop.model.workload import Workload, Workloads
+from sparktop.store.event_log import AlertBook, Finding
+from sparktop.store.sources import Health, SourceKey
+
+GIB = 2**30
+TREND_AFTER_BOOT_S = 300.0
+"""Seconds after a restart of the machine in which its memory shows no trend: models are loaded."""
+_REMEMBERED = NodeHistory.__struct_fields__
+
+
+class NodeTrack:
+    """One node: its newest sample, its histories for graphs, and the values derived from them."""
+
+    def __init__(self, target: NodeTarget, thresholds: NodeThresholds) -> None:
+        """Start without any sample."""
+        self.target = target
+        self.health = Health()
+        self.took_ms: float | None = None
+        self.processes: tuple[EngineProcess, ...] = ()
+        """Processes of inference engines on the node's GPUs. Which backend each belongs to is in `view`."""
+        self.throttled: WorstGpu | None = None
+        self.steps: tuple[StepPace, ...] = ()
+        """The step time comparison of the backend on this node, if it allows a conclusion about the node;
+        else empty."""
+        self.roll = GpuRoll()
+        """The GPUs that the node has reported."""
+        self.work = MachineLog()
+        """Samples of the last minute, for the limits of the backends that run here."""
+        self.beyond_at: dict[str, float] = {}
+        """By alert id: monotonic time at which the alert's value was last beyond its limit."""
+        self.span_s: float | None = None
+        """Seconds between the two newest samples; None before the second."""
+        self.rebooted_at: float | None = None
+        """When the machine's last restart was noticed, in monotonic seconds; None if none was."""
+        self.endings = Endings()
+        self.boot_id: str | None = None
+        """The newest boot id that the machine reported."""
+        self.limit_in_s = math.inf
+        """Seconds until headroom reaches its critical limit; endless where there is plenty and its fall has
+        lasted too briefly to expect that."""
+        self._fall = Fall()
+        self._thresholds = thresholds
+        self._histories = HistoryTable(_REMEMBERED)
+        self._minute = ThrottledMinute()
+        self._paces: dict[int, Pace] = {}
+        self._trend: Trend | None = None
+        self._trend_at: float | None = None
+        self._failed = False
+        """True from a failure to the next sample."""
+        self.view = NodeView(target.name, target.via, scrape=target.scrape)
+
+    def set_thresholds(self, thresholds: NodeThresholds) -> None:
+        """Judge later samples by `thresholds`."""
+        self._thresholds = thresholds
+
+    def identify(self, identity: NodeIdentity) -> None:
+        """Store what the machine reports about itself."""
+        self.view = replace(self.view, identity=identity)
+        self.boot_id = identity.boot_id or self.boot_id
+
+    def assign(self, processes: tuple[EngineProcess, ...]) -> None:
+        """Store which backend each engine process belongs to."""
+        if processes != self.view.engine_processes:
+            self.view = replace(self.view, engine_processes=processes)
+
+    def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
+        """Record a failed poll: add a gap to the histories, but keep the last sample in the view.
+
+        Once the node is down or its newest sample old, drop what was derived from its samples (speed state,
+        headroom, throttling).
+        """
+        self.took_ms = took_ms
+        self.health.bad(failure, now)
+        self._failed = True
+        self._histories.append(failure.at, {})
+        self.view = replace(
+            self.view,
+            failure=failure,
+            failing_since=self.health.failing_since,
+            history=NodeHistory(**self._histories.series()),
+        )
+        old = failure.kind is FailureKind.LATE
+        if (self.health.down or old) and self._trend_at is not None:
+            # Old judgements are dropped: a countdown that stands still would be believed.
+            self._paces.clear()
+            self._minute.clear()
+            self._trend = self._trend_at = None
+            self._fall, self.limit_in_s = Fall(), math.inf
+            self.throttled, self.steps = None, ()
+            lost = SpeedState(UNKNOWN, "its newest sample is old" if old else "it does not answer")
+            self.view = replace(self.view, speed=lost, headroom=Headroom(), throttled_percent={})
+
+    def accept_sample(self, sample: NodeSample, took_ms: float | None, interval_s: float) -> bool:
+        """Record a sample and the earlier samples in its `missed`, which earlier polls did not receive.
+
+        Return False if none of these is newer than the last recorded sample. `interval_s` is the configured
+        time between two samples; that of the scrapes counts instead where a Prometheus is read.
+        """
+        if self.target.scrape is not None:
+            interval_s = self.target.scrape.every_s
+        self.took_ms = sample.cost_ms if sample.cost_ms is not None else took_ms
+        known = self.view.sample
+        samples = sorted((*sample.missed, sample), key=lambda one: one.at)
+        fresh = [one for one in samples if known is None or one.at > known.at]
+        step_s = median(_steps(samples)) if sample.missed else interval_s
+        self._remember(samples, LATE * step_s)
+        self._measure(fresh, None if known is None else known.at, step_s)
+        newest = fresh[-1] if fresh else known or sample
+        self.health.good(newest.at)
+        self.view = replace(
+            self.view,
+            sample=dataclasses.replace(newest, missed=()) if newest.missed else newest,
+            failure=None,
+            failing_since=None,
+            history=NodeHistory(**self._histories.series()),
+        )
+        if fresh:
+            self._judge(newest, interval_s)
+        return bool(fresh)
+
+    def accept_memory(self, reading: MemorySample) -> None:
+        """Show a newer reading of the memory in the newest sample; histories and alerts do not change."""
+        known = self.view.sample
+        if known is not None and reading.at > known.at:
+            self.view = replace(self.view, sample=dataclasses.replace(known, memory=reading.memory))
+
+    def judge_steps(self, steps: tuple[StepPace, ...]) -> None:
+        """Update the node's speed state with `steps`, the step time comparison of the backend on the node."""
+        sample, self.steps = self.view.sample, steps
+        gb10 = sample is not None and any(is_gb10(gpu, unified=sample.memory.unified) for gpu in sample.gpus)
+        speed = with_steps(worst(self._paces), steps, gb10=gb10)
+        if speed != self.view.speed:
+            self.view = replace(self.view, speed=speed)
+
+    def _remember(self, samples: Sequence[NodeSample], apart_s: float) -> None:
+        """Add samples to the histories, also between older points if their times require it.
+
+        A gap is removed if the points on both sides of it are now at most `apart_s` seconds apart.
+        """
+        points = [(sample.at, _points(sample)) for sample in samples]
+        last_at = self.view.history.cpu_percent.last_at
+        if len(points) == 1 and (last_at is None or points[0][0] > last_at):
+            self._histories.append(*points[0])
+        else:
+            self._histories.insert(points, apart_s)
+
+    def _measure(self, fresh: Sequence[NodeSample], known_at: float | None, step_s: float) -> None:
+        """Update the throttled shares and the GPU clock states with the samples `fresh`, oldest first.
+
+        `known_at` is the time of the last sample before `fresh`, `step_s` the usual time between two samples.
+        """
+        for sample in fresh:
+            self.span_s = span_s = None if known_at is None else sample.at - known_at
+            # After a failure the time that the shares cover is unknown, unless no sample is missing.
+            if span_s is not None and not (self._failed and span_s > LATE * step_s):
+                self._minute.add(sample.at, span_s, sample.gpus)
+            if self._failed:
+                self._paces = {
+                    index: pace if pace.state.word == SLOW_CLOCK else Pace(pace.state)
+                    for index, pace in self._paces.items()
+                }
+            self._failed, known_at = False, sample.at
+            self._paces = {
+                gpu.index: follow(
+                    self._paces.get(gpu.index, Pace()),
+                    gpu,
+                    sample.at,
+                    unified=sample.memory.unified,
+                    shares=self._minute.shares(gpu.index),
+                    thresholds=self._thresholds,
+                )
+                for gpu in sample.gpus
+            }
+
+    def _judge(self, newest: NodeSample, interval_s: float) -> None:
+        """Set the view's derived values (headroom, speed, throttling, lost GPUs) as of the newest sample."""
+        self.work.note(newest)
+        self.processes = engine_processes(newest.gpus)
+        self.throttled = self._minute.worst()
+        limits = memory_limits(newest.memory, self._thresholds)
+        left_gib = self.view.history.headroom_gib
+        if self._trend_at is None or newest.at - self._trend_at >= SLOT_S:
+            # Only as often as it gets a new point: it costs more than everything else here.
+            booted = self.rebooted_at is not None and newest.at - self.rebooted_at < TREND_AFTER_BOOT_S
+            self._trend = None if booted else trend(left_gib, newest.at, interval_s)
+            self._trend_at = newest.at
+            self._fall.note(newest.at, self._trend)
+        self.view = replace(
+            self.view,
+            headroom=headroom(self._trend, left_gib.last, limits[2] if limits else None),
+            speed=worst(self._paces),
+            throttled_percent=self.throttled.percent if self.throttled else {},
+            gpus_lost=self.roll.call(newest),
+        )
+        until_s = self.view.headroom.until_limit_s
+        plenty = limits is not None and limits[0] > PLENTY * (newest.memory.total_bytes or math.inf)
+        expected = until_s is not None and (not plenty or self._fall.reaches(until_s))
+        self.limit_in_s = until_s if until_s is not None and expected else math.inf
+
+
+def memory_limits(memory: MemoryReading, thresholds: NodeThresholds) -> tuple[float, float, float] | None:
+    """Return (memory left, warning limit, critical limit) in bytes; None if any of them is unknown."""
+    left = _left_bytes(memory)
+    if left is None:
+        return None
+    if memory.unified:
+        return left, thresholds.headroom_warn_gib * GIB, thresholds.headroom_critical_gib * GIB
+    if memory.total_bytes is None:
+        return None
+    percent = memory.total_bytes / 100
+    return left, percent * thresholds.available_warn_percent, percent * thresholds.available_critical_percent
+
+
+def _left_bytes(memory: MemoryReading) -> int | None:
+    return memory.headroom_bytes if memory.headroom_bytes is not None else memory.available_bytes
+
+
+def _points(sample: NodeSample) -> dict[str, float | None]:
+    """Return the value that a sample adds to each history, by field name of `NodeHistory`."""
+    memory, gpus = sample.memory, sample.gpus
+    left = _left_bytes(memory)
+    percent = (
+        100.0 * memory.used_bytes / memory.total_bytes
+        if memory.used_bytes is not None and memory.total_bytes
+        else None
+    )
+    up = [link for link in sample.network if link.up is not False]
+    # Traffic of bridges, tunnels and loopback is also counted at an interface.
+    links = [link for link in up if link.kind not in {"other", "rdma"}]
+    rdma = [link for link in up if link.kind == "rdma"]
+    heat = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
+    shares = [share for gpu in gpus for share in gpu.throttled_percent.values() if share is not None]
+    return {
+        "cpu_percent": sample.cpu.percent,
+        "gpu_percent": _mean(gpu.utilization_percent for gpu in gpus),
+        "memory_percent": percent,
+        "power_w": _total(gpu.power_w for gpu in gpus),
+        "rx_bytes_per_s": _total(link.rx_bytes_per_s for link in links),
+        "tx_bytes_per_s": _total(link.tx_bytes_per_s for link in links),
+        "rdma_rx_bytes_per_s": _total(link.rx_bytes_per_s for link in rdma),
+        "rdma_tx_bytes_per_s": _total(link.tx_bytes_per_s for link in rdma),
+        "temperature_c": max(heat, default=None),
+        "sm_clock_mhz": _mean(gpu.sm_clock_mhz for gpu in gpus),
+        "headroom_gib": None if left is None else left / GIB,
+        "throttled_percent": max(shares, default=None),
+        "swap_in_bytes_per_s": memory.swap_in_bytes_per_s,
+    }
+
+
+def _steps(samples: Sequence[NodeSample]) -> list[float]:
+    return [later.at - earlier.at for earlier, later in pairwise(samples)]
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+# The GPUs that a machine has reported, and which of these are missing now.
+#
+# A GPU counts as lost if it is missing while other GPUs answer, or if the driver reports it as lost. If all
+# GPUs are missing and the driver names none of them, the driver is being restarted or was unloaded. A GPU
+# in
+# MIG mode stays listed whatever its instances are, so reconfiguring it is not a loss. A new GPU at the
+# index of
+# a missing GPU replaces that GPU.
+
+
+RESTART_S = 60.0
+"""A driver that is being restarted comes back within this many seconds."""
+_NOT_LISTED = "the driver does not list it any more"
+
+
+class GpuRoll:
+    """Keeps the known GPUs of one machine, and remembers which lost GPUs have been announced."""
+
+    def __init__(self) -> None:
+        """Start without known GPUs."""
+        self._known: dict[str, LostGpu] = {}
+        self._single: set[str] = set()
+        """Keys of missing GPUs that were lost individually; they stay here even if all other GPUs go missing
+        later."""
+        self._announced: dict[str, tuple[LostGpu, float]] = {}
+        """Lost GPUs for which an event has been added, with the monotonic time of the loss, by key."""
+        self._driver_gone_at: float | None = None
+
+    def call(self, sample: NodeSample) -> tuple[LostGpu, ...]:
+        """Update the known GPUs from `sample`; return the missing GPUs, each with the reason.
+
+        They are in the order of their indices.
+        """
+        present = {_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus}
+        new_at = {gpu.index for key, gpu in present.items() if key not in self._known}
+        self._known = {
+            key: gpu for key, gpu in self._known.items() if key in present or gpu.index not in new_at
+        } | present
+        reported = {gpu.index: gpu for gpu in sample.gpus_lost}
+        for gpu in reported.values():
+            if not any(gpu.index == known.index for known in self._known.values()):
+                self._known[_key(gpu.index, gpu.uuid)] = gpu
+        missing = {key: gpu for key, gpu in self._known.items() if key not in present}
+        self._single &= missing.keys()
+        if present or reported:
+            self._single |= {key for key, gpu in missing.items() if present or gpu.index in reported}
+        else:
+            self._driver_gone_at = sample.at if self._driver_gone_at is None else self._driver_gone_at
+        if present:
+            self._driver_gone_at = None
+        other = _NOT_LISTED if present else sample.gpu_note
+        lost = (
+            LostGpu(
+                gpu.index, gpu.name, gpu.uuid, reported[gpu.index].reason if gpu.index in reported else other
+            )
+            for gpu in missing.values()
+        )
+        return tuple(sorted(lost, key=lambda gpu: gpu.index))
+
+    def judge(
+        self, book: AlertBook, key: SourceKey, sample: NodeSample, lost: tuple[LostGpu, ...], when: Instant
+    ) -> list[Event]:
+        """Raise, update or clear the alerts "gpu-lost" and "gpus-gone"; return events about single GPUs.
+
+        "gpu-lost" is about GPUs lost individually, "gpus-gone" about a machine on which no GPU answers.
+        `lost` is the result of `call` for the same sample, `when` the sample's time.
+        """
+        single = [gpu for gpu in lost if _key(gpu.index, gpu.uuid) in self._single]
+        lost_id, gone_id = f"{key.label}:gpu-lost", f"{key.label}:gpus-gone"
+        counts: Values = {"gpus": len(sample.gpus), "limit_gpus": len(self._known), "window_s": 0.0}
+        if single:
+            message = "; ".join(map(loss_text, single))
+            book.hold(lost_id, Finding(Severity.CRITICAL, key.name, message, counts), when, silent=True)
+        else:
+            book.clear(lost_id, when)
+        if lost and not sample.gpus and not single:
+            gone_s = when.at - (when.at if self._driver_gone_at is None else self._driver_gone_at)
+            severity = Severity.CRITICAL if gone_s >= RESTART_S else Severity.WARNING
+            which = "its GPU does not answer" if len(lost) == 1 else f"none of its {len(lost)} GPUs answers"
+            message = f"{which}: {lost[0].reason or 'the driver gives no reason'}"
+            values = {**counts, "window_s": gone_s, "limit_s": RESTART_S}
+            book.hold(gone_id, Finding(severity, key.name, message, values), when)
+        else:
+            book.clear(gone_id, when, "the GPUs answer again" if sample.gpus else None)
+        return self._announce(key, single, lost, counts, when)
+
+    def _announce(
+        self,
+        key: SourceKey,
+        single: list[LostGpu],
+        lost: tuple[LostGpu, ...],
+        counts: Values,
+        when: Instant,
+    ) -> list[Event]:
+        """Return an event for each GPU that was lost individually or came back since the previous sample.
+
+        `lost` are all missing GPUs, `single` those that were lost individually. `counts` has the numbers of
+        present and known GPUs, which the events carry.
+        """
+        missing = {_key(gpu.index, gpu.uuid) for gpu in lost}
+        back = {name: one for name, one in self._announced.items() if name not in missing}
+        events: list[Event] = []
+        for gpu, lost_s in (one for name, one in back.items() if name in self._known):
+            duration_s = max(0.0, when.at - lost_s)
+            message = f"{gpu.label} answers again after {numbers.age(duration_s)}"
+            event = _event(key, gpu, message, counts, when)
+            events.append(
+                replace(
+                    event,
+                    severity=Severity.INFO,
+                    phase=Phase.END,
+                    duration_s=duration_s,
+                    worst=event.severity,
+                )
+            )
+        fresh = {_key(gpu.index, gpu.uuid): gpu for gpu in single}
+        events += [
+            _event(key, gpu, loss_text(gpu), counts, when)
+            for name, gpu in fresh.items()
+            if name not in self._announced
+        ]
+        kept = {name: one for name, one in self._announced.items() if name in missing}
+        self._announced = {name: (gpu, when.at) for name, gpu in fresh.items()} | kept
+        return events
+
+
+def loss_text(gpu: LostGpu) -> str:
+    """Return a sentence that names the lost GPU and the reason."""
+    return f"{gpu.label} is lost: {gpu.reason or 'the driver gives no reason'}"
+
+
+def _event(key: SourceKey, gpu: LostGpu, message: str, counts: Values, when: Instant) -> Event:
+    """Return the event that marks the beginning of the loss of `gpu`."""
+    about = f"{key.label}:gpu-lost/{gpu.index}"
+    severity = Severity.CRITICAL
+    return Event(when.wall, severity, key.name, message, counts, when.at, about, Phase.BEGIN)
+
+
+def _key(index: int, uuid: str | None) -> str:
+    """Return a key for a GPU: its UUID if known, else "#index".
+
+    The index alone is not reliable, because indices shift when another GPU is lost.
+    """
+    return uuid or f"#{index}"
+
+
+# The samples of a machine over the last minute, as far as they show what holds a backend on it back.
+
+
+_KEPT_S = 60.0
+_LOADED_PERCENT = 80.0
+_BITS = 8.0
+
+
+class MachineLog:
+    """The samples of a machine over a minute, as far as they show limits."""
+
+    def __init__(self) -> None:
+        """Start without samples."""
+        self.looks: deque[MachineLook] = deque()
+        self.usual_mhz: float | None = None
+        """Highest SM clock seen under load; None if there was no load yet."""
+
+    def gap(self) -> None:
+        """Forget all samples, because a poll failed; the usual clock stays."""
+        self.looks.clear()
+
+    def note(self, sample: NodeSample) -> None:
+        """Add a sample."""
+        self._note_clock(_busiest(sample))
+        self.looks.append(machine_look(sample))
+        while self.looks[0].at < sample.at - _KEPT_S:
+            self.looks.popleft()
+
+    def _note_clock(self, gpu: GpuReading | None) -> None:
+        if gpu is None or gpu.sm_clock_mhz is None or (gpu.utilization_percent or 0.0) < _LOADED_PERCENT:
+            return
+        self.usual_mhz = max(self.usual_mhz or 0.0, float(gpu.sm_clock_mhz))
+
+
+def machine_look(sample: NodeSample) -> MachineLook:
+    """Return the figures of a sample that show what holds a backend on the machine back."""
+    gpu = _busiest(sample)
+    link = max(filter(_loads, sample.network), key=_share, default=None)
+    return MachineLook(
+        sample.at,
+        gpu.utilization_percent if gpu is not None else None,
+        gpu.sm_clock_mhz if gpu is not None else None,
+        max(sample.cpu.core_percent, default=None),
+        _share(link) if link is not None else None,
+        max(link.rx_bytes_per_s or 0.0, link.tx_bytes_per_s or 0.0) if link is not None else None,
+        link.name if link is not None else None,
+    )
+
+
+def _busiest(sample: NodeSample) -> GpuReading | None:
+    return max(sample.gpus, key=lambda one: one.utilization_percent or 0.0, default=None)
+
+
+def _loads(link: NetworkReading) -> bool:
+    return link.kind != "other" and link.up is not False and bool(link.capacity_bits_per_s)
+
+
+def _share(link: NetworkReading) -> float:
+    """Return the traffic of a link in its busier direction as a share of what it can carry."""
+    carried = max(link.rx_bytes_per_s or 0.0, link.tx_bytes_per_s or 0.0)
+    return _BITS * carried / (link.capacity_bits_per_s or 1.0)
+
+
+# The share of the last minute in which each GPU was throttled, by reason.
+
+
+WINDOW_S = 60.0
+_NOTHING_S = 1e-6
+"""Seconds below this are rounding errors of 0."""
+
+_Shares = Mapping[str, float | None]
+
+
+class WorstGpu(Struct, frozen=True):
+    """The GPU with the largest throttled share."""
+
+    index: int
+    percent: Mapping[str, float] = field(default_factory=dict)
+    """Throttled share by reason, in percent of the known time."""
+    covered_s: float = 0.0
+    """Seconds of the last minute for which the shares are known."""
+
+
+class ThrottledMinute:
+    """Throttled shares over the last minute, by GPU and reason.
+
+    They are means of the samples' shares, weighted by the time that each sample covers. Unknown time is left
+    out.
+    """
+
+    def __init__(self) -> None:
+        """Start without samples."""
+        self._samples: deque[tuple[float, float, tuple[tuple[int, _Shares], ...]]] = deque()
+        self._sums: dict[int, dict[str, list[float]]] = {}
+        """By GPU index and reason: [percent x seconds, seconds]."""
+
+    def add(self, at: float, span_s: float, gpus: Iterable[GpuReading]) -> None:
+        """Add the throttled shares of `gpus`, which cover the `span_s` seconds before `at`."""
+        samples = tuple((gpu.index, gpu.throttled_percent) for gpu in gpus if gpu.throttled_percent)
+        self._samples.append((at, span_s, samples))
+        self._count(samples, span_s)
+        while self._samples[0][0] <= at - WINDOW_S:
+            _, old_s, old = self._samples.popleft()
+            self._count(old, -old_s)
+
+    def clear(self) -> None:
+        """Forget all samples."""
+        self._samples.clear()
+        self._sums.clear()
+
+    def shares(self, index: int) -> dict[str, float]:
+        """Return the throttled percent (0 to 100) of one GPU by reason; unknown reasons are absent."""
+        sums = self._sums.get(index, {})
+        return {
+            reason: min(100.0, max(0.0, weighted / seconds))
+            for reason, (weighted, seconds) in sums.items()
+            if seconds > _NOTHING_S
+        }
+
+    def worst(self) -> WorstGpu | None:
+        """Return the GPU that was throttled most; None if no share is known."""
+        known = {index: shares for index in sorted(self._sums) if (shares := self.shares(index))}
+        if not known:
+            return None
+        index = max(known, key=lambda one: max(known[one].values()))
+        covered_s = max(seconds for _, seconds in self._sums[index].values())
+        return WorstGpu(index, known[index], covered_s)
+
+    def _count(self, samples: Iterable[tuple[int, _Shares]], span_s: float) -> None:
+        for index, shares in samples:
+            sums = self._sums.setdefault(index, {})
+            for reason, percent in shares.items():
+                if percent is not None:
+                    one = sums.setdefault(reason, [0.0, 0.0])
+                    one[0] += percent * span_s
+                    one[1] += span_s
+
+
+# The event that a machine restarted, with the machine's last values before the restart.
+
+
+SLOPE_S = 30.0
+"""The change of memory headroom is measured over this many seconds before the last sample."""
+_LEAST_SLOPE_S = 2.0
+_FALLING_GIB_PER_S = 0.01
+"""Slower falls are not mentioned."""
+_FULL_SHARE, _LITTLE_GIB = 0.97, 2.0
+"""Share of memory in use, and headroom in GiB, beyond which a restart may have been a memory wedge."""
+_HOT_C = 90.0
+
+
+def restart_events(key: SourceKey, track: NodeTrack, identity: NodeIdentity, when: Instant) -> list[Event]:
+    """Return an event if `identity` has another boot id than the machine had before, else [].
+
+    A second event follows once the machine has read how its last boot ended. Called before `track` stores the
+    identity, while its newest sample is still from before the restart.
+    """
+    before, after = track.boot_id, identity.boot_id
+    about = f"{key.label}:boot"
+    if before is None or after is None or before == after:
+        if (
+            track.rebooted_at is None
+            or identity.last_boot is None
+            or track.view.identity.last_boot is not None
+        ):
+            return []
+        return [Event(when.wall, Severity.INFO, key.name, end_words(identity.last_boot), {}, when.at, about)]
+    values = _last_values(track, when)
+    track.rebooted_at = when.at
+    track.endings = Endings()
+    message = _message(track, values, identity, when)
+    return [Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about)]
+
+
+def _message(track: NodeTrack, values: Values, identity: NodeIdentity, when: Instant) -> str:
+    """Return when it rebooted, when it was last seen and how, and the likely reason if there is a sign."""
+    said = "rebooted"
+    if identity.booted_at is not None:
+        said += f" at {datetime.fromtimestamp(identity.booted_at, UTC).astimezone():%H:%M}"
+    age_s = _number(values, "last_sample_age_s")
+    if age_s is None:
+        return said
+    seen = f"{(when.wall - timedelta(seconds=age_s)).astimezone():%H:%M:%S}"
+    words = last_words(track.view.sample)
+    headroom, slope = _number(values, "headroom_gib"), _number(values, "headroom_slope_gib_per_s")
+    if headroom is not None and (slope or 0.0) < -_FALLING_GIB_PER_S:
+        words = ", ".join(
+            filter(None, (words, f"headroom {headroom:.1f} GiB falling {-(slope or 0.0):.2g} GiB/s"))
+        )
+    said += f"; last seen {seen}" + (f" at {words}" if words else "")
+    guess = _guess(track.view.sample, headroom)
+    return f"{said}: {guess}" if guess else said
+
+
+def _guess(sample: NodeSample | None, headroom_gib: float | None) -> str:
+    """Return what the last sample suggests, as a question; "" if it suggests nothing."""
+    if sample is None:
+        return ""
+    used, total = sample.memory.used_bytes, sample.memory.total_bytes
+    full = used is not None and bool(total) and used >= _FULL_SHARE * (total or 0)
+    if full or (headroom_gib is not None and headroom_gib < _LITTLE_GIB):
+        return "memory wedge?"
+    if any((gpu.temperature_c or 0.0) >= _HOT_C for gpu in sample.gpus):
+        return "overheated?"
+    return ""
+
+
+def end_words(last: LastBoot) -> str:
+    """Return how the last boot ended, in words, and what cannot be read."""
+    parts = []
+    if last.watchdog:
+        parts.append("the hardware watchdog reset it")
+    if last.clean is not None:
+        parts.append("it was shut down in order" if last.clean else "it was not shut down in order")
+    if last.last_line:
+        parts.append(f"last line of its journal: {last.last_line}")
+    if last.unreadable:
+        parts.append(last.unreadable)
+    return f"how it went down: {'; '.join(parts) if parts else 'nothing was left to read'}"
+
+
+def _number(values: Values, name: str) -> float | None:
+    value = values.get(name)
+    return value if isinstance(value, float | int) else None
+
+
+def _last_values(track: NodeTrack, when: Instant) -> Values:
+    """Return memory headroom, its trend, GPU temperature and power from the last sample before the restart.
+
+    A value that is not known is None. The result is empty if there was no sample.
+    """
+    sample = track.view.sample
+    if sample is None:
+        return {}
+    heat = [gpu.temperature_c for gpu in sample.gpus if gpu.temperature_c is not None]
+    series = track.view.history.headroom_gib.since(sample.at - SLOPE_S)
+    known = [(time, value) for time, value in series if value is not None]
+    power = [gpu.power_w for gpu in sample.gpus if gpu.power_w is not None]
+    return {
+        "last_sample_age_s": max(0.0, when.at - sample.at),
+        "headroom_gib": known[-1][1] if known else None,
+        "headroom_slope_gib_per_s": _slope(known),
+        "temperature_c": max(heat, default=None),
+        "power_w": sum(power) if power else None,
+        "window_s": SLOPE_S,
+    }
+
+
+def _slope(known: Sequence[tuple[float, float]]) -> float | None:
+    """Return the change per second from the first to the last (time, value); None where it is not known."""
+    if not known or known[-1][0] - known[0][0] < _LEAST_SLOPE_S:
+        return None
+    return (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
+
+
+# Events about processes of engines that ended, and about faults in the kernel's log, with what is known.
+
+
+ENGINE_ENDED = "engine-ended"
+"""Kind of the event that processes of an engine ended."""
+_FRESH_S = 1e-6
+_MOST_NAMED = 3
+_MOST_ENDED = 64
+"""Engines whose newest end is remembered."""
+_AT_WORK = frozenset({"engine core", "worker", "scheduler", "server", "runner"})
+"""Roles without which an engine does not work."""
+
+
+class Endings:
+    """What was running on one node, and which lines of the kernel's log are known."""
+
+    def __init__(self) -> None:
+        """Start without a sample."""
+        self._workloads: Mapping[int, Workload] | None = None
+        self._read_at: float | None = None
+        self._backends: dict[int, str] = {}
+        """Backend by process ID."""
+        self._engines: dict[int, Hashable] = {}
+        """Engine (process group) by process ID: children of a server that ended have no server any more."""
+        self._ended_before: dict[Hashable, frozenset[int]] = {}
+        """Processes of an engine that ran or ended when its newest end was reported: one end, one event."""
+        self._last: NodeSample | None = None
+        self._oom_kills: int | None = None
+        self._line_s: float | None = None
+        """Time of the newest known line of the kernel's log, in seconds since boot."""
+
+    def note(
+        self, key: SourceKey, sample: NodeSample, engines: Sequence[EngineProcess], when: Instant
+    ) -> list[Event]:
+        """Return events about what ended since the last sample of the node.
+
+        `engines` are the processes of engines, with the backends that they serve.
+        """
+        lines = self._new_lines(sample)
+        events = [_line_event(key, line, when) for line in lines if line.kind != OOM]
+        if sample.workloads is not None and not (sample.workloads.age_s or 0.0) > _FRESH_S:
+            events += self._ended(key, sample, sample.workloads, when)
+        self._backends |= {one.pid: one.backend for one in engines if one.backend is not None}
+        self._last = sample
+        return events
+
+    def _new_lines(self, sample: NodeSample) -> list[KernelLine]:
+        """Return the lines of the kernel's log that are new; none in the first sample."""
+        found = () if sample.kernel is None else sample.kernel.lines
+        known_s = self._line_s
+        if sample.kernel is not None:
+            self._line_s = max([one.since_boot_s for one in found], default=known_s or 0.0)
+        return [] if known_s is None else [one for one in found if one.since_boot_s > known_s]
+
+    def _ended(self, key: SourceKey, sample: NodeSample, workloads: Workloads, when: Instant) -> list[Event]:
+        before, self._workloads = self._workloads, {one.pid: one for one in workloads.processes}
+        read_at, self._read_at = self._read_at, sample.at
+        kills, self._oom_kills = self._oom_kills, sample.memory.oom_kills
+        began = {one.pid: _engine(one) for one in workloads.processes if one.pid not in (before or {})}
+        self._engines |= began
+        self._ended_before = {engine: pids - began.keys() for engine, pids in self._ended_before.items()}
+        if before is None or read_at is None:
+            return []
+        gone = [one for pid, one in before.items() if pid not in self._workloads and one.role in _AT_WORK]
+        groups: dict[Hashable, list[Workload]] = {}
+        for one in gone:
+            groups.setdefault(self._engines.get(one.pid, _engine(one)), []).append(one)
+        groups = {engine: ended for engine, ended in groups.items() if self._is_new(engine, ended)}
+        new_kills = None if kills is None or self._oom_kills is None else max(0, self._oom_kills - kills)
+        events = [
+            self._event(key, sample, ended, new_kills, when.at - read_at, when) for ended in groups.values()
+        ]
+        self._backends = {pid: name for pid, name in self._backends.items() if pid in self._workloads}
+        self._engines = {pid: engine for pid, engine in self._engines.items() if pid in self._workloads}
+        return events
+
+    def _is_new(self, engine: Hashable, ended: Sequence[Workload]) -> bool:
+        """Return whether these processes ended otherwise than by an end of their engine that was reported."""
+        pids = {one.pid for one in ended}
+        if pids <= self._ended_before.get(engine, frozenset()):
+            return False
+        running = (pid for pid, one in self._engines.items() if one == engine)
+        self._ended_before[engine] = frozenset((*pids, *running))
+        while len(self._ended_before) > _MOST_ENDED:
+            del self._ended_before[next(iter(self._ended_before))]
+        return True
+
+    def _event(
+        self,
+        key: SourceKey,
+        sample: NodeSample,
+        ended: Sequence[Workload],
+        kills: int | None,
+        within_s: float,
+        when: Instant,
+    ) -> Event:
+        names = [name for one in ended if (name := self._backends.get(one.pid)) is not None]
+        subject = names[0] if len(set(names)) == 1 else key.name
+        left = self._workloads or {}
+        server = ended[0].server
+        half = server is not None and server in left
+        what = ", ".join(f"{one.about} {one.pid}" for one in ended[:_MOST_NAMED])
+        more = f" and {len(ended) - _MOST_NAMED} more" if len(ended) > _MOST_NAMED else ""
+        causes = _causes(sample, ended, kills)
+        message = f"{ended[0].engine} ended: {what}{more}, between {_clock(when.wall, within_s)} and "
+        message += f"{_clock(when.wall)}; {causes}"
+        if half:
+            message += f"; its server (process {server}) still runs"
+        if seen := last_words(self._last):
+            message += f"; before it {seen}"
+        values: Values = {
+            "ended": f"{what}{more}",
+            "processes": float(len(ended)),
+            "oom_kills": None if kills is None else float(kills),
+            "window_s": within_s,
+        }
+        severe = half or bool(kills)
+        about = f"{key.label}:{ENGINE_ENDED}"
+        severity = Severity.CRITICAL if severe else Severity.WARNING
+        return Event(when.wall, severity, subject, message, values, when.at, about)
+
+
+def _engine(one: Workload) -> Hashable:
+    """Return what the processes of one engine on a machine have in common."""
+    return one.server if one.server is not None else (one.engine, one.model, one.container)
+
+
+def _causes(sample: NodeSample, ended: Sequence[Workload], kills: int | None) -> str:
+    """Return what the kernel says about the end of these processes, or what cannot be read."""
+    log = sample.kernel
+    pids = {one.pid for one in ended}
+    lines = () if log is None else log.lines
+    mine = [line for line in lines if line.pid in pids]
+    if any(line.kind == OOM for line in mine):
+        return "the kernel killed it for lack of memory (OOM)"
+    found = [xid_words(line.code) for line in mine if line.kind == XID]
+    if kills:
+        found.append(f"the kernel killed {kills} process{'es' if kills > 1 else ''} for lack of memory (OOM)")
+    if found:
+        return ", ".join(found)
+    said = ["no OOM kill"] if kills == 0 else []
+    if log is None or log.unreadable is not None:
+        return "; ".join([*said, *([log.unreadable] if log is not None and log.unreadable else [])]) or (
+            "its log says why"
+        )
+    return ", ".join([*said, "no Xid"]) + ": its own log says why, or a user ended it"
+
+
+def _line_event(key: SourceKey, line: KernelLine, when: Instant) -> Event:
+    if line.kind == XID:
+        message = xid_words(line.code) + (f" (process {line.pid})" if line.pid is not None else "")
+        severity = Severity.CRITICAL if is_severe(line.code) else Severity.WARNING
+    else:
+        message, severity = f"kernel: {line.text}", Severity.CRITICAL
+    values: Values = {
+        "xid": None if line.code is None else float(line.code),
+        "since_boot_s": line.since_boot_s,
+    }
+    return Event(when.wall, severity, key.name, message, values, when.at, f"{key.label}:{line.kind}")
+
+
+def last_words(sample: NodeSample | None) -> str:
+    """Return memory, temperature and power of a sample: "118.9 of 121.6 GiB, 71 °C, 84 W"."""
+    if sample is None:
+        return ""
+    memory = sample.memory
+    parts = []
+    if memory.used_bytes is not None and memory.total_bytes is not None:
+        parts.append(f"{memory.used_bytes / GIB:.1f} of {memory.total_bytes / GIB:.1f} GiB")
+    heat = [gpu.temperature_c for gpu in sample.gpus if gpu.temperature_c is not None]
+    power = [gpu.power_w for gpu in sample.gpus if gpu.power_w is not None]
+    parts += [f"{max(heat):.0f} °C"] if heat else []
+    parts += [f"{sum(power):.0f} W"] if power else []
+    return ", ".join(parts)
+
+
+def _clock(wall: datetime, before_s: float = 0.0) -> str:
+    return f"{(wall - timedelta(seconds=before_s)).astimezone():%H:%M:%S}"

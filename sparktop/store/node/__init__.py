@@ -1,1 +1,0 @@
-"""A machine in the store: its histories, alerts, restarts."""

@@ -1,0 +1,671 @@
+"""Watching through a Prometheus: its scrapes are read at their own pace and delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from sparktop.analysis.deployments import address_of
+from sparktop.engines import PageError, read_page
+from sparktop.engines.router_pages import STACK
+from sparktop.engines.tables import names_beside
+from sparktop.model.balance import Balance
+from sparktop.model.engine import EngineSample
+from sparktop.model.event import Severity
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.fleet import Fleet, Scrape
+from sparktop.model.router import Deployment, RouterSample
+from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
+from sparktop.model.text import clean
+from sparktop.net.failure import AnswerError
+from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError
+from sparktop.sources.prometheus.down import said_down
+from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, Key
+from sparktop.sources.prometheus.pages import pages
+from sparktop.sources.prometheus.promql import any_of, selector
+from sparktop.sources.prometheus.steps import in_steps
+from sparktop.sources.prometheus.wall import Figures, fullest, gauges_and_rates, quantiles, rows
+from sparktop.store import SourceKey, SourceKind, Store
+from sparktop.watch.prometheus_finder import Finder, Pace
+from sparktop.watch.prometheus_machines import Deliver, MachineFeed
+
+if TYPE_CHECKING:
+    from sparktop.sources.source import Reading
+    from sparktop.watch.ways import Ways
+
+
+# Importing it is cheap: what speaks HTTP is imported when a feed starts.
+
+
+LOOK_S = 75.0
+"""Seconds that a group is polled directly; a verdict on a swing needs 45 s and two evaluations that agree."""
+MOST_MEMBERS = 16
+AUTO_AGAIN_S = 600.0
+_AUTO_EVERY_S = 15.0
+_FIRST_DEADLINE_S, _DEADLINE_S = 3.0, 2.0
+_WIDE_Z = 4.0
+"""Spread of the loads, over that of random routing, from which on they may swing."""
+
+DeliverReading = Callable[[SourceKind, str, "Reading", float | None], None]
+
+
+class Through:
+    """Runs a feed for each Prometheus, and at most one closer look at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        deliver: DeliverReading,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        ways: Ways,
+    ) -> None:
+        """Deliver readings by `deliver`; `spawn` starts a task, `ways` makes the sources of direct polls."""
+        self._store = store
+        self._deliver = deliver
+        self._spawn = spawn
+        self._ways = ways
+        self.feeds: Sequence[PrometheusFeed] = ()
+        self._looking = False
+        self._auto_at = float("-inf")
+
+    def start(self, targets: Sequence[PrometheusTarget]) -> None:
+        """Start a feed for each of `targets`."""
+        if not targets:
+            return
+
+        clock = asyncio.get_running_loop().time
+        self.feeds = [PrometheusFeed(one, self._store, self._hand_over, clock=clock) for one in targets]
+        for feed in self.feeds:
+            self._spawn(feed.run())
+        if any(one.closer == "auto" for one in targets):
+            self._spawn(self._look_at_suspects())
+
+    def _hand_over(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
+        self._deliver(key.kind, key.name, reading, took_ms)
+
+    def want(self, group: str) -> str:
+        """Read the samples of a group, where a Prometheus has too many servers for all; return a message."""
+        for feed in self.feeds:
+            feed.want(group)
+        return f"reads {clean(group, 60)} sample by sample"
+
+    def look_closer(self, group: str) -> str:
+        """Begin to poll the servers of a group directly; return a message for the user."""
+        found = next((one for one in self._store.balance.view() if one.group == group), None)
+        names = frozenset(() if found is None else found.backends)
+        feed = next((one for one in self.feeds if names and names <= one.names.keys()), None)
+        if feed is None:
+            return f"{clean(group, 60)}: its servers are polled directly already"
+        if feed.target.closer == "never":
+            return 'not polled directly: closer = "never" in the configuration'
+        if any("#" in feed.names[name].url for name in names):
+            return f"{clean(group, 60)} cannot be polled directly: Ray has all replicas of a node on one page"
+        if len(names) > MOST_MEMBERS:
+            return f"{clean(group, 60)} has {len(names)} servers: at most {MOST_MEMBERS} are polled directly"
+        if self._looking:
+            return "a group is being polled directly: wait until that ends"
+        self._looking = True
+        self._spawn(self._look(group, feed, sorted(names)))
+        return f"polls {len(names)} servers of {clean(group, 60)} directly for {LOOK_S:.0f} s"
+
+    async def _look(self, group: str, feed: PrometheusFeed, names: Sequence[str]) -> None:
+        """Poll servers directly, if all of them can be reached; else name those that cannot."""
+        targets = [BackendTarget(name, feed.names[name].url, feed.names[name].engine) for name in names]
+        sources = self._ways.backends(targets)
+        try:
+            first = await asyncio.gather(*(one.poll(_FIRST_DEADLINE_S) for one in sources))
+            failed = [
+                f"{target.url}: {reading.message}"
+                for target, reading in zip(targets, first, strict=True)
+                if isinstance(reading, Failure)
+            ]
+            if failed:
+                more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+                self._store.note(group, clean(f"cannot be polled directly: {failed[0]}{more}", 300))
+                return
+            self._store.note(group, f"polled directly for {LOOK_S:.0f} s")
+            slowest_ms = max(getattr(one, "answer_ms", None) or 0.0 for one in first)
+            feed.pause(names)
+            await self._poll(sources, slowest_ms)
+            self._note_verdict(group)
+        finally:
+            self._looking = False
+            feed.resume(names)
+            await asyncio.gather(*(one.close() for one in sources), return_exceptions=True)
+
+    def _note_verdict(self, group: str) -> None:
+        """Keep what a closer look found as an event, because samples of a Prometheus cannot confirm it."""
+        found = next((one for one in self._store.balance.view() if one.group == group), None)
+        if found is not None:
+            message = f"closer look at {group} ended: {found.word.value}"
+            self._store.note(group, clean("; ".join((message, *found.reasons[:1])), 300))
+
+    async def _poll(self, sources: Sequence[Any], slowest_ms: float) -> None:
+        """Poll all sources at the same instants, as often as the slowest of them affords."""
+        from sparktop.watch.scheduler import affordable_hz
+
+        loop = asyncio.get_running_loop()
+        step_s = 1 / (affordable_hz(slowest_ms) or 1.0)
+        end = loop.time() + LOOK_S
+        while (began := loop.time()) < end:
+            readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
+            for one, reading in zip(sources, readings, strict=True):
+                if not isinstance(reading, Failure):
+                    self._deliver(SourceKind.BACKEND, one.name, reading, None)
+            await asyncio.sleep(max(0.02, step_s - (loop.time() - began)))
+
+    async def _look_at_suspects(self) -> None:
+        """Poll the most suspicious group directly, again and again."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(_AUTO_EVERY_S)
+            self.look_at_suspect(clock())
+
+    def look_at_suspect(self, now: float) -> None:
+        """Poll the group with the widest spread directly, unless that was done less than ten minutes before.
+
+        Only groups of a Prometheus with `closer = "auto"` count. `now` is in monotonic seconds.
+        """
+        if self._looking or now - self._auto_at < AUTO_AGAIN_S:
+            return
+        own = [one.names.keys() for one in self.feeds if one.target.closer == "auto"]
+        suspects = [
+            one
+            for one in self._store.balance.view()
+            if _is_suspect(one) and any(one.backends and set(one.backends) <= names for names in own)
+        ]
+        if suspects:
+            self._auto_at = now
+            self.look_closer(max(suspects, key=lambda one: one.dispersion_z or 0.0).group)
+
+
+def _is_suspect(found: Balance) -> bool:
+    """Return whether a direct poll may find what samples of a Prometheus are too seldom to show."""
+    return found.is_slow and (found.word.bad or (found.dispersion_z or 0.0) >= _WIDE_Z)
+
+
+# Reads what a Prometheus scrapes and delivers it to the store: raw samples of a few servers, a wall of all.
+#
+# The raw samples of a server become the pages that were scraped, so that everything behind the store is as
+# with
+# servers that are polled. At most `MOST_RAW` servers are read so; of more, one group that is asked for.
+
+
+_log = logging.getLogger(__name__)
+MOST_RAW = 64
+"""Servers whose raw samples are read; 100 of them cost a Prometheus 0.2 s at each look."""
+MOST_IN_GROUP = 16
+"""Servers of one group whose raw samples are read, where there are more than `MOST_RAW`."""
+FIND_AGAIN_S = 60.0
+_QUANTILES_AGAIN_S = 60.0
+_LATE_SCRAPES = 2.0
+_LATE_S = 5.0
+_GONE_AFTER_S = 300.0
+"""Seconds after which a server that is no target any more is forgotten."""
+_CLOCK_STEP_S = 2.0
+_SKEW_S = 5.0
+_NO_FIRST = (float("nan"), Figures({}), 0.0)
+
+
+class PrometheusFeed:
+    """Watches what one Prometheus scrapes."""
+
+    def __init__(
+        self,
+        target: PrometheusTarget,
+        store: Store,
+        deliver: Deliver,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Read `target`, and hand over what is read by `deliver`; targets are added to `store`."""
+        self.target = target
+        self._store = store
+        self._deliver = deliver
+        self._clock = clock
+        self._sleep = sleep
+        self._key = SourceKey.prometheus(target.name)
+        self._client = PrometheusClient(target, clock=clock)
+        self.pace = Pace()
+        """How much is asked for, and how often."""
+        self._clocks: Clocks | None = None
+        self._finder = Finder(target, self._client)
+        self._found_at: float | None = None
+        self._machines = MachineFeed(target, self._client, store, deliver, clock)
+        self._samples = SampleReader(target, self._client, self._finder, deliver, clock)
+        self._raw: dict[Key, FoundServer] = {}
+        """The servers whose raw samples are read."""
+        self._placed: dict[Key, tuple[str, ...]] = {}
+        """The machines of these servers, as the store knows them."""
+        self.names: dict[str, FoundServer] = {}
+        """The same by name."""
+        self._routers = Routers(store, deliver, clock)
+        self._paused: frozenset[str] = frozenset()
+        """Names of the servers that are polled directly at present."""
+        self._gone: dict[Key, float] = {}
+        self._group: str | None = None
+        """The group whose raw samples are wanted, where there are too many servers for all."""
+        self._quantiles, self._quantiles_at = Figures({}), float("-inf")
+        self._wall_at = float("-inf")
+        self._first = _NO_FIRST
+        """When a look began that delivered figures before it found machines, these, and the ms they took."""
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        try:
+            while True:
+                began = self._clock()
+                await self.look()
+                period_s = self.pace.period_s(len(self._raw))
+                await self._sleep(max(0.5, period_s - (self._clock() - began)))
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def pause(self, names: Iterable[str]) -> None:
+        """Read no raw samples of these servers until `resume`, because they are polled directly."""
+        self._paused |= frozenset(names)
+
+    def resume(self, names: Iterable[str]) -> None:
+        """Read the raw samples of these servers again."""
+        self._paused -= frozenset(names)
+
+    def find_again(self) -> None:
+        """Search for new and removed servers with the next queries."""
+        self._found_at = None
+
+    def want(self, group: str | None) -> None:
+        """Read the raw samples of this group from now on, if there are too many servers for all."""
+        if group != self._group:
+            self._group = group
+            self._choose()
+
+    async def look(self) -> None:
+        """Query once, and deliver what is new; a failure is delivered as one of the Prometheus."""
+        began = self._clock()
+        try:
+            await self._look(began)
+        except TooMuchError as error:
+            self.pace.refused(error.message)
+            self._fail(error)
+        except AnswerError as error:
+            self._fail(error)
+        else:
+            self.pace.answered()
+
+    def _fail(self, error: AnswerError) -> None:
+        self._deliver(self._key, Failure(error.kind, clean(error.message), self._clock()), None)
+
+    async def _look(self, began: float) -> None:
+        await self._note_clocks()
+        is_due = began - self._wall_at >= 0.9 * self.pace.every_s * self.pace.slowed
+        if is_due or len(self._finder.found.servers) <= MOST_RAW:
+            # It reads `up` of all targets: of 10,000 servers and their machines half a second of CPU time.
+            await self._read_up()
+        if self._found_at is None or began - self._found_at >= FIND_AGAIN_S * self.pace.slowed:
+            self._found_at = await self._find(began)
+        if self._found_at is None:
+            raise AnswerError(
+                FailureKind.LOADING, "has just begun to scrape: servers appear after two scrapes"
+            )
+        if is_due:
+            self._wall_at = began
+            await self._read_wall(began)
+        await self._read_raw()
+
+    async def _note_clocks(self) -> None:
+        """Find how the clocks differ; small changes are ignored, so that samples keep their distances."""
+        clocks = await self._client.clocks()
+        known = self._clocks
+        if known is None or abs(clocks.to_monotonic_s - known.to_monotonic_s) > _CLOCK_STEP_S:
+            self._clocks = clocks
+            if abs(clocks.ahead_s) > _SKEW_S:
+                way = "ahead of" if clocks.ahead_s > 0 else "behind"
+                message = (
+                    f"its clock is {abs(clocks.ahead_s):.0f} s {way} this machine's: ages are by its clock"
+                )
+                self._store.note(self.target.name, message)
+
+    async def _find(self, began: float) -> float | None:
+        """Search for servers; return when, or None where the Prometheus has hardly begun to scrape.
+
+        The first time counts as earlier, so that servers whose first scrape comes later are found soon.
+        """
+        known = self._finder.found.servers
+        await self._finder.find()
+        self.pace.every_s = self._finder.every_s or self.pace.every_s
+        if await self._finder.is_new(self.pace.every_s, began):
+            return None
+        if fault := self._finder.found.groups_fault:
+            self._store.note(self.target.name, f"{fault}: {GROUPS_ADVICE}", Severity.WARNING)
+        if not known and len(self._finder.found.servers) > MOST_RAW:
+            await self._read_up()
+            await self._read_wall(began, is_first=True)
+        await self._machines.find(self._finder.found.servers, self._finder.dead)
+        self._choose()
+        if not known:
+            await self._read_up()
+        return began if known else began - max(0.0, FIND_AGAIN_S - 2 * self.pace.every_s)
+
+    async def _read_up(self) -> None:
+        await self._finder.read_up(self._machines.jobs, self._raw.values())
+
+    def _choose(self) -> None:
+        """Choose the servers whose raw samples are read, and add them to the store."""
+        servers, source = self._finder.found.servers, self.target.name
+        if len(servers) > MOST_RAW:
+            servers = tuple(one for one in servers if one.group == self._group)[:MOST_IN_GROUP]
+        now, wanted = self._clock(), {one.key: one for one in own(servers, self._store, source)}
+        self._let_go(wanted, now)
+        self._machines.add_nodes(wanted.values(), self.pace.every_s)
+        new = [one for key, one in wanted.items() if key not in self._raw]
+        self._raw.update((one.key, one) for one in new)
+        self.names = {one.name: one for one in self._raw.values()}
+        for key in wanted:
+            self._gone.pop(key, None)
+        placed = {key: self._machines.of(one) for key, one in wanted.items()}
+        changed = [one for key, one in wanted.items() if self._placed.get(key) != placed[key]]
+        self._placed.update(placed)
+        if changed:
+            own_s, usual_s = self._finder.every_s_of, self.pace.every_s
+            self._store.add(
+                *(as_backend(one, placed[one.key], source, own_s(one.key) or usual_s) for one in changed)
+            )
+
+    def _let_go(self, wanted: Mapping[Key, FoundServer], now: float) -> None:
+        """Forget servers that are not wanted any more; those removed from the targets after five minutes.
+
+        These were removed on purpose: that is an event, and no alert.
+        """
+        names = {one.name: one for one in wanted.values()}
+        for key in self._raw.keys() - wanted.keys():
+            one, message = self._raw[key], f"it is no target of {self.target.name} any more"
+            if (successor := names.get(one.name)) is not None:
+                self._hand_on(one, successor)
+            elif any(each.key == key for each in self._finder.found.servers):
+                self._forget(key)
+            elif key not in self._gone:
+                self._gone[key] = now
+                self._store.note(one.name, clean(message))
+                if key in self._samples.silent:
+                    self._forget(key)
+                else:
+                    late = Failure(FailureKind.LATE, clean(message), now)
+                    self._deliver(SourceKey.backend(one.name), late, None)
+            elif now - self._gone[key] >= _GONE_AFTER_S:
+                self._forget(key)
+
+    def _hand_on(self, one: FoundServer, successor: FoundServer) -> None:
+        """Let the same server go on as another target, with its history, as after its job was renamed."""
+        if (one.url, one.engine, one.group) != (successor.url, successor.engine, successor.group):
+            self._forget(one.key)
+            return
+        del self._raw[one.key]
+        self._samples.hand_on(one.key, successor.key)
+        for known in (self._gone, self._placed):
+            known.pop(one.key, None)
+
+    def _forget(self, key: Key) -> None:
+        one = self._raw.pop(key)
+        self._samples.forget(key)
+        for known in (self._gone, self._placed):
+            known.pop(key, None)
+        self._store.remove(SourceKey.backend(one.name))
+
+    async def _read_raw(self) -> None:
+        left_out, dead, clocks = self._paused, self._finder.dead, self._clocks
+        servers = [
+            one for one in self._raw.values() if one.key.target not in dead and one.name not in left_out
+        ]
+        if clocks is not None:
+            shift_s = clocks.to_monotonic_s
+            await self._samples.read(servers, self.pace, len(self._raw), shift_s)
+            await self._machines.read_raw(self._raw.values(), self._finder.dead, shift_s, self.pace.every_s)
+        self._samples.deliver_dead(self._raw.values())
+        self._routers.deliver(self._finder)
+
+    async def _read_wall(self, began: float, *, is_first: bool = False) -> None:
+        """Deliver the figures of all servers; at first those that need few queries, without their machines.
+
+        These figures are used once more in the same look.
+        """
+        if self._clocks is None:
+            return
+        more, servers = self.target.selector, self._finder.found.servers
+        asked = self._clock()
+        (at, figures, before_ms), self._first = self._first, _NO_FIRST
+        if at != began:
+            once, before_ms = self._finder.replicated, 0.0
+            engines = {one.engine for one in servers}
+            asked_of = self._client, more, self.pace.every_s
+            figures = await gauges_and_rates(*asked_of, replicated=once, engines=engines)
+        if not is_first and servers and began - self._quantiles_at >= _QUANTILES_AGAIN_S * self.pace.slowed:
+            self._quantiles_at = began
+            self._quantiles = await quantiles(self._client, more, servers, figures, self.pace.every_s)
+        if len(servers) > MOST_RAW and all(one.group != self._group for one in servers):
+            self.want(fullest(servers, figures))
+        now = self._clock()
+        took_ms = before_ms + (now - asked) * 1000
+        if is_first:
+            self._first = began, figures, took_ms
+        dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
+        await self._machines.read_wall(servers, dead, shift_s, self.pace.every_s)
+        listed = await in_steps(
+            rows(servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
+        )
+        newest = max((one.at for one in listed if one.at is not None), default=None)
+        note = self._note(figures.warnings)
+        fleet = Fleet(now, self.pace.every_s, listed, note, took_ms, self._machines.nodes)
+        if newest is not None and await self._is_late(newest, now, shift_s):
+            message = f"itself is late: its newest sample is {now - newest:.0f} s old"
+            self._deliver(self._key, Failure(FailureKind.LATE, message, now), None)
+        elif not servers:
+            nothing = "scrapes no server that is known here: vLLM, SGLang or Ray Serve LLM"
+            parts = (nothing, said_down(self._finder.down))
+            message = "; ".join(part for part in parts if part)
+            self._deliver(self._key, Failure(FailureKind.METRICS_DISABLED, clean(message), now), None)
+        else:
+            self._deliver(self._key, fleet, fleet.answer_ms)
+
+    async def _is_late(self, newest: float, now: float, shift_s: float) -> bool:
+        """Return whether no target was scraped of late, where the newest sample of a server is of `newest`.
+
+        If only servers have none, it is they that are stale: the Prometheus scrapes machines, or notes `up`.
+        """
+        after = now - _LATE_SCRAPES * self.pace.every_s - _LATE_S
+        if newest >= after or any(one.at is not None and one.at >= after for one in self._machines.nodes):
+            return False
+        up_at = await self._finder.newest_up(self._machines.jobs)
+        return up_at is None or up_at + shift_s < after
+
+    def _note(self, warnings: Iterable[str]) -> str | None:
+        """Return what limits the figures, in one line."""
+        federated = "it federates another Prometheus: whether a server is down is not known"
+        parts = (
+            self.pace.note,
+            federated if self._finder.found.federated else "",
+            next(iter((*warnings, *self._samples.warnings)), ""),
+            self._machines.problem,
+        )
+        return clean("; ".join(part for part in parts if part), 200) or None
+
+
+# Reads the raw samples of a few servers of a Prometheus, and delivers each scrape once, the oldest first.
+
+
+_FIRST_WINDOW_S = 120.0
+_MORE_WINDOW_S = 5.0
+_APART_SCRAPES = 3.0
+"""Scrapes in the window of a server that several targets write: it holds the newest of each."""
+
+
+class SampleReader:
+    """Reads raw samples, and knows which of them were delivered."""
+
+    def __init__(
+        self,
+        target: PrometheusTarget,
+        client: PrometheusClient,
+        finder: Finder,
+        deliver: Deliver,
+        clock: Callable[[], float],
+    ) -> None:
+        """Query by `client` for servers that `finder` has found, and hand over what is read by `deliver`."""
+        self._target = target
+        self._client = client
+        self._finder = finder
+        self._deliver = deliver
+        self._clock = clock
+        self.warnings: tuple[str, ...] = ()
+        """The warnings of the newest answer."""
+        self.silent: set[Key] = set()
+        """The servers of which no sample came since they could not be scraped."""
+        self._seen: dict[Key, float] = {}
+        """Unix time of the newest sample that was delivered, by server."""
+        self._handed_on: dict[Key, float] = {}
+        """Unix time of the newest sample of a server as another target, by the key that it has now."""
+        self._apart: set[Key] = set()
+        """The servers that several targets write, at different times."""
+
+    def hand_on(self, before: Key, now: Key) -> None:
+        """Let a server go on as another target: samples that were delivered are not delivered again."""
+        newest = self._seen.get(before, self._handed_on.get(before, float("-inf")))
+        self.forget(before)
+        self._handed_on[now] = newest
+
+    def forget(self, key: Key) -> None:
+        """Forget what was delivered of a server."""
+        for known in (self._seen, self._handed_on):
+            known.pop(key, None)
+        self.silent.discard(key)
+        self._apart.discard(key)
+
+    async def read(
+        self, servers: Sequence[FoundServer], pace: Pace, count: int, to_monotonic_s: float
+    ) -> None:
+        """Read what is new of `servers`, which are some of the `count` that are read sample by sample.
+
+        Raises:
+            AnswerError: a query failed.
+        """
+        short_s = max(pace.every_s, pace.period_s(count)) + _MORE_WINDOW_S
+        # A server without samples yet needs the long window, which costs more: apart from the others.
+        windows: dict[float, list[FoundServer]] = {}
+        for one in servers:
+            windows.setdefault(self._window_s(one.key, short_s, pace.every_s), []).append(one)
+        for window_s, some in sorted(windows.items(), reverse=True):
+            for start in range(0, len(some), pace.at_once):
+                await self._read_some(some[start : start + pace.at_once], window_s, to_monotonic_s)
+
+    def _window_s(self, key: Key, short_s: float, every_s: float) -> float:
+        if key not in self._seen:
+            return max(_FIRST_WINDOW_S, 2 * short_s)
+        return max(short_s, _APART_SCRAPES * every_s) if key in self._apart else short_s
+
+    async def _read_some(
+        self, servers: Sequence[FoundServer], window_s: float, to_monotonic_s: float
+    ) -> None:
+        """Read the raw samples of a few servers, and deliver those that are new, the oldest first."""
+        began = self._clock()
+        names = set().union(*(names_beside(one.gauge) for one in servers))
+        only = (
+            f"{label}=~{any_of({getattr(one.key, label) for one in servers})}"
+            for label in ("job", "instance")
+        )
+        query = selector(names, NOT_A_ROUTER, *only, self._target.selector)
+        answer = await self._client.query(f"{query}[{window_s:.0f}s]")
+        self.warnings = answer.warnings
+        took_ms = (self._clock() - began) * 1000
+        found, apart = pages(answer.series, self._finder.labels)
+        self._apart |= apart
+        for one in servers:
+            after = self._seen.get(one.key, self._handed_on.get(one.key, float("-inf")))
+            times = [at for at in found.get(one.key, ()) if at > after]
+            for at in times:
+                self._deliver_page(one, found[one.key][at], at + to_monotonic_s, took_ms)
+                self._seen[one.key] = at
+                self.silent.discard(one.key)
+            await asyncio.sleep(0)  # keys and other sources come between two servers
+
+    def _deliver_page(self, one: FoundServer, page: bytes, at: float, took_ms: float) -> None:
+        key = SourceKey.backend(one.name)
+        reading: EngineSample | Failure
+        try:
+            reading = read_page(page, at=min(at, self._clock()), engine=one.engine)
+        except PageError as error:
+            reading = Failure(error.kind, clean(error.message), self._clock())
+        self._deliver(key, reading, took_ms)
+
+    def deliver_dead(self, servers: Iterable[FoundServer]) -> None:
+        """Deliver a failure for each of `servers` that cannot be scraped."""
+        now, active, dead = self._clock(), self._finder.active, self._finder.dead
+        for one in [one for one in servers if one.key.target in dead]:
+            self.silent.add(one.key)
+            listed = active.get(one.key.target)
+            error = f": {listed.error}" if listed is not None and listed.error else ""
+            message = f"{self._target.name} cannot scrape it (up is 0){error}"
+            failure = Failure(FailureKind.UNREACHABLE, clean(message), now)
+            self._deliver(SourceKey.backend(one.name), failure, None)
+
+
+# Delivers the routers that a Prometheus scrapes, each with the servers behind it.
+
+
+_MOST_ROUTERS, _MOST_DEPLOYMENTS, _LONGEST_NAME = 16, 256, 64
+
+
+class Routers:
+    """The routers of one Prometheus."""
+
+    def __init__(self, store: Store, deliver: Deliver, clock: Callable[[], float]) -> None:
+        """Add routers to `store`, and hand over what is known of them by `deliver`."""
+        self._store = store
+        self._deliver = deliver
+        self._clock = clock
+        self._added: set[str] = set()
+
+    def deliver(self, finder: Finder) -> None:
+        """Deliver each router with the servers behind it, which form a group if they are read."""
+        now = self._clock()
+        for key, urls in list(finder.found.routers.items())[:_MOST_ROUTERS]:
+            name = clean(key.address or key.job, _LONGEST_NAME)
+            url = finder.active[key].url if key in finder.active else f"http://{key.address}"
+            if name not in self._added:
+                self._added.add(name)
+                self._store.add(RouterTarget(name, url))
+            deployments = tuple(Deployment(one, one) for one in urls[:_MOST_DEPLOYMENTS])
+            sample = RouterSample(now, STACK, alive=key not in finder.dead, deployments=deployments)
+            self._deliver(SourceKey.router(name), sample, None)
+
+
+# Which servers of a Prometheus are read through it, and how the store knows them.
+
+
+def own(servers: Iterable[FoundServer], store: Store, source: str) -> Iterator[FoundServer]:
+    """Yield those servers that are not watched except through `source`, each with a name that is free."""
+    others = [
+        one
+        for one in store.targets()
+        if isinstance(one, BackendTarget) and (one.scrape is None or one.scrape.source != source)
+    ]
+    names, places = {one.name for one in others}, {address_of(one.url) for one in others}
+    for one in servers:
+        if address_of(one.url) not in places:
+            name = f"{source}/{one.name}" if one.name in names else one.name
+            yield one if name == one.name else replace(one, name=name)
+
+
+def as_backend(server: FoundServer, nodes: tuple[str, ...], source: str, every_s: float) -> BackendTarget:
+    """Return a server on these machines, which `source` scrapes every `every_s` seconds, for the store."""
+    return BackendTarget(
+        server.name, server.url, server.engine, nodes, scrape=Scrape(source, every_s), group=server.group
+    )

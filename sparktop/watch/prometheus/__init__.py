@@ -1,1 +1,0 @@
-"""Watching through a Prometheus: what it scrapes is found, read at the pace of its scrapes, and delivered."""
