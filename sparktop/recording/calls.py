@@ -163,7 +163,7 @@ _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
     Change.REMOVE: lambda instant, key: Record(Kind.WATCH, instant, key.label, {"remove": True}),
     Change.SET_INTERVAL: lambda instant, value: Record(Kind.WATCH, instant, fields={"interval_s": value}),
     Change.SET_THRESHOLDS: lambda instant, thresholds: Record(
-        Kind.WATCH, instant, fields={"thresholds": asdict(thresholds)}
+        Kind.WATCH, instant, fields={"thresholds": msgspec.to_builtins(thresholds)}
     ),
     Change.SET_SEARCHING: lambda instant, hosts: Record(
         Kind.WATCH, instant, fields={"searching": list(hosts)}

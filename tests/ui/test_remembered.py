@@ -16,16 +16,19 @@ from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.ui.remembered import recall, remember, state_file
 
 NO_BOXES = Boxes(nodes=False, backends=False, events=False, self_cost=False)
-VIEWS = st.builds(
-    View,
-    preset=st.sampled_from(Preset),
-    sort=st.sampled_from(Sort),
-    boxes=st.builds(Boxes, *[st.booleans()] * 4).map(lambda boxes: Boxes() if boxes == NO_BOXES else boxes),
-    filter=st.text(max_size=5),
-    graphs=st.sampled_from(GraphStyle),
-    window_s=st.sampled_from(WINDOWS_S),
-    columns=st.sampled_from(ColumnOrder),
-)
+VIEWS = st.fixed_dictionaries(
+    {
+        "preset": st.sampled_from(Preset),
+        "sort": st.sampled_from(Sort),
+        "boxes": st.builds(Boxes, *[st.booleans()] * 4).map(
+            lambda boxes: Boxes() if boxes == NO_BOXES else boxes
+        ),
+        "filter": st.text(max_size=5),
+        "graphs": st.sampled_from(GraphStyle),
+        "window_s": st.sampled_from(WINDOWS_S),
+        "columns": st.sampled_from(ColumnOrder),
+    }
+).map(lambda fields: View(**fields))
 NAMES = st.sampled_from(
     [
         "boxes",
