@@ -29,7 +29,7 @@ from simulated_levels import FRESH_SEED, Setup, run_level, setup
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.sweep.plan.capacity import Pace, level_plan
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.result.trace import RequestTrace, collect
+from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.run.capacity.forecast import most_seconds, usual_seconds
 from sparktop.sweep.run.capacity.judgement import Judged, judge
 from sparktop.sweep.run.capacity.search import CapacitySearch

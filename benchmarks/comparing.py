@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparktop.model.sweep_comparison import Value
+from sparktop.model.sweep import Value
 from sparktop.sweep.terms.statistics import value_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

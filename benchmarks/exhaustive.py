@@ -17,8 +17,8 @@ from typing import NamedTuple
 from simulated_levels import Setup, run_level
 
 from sparktop.model.load import LoadKind
+from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
-from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.capacity.judgement import Judged, judge
 from sparktop.sweep.terms.statistics import falling_shares
 

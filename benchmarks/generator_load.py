@@ -27,8 +27,8 @@ from sparktop.sweep.generator.wire.messages import (
 )
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.statistics import quantile

@@ -14,8 +14,8 @@ from statistics import NormalDist
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.slo import any_falls, any_rises, runs_needed
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import LevelResult, Rate, Requests
-from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.slo.judgement import judge_level
 from sparktop.sweep.run.slo.search import SloSearch
 

@@ -37,8 +37,8 @@ from sparktop.simulation.clients import ClosedLoop, DirectWay, RoutedWay, Virtua
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import collect
 
 WITHIN = {"decode_tps": 0.10, "prefill_tps": 0.15, "ttft_ms": 0.15}
 """Largest allowed difference of a figure from its table's, as a fraction."""

@@ -22,11 +22,11 @@ from sparktop.colors.palette import shipped_palettes
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import LevelKey
+from sparktop.model.sweep import LevelKey
 from sparktop.model.targets import SweepSettings
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import Store
-from sparktop.sweep.history.history import History
+from sparktop.sweep.history import History
 from sparktop.sweep.plan.order import Load, load_at
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import Wishes, make_plan
@@ -34,7 +34,7 @@ from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
 from sparktop.sweep.session import Stage, Sweeping
-from sparktop.sweep.view.source import SweepSource
+from sparktop.sweep.view.result import SweepSource
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
 from sparktop.ui.screens.sweep_history import HistoryScreen

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
-from sparktop.sweep.compare.references import Reference
+from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView
+from sparktop.sweep.compare.series import Reference
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult

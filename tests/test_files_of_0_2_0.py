@@ -21,12 +21,12 @@ from sparktop.config.watch import read_config
 from sparktop.files import find_config
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import Preset, Sort, View
-from sparktop.sweep.history.history import History
+from sparktop.sweep.history import History
 from sparktop.sweep.plan import last_choice
 from sparktop.sweep.plan.draft import Draft
 from sparktop.sweep.plan.presets import all_presets, find_preset
 from sparktop.sweep.result.store import load, sweeps_folder
-from sparktop.sweep.view.stored import StoredView
+from sparktop.sweep.view.result import StoredView
 from sparktop.ui import remembered
 
 OLD = Path(__file__).parent / "data" / "version_0_2_0"

@@ -83,7 +83,7 @@ import sparktop.sources.ssh.source, sparktop.ui.app, sparktop.watch.monitor
 from sparktop.sources.wire.decode import decode
 from sparktop.sources.wire.reply import Reply, encode
 assert decode(encode(Reply("1"))).sparktop == "1"
-unneeded = "pydantic", "httpx", "sparktop.model.sweep_view", "sparktop.sweep.session"
+unneeded = "pydantic", "httpx", "sparktop.sweep.session"
 print([name for name in unneeded if name in sys.modules])
 """
     found = subprocess.run(  # noqa: S603 - the command is ours

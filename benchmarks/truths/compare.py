@@ -10,7 +10,7 @@ from comparing import Tally, Truth, drawn, files, series_of_runs, tables
 from truths.figure import Figure
 
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import load_reference
 
 AREA = "compare"
 _USUAL = 0.065

@@ -22,8 +22,8 @@ from sparktop.store import SourceKey
 from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.level import largest_run_share
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.guard import GuardWatch
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget

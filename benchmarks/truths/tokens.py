@@ -28,8 +28,8 @@ from sparktop.sweep.generator.exchange import Exchange, Request, Terms
 from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.plan.plan import Plan, Timeouts
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.terms.definitions import HIDDEN_TOKENS

@@ -16,16 +16,14 @@ from sparktop.browser.markup import row_html
 from sparktop.browser.picture import Link, Picture, Section
 from sparktop.errors import SparktopError
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_comparison import HistoryRow
-from sparktop.model.sweep_view import SweepView
+from sparktop.model.sweep import HistoryRow, SweepView
 from sparktop.panels.parts.rows import Row, row_text
 from sparktop.panels.sweep.curves import curves_screen
 from sparktop.panels.sweep.history import TOP, history_screen
-from sparktop.panels.sweep.notices import notices_screen
-from sparktop.panels.sweep.screen import sweep_screen
+from sparktop.panels.sweep.screen import notices_screen, sweep_screen
 from sparktop.panels.sweep.table import all_levels
 from sparktop.panels.sweep.topology import topology_screen
-from sparktop.sweep.history.history import History
+from sparktop.sweep.history import History
 
 LOOK_EVERY_S = 5.0
 """Least seconds between two searches for new results."""

@@ -265,6 +265,6 @@ def render(result: SweepResult, form: str) -> str:
     """Return the result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
     if form != "txt":
         return render_sweep(result, form)
-    from sparktop.sweep.formats.capacity import capacity_text  # late: as above
+    from sparktop.sweep.formats.written import capacity_text  # late: as above
 
     return capacity_text(result)

@@ -64,7 +64,7 @@ def _comparison(arguments: argparse.Namespace) -> str:
     # Late: --help needs none of them.
     from sparktop.sweep.compare.compare import compare
     from sparktop.sweep.compare.imports.files import choose
-    from sparktop.sweep.formats.comparison import to_json, to_markdown
+    from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 
     chosen = choose(arguments.files)
     names = [series.name for series in chosen.series]
@@ -77,7 +77,7 @@ def _comparison(arguments: argparse.Namespace) -> str:
         same = (first, second)
     rule = chosen.rule if baseline is None else None
     found = compare(chosen.series, baseline=baseline, table=rule, same=same)
-    write = to_json if arguments.form == "json" else to_markdown
+    write = comparison_json if arguments.form == "json" else comparison_markdown
     return write(found, chosen.series, chosen.facts)
 
 
@@ -97,7 +97,7 @@ def _listing(files: Sequence[str]) -> str:
         return "".join(_series_line(series) for series in choose(files).series)
     import os  # as above
 
-    from sparktop.sweep.compare.references import PREFIX, load_reference, reference_names
+    from sparktop.sweep.compare.series import PREFIX, load_reference, reference_names
     from sparktop.sweep.result.store import stored, sweeps_folder
 
     references = [load_reference(name) for name in reference_names()]

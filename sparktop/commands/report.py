@@ -14,7 +14,7 @@ from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
-    from sparktop.sweep.formats.privacy import SweepPrivacy
+    from sparktop.sweep.formats.written import SweepPrivacy
     from sparktop.sweep.result.results import SweepResult
 
 LAST = "last"
@@ -96,8 +96,7 @@ def _text(arguments: argparse.Namespace, form: str) -> str:
     if arguments.start is not None or arguments.end is not None:
         raise UsageError(f"{clean(first, 200)}: --from and --to are for recordings")
     from sparktop.sweep.compare.imports.files import choose, is_sweep
-    from sparktop.sweep.formats.privacy import SweepPrivacy
-    from sparktop.sweep.formats.written import sweep_report
+    from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 
     _check_there(first)
     privacy = SweepPrivacy(arguments.addresses, arguments.anonymous)

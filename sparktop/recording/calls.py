@@ -42,7 +42,7 @@ from sparktop.store import Reading, SourceKey, SourceKind
 from sparktop.store.journal import Call, Change
 
 if TYPE_CHECKING:
-    from sparktop.model.sweep_view import SweepView
+    from sparktop.model.sweep import SweepView
 
 _TARGET_FIELDS: Mapping[type[Target], tuple[str, ...]] = {
     NodeTarget: ("name", "via", "url", "ssh", "scrape"),
@@ -202,7 +202,7 @@ def sweep_of(record: Record) -> SweepView | None:
     Raises:
         RecordError: the record does not contain a valid view of a sweep.
     """
-    from sparktop.model.sweep_view import SweepView  # late: who only records needs none of it
+    from sparktop.model.sweep import SweepView  # late: who only records needs none of it
 
     if not record.body or _REMOVED.search(record.body):
         return None

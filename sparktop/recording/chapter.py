@@ -21,7 +21,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.recording.spool import Spool, Stored
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
-    from sparktop.model.sweep_view import SweepView
+    from sparktop.model.sweep import SweepView
 
 
 class Picture(Struct, frozen=True, eq=False):

@@ -11,15 +11,15 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from sparktop.model.countdown import Countdown
 from sparktop.model.event import Event
 from sparktop.model.fleet import Fleet
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep import Countdown
 from sparktop.recording.chapter import Chapter, Picture, Stamp
 from sparktop.recording.spool import Spool
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
-    from sparktop.model.sweep_view import SweepView
+    from sparktop.model.sweep import SweepView
 
     Band = SweepView | Countdown | None
     """The sweep's panel on the board."""

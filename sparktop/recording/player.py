@@ -35,7 +35,7 @@ from sparktop.store import Store
 from sparktop.store.journal import Call, Change
 
 if TYPE_CHECKING:
-    from sparktop.model.sweep_view import SweepView
+    from sparktop.model.sweep import SweepView
 
 
 Value = TypeVar("Value")

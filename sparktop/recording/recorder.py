@@ -28,7 +28,7 @@ from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, FrameReader
 from sparktop.store.journal import Call, Change
 
 if TYPE_CHECKING:
-    from sparktop.model.sweep_view import SweepView
+    from sparktop.model.sweep import SweepView
     from sparktop.recording.frames import FrameWriter, Record
     from sparktop.recording.head import Head
     from sparktop.store import Store

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import SweepView
+from sparktop.model.sweep import SweepView
 from sparktop.panels.board.time_bar import TimeBar
 from sparktop.recording.chapter import Picture
 from sparktop.recording.past import RECENT_S, Past

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from sparktop.ending import hear
 from sparktop.errors import OutputError
-from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
 from sparktop.model.instant import Instant
+from sparktop.model.sweep import Countdown
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.recording.flight import (
@@ -42,7 +42,7 @@ from sparktop.watch.monitor import Monitor
 from sparktop.watch.reachable import reported
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
-    from sparktop.model.sweep_view import SweepView
+    from sparktop.model.sweep import SweepView
     from sparktop.recording.past import Band, Past
 
 MIB = 1 << 20

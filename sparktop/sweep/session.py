@@ -15,24 +15,21 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from sparktop.errors import OutputError, SparktopError
-from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepStatus, SweepView
+from sparktop.model.sweep import Countdown, LevelEvidence, LevelKey, SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import clean
 from sparktop.python310.timeouts import timeout
 from sparktop.store import Store
-from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.compare.series import Reference
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
 from sparktop.sweep.run.progress import SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
-from sparktop.sweep.view.ahead import countdown_of
-from sparktop.sweep.view.live import LiveView
-from sparktop.sweep.view.result import Findings
-from sparktop.sweep.view.source import SweepSource
+from sparktop.sweep.view.live import LiveView, countdown_of
+from sparktop.sweep.view.result import Findings, SweepSource
 from sparktop.watch.announced import announced_load
 
 COUNTDOWN_S = 3.0

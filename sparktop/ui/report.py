@@ -14,11 +14,11 @@ from sparktop.files import SHARED, write_whole
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Target
 from sparktop.model.text import clean
-from sparktop.sweep.view.source import SweepSource
 
 if TYPE_CHECKING:
     from sparktop.moments.moment import Moment
     from sparktop.sweep.compare.series import Series
+    from sparktop.sweep.view.result import SweepSource
 
 
 async def saved_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> str:
@@ -55,7 +55,7 @@ async def saved_report(source: SweepSource, beside: Sequence[Series] = ()) -> st
     `beside` are the series of the published table that the screen draws over the curves.
     """
     from sparktop.sweep.formats.written import save_reports  # late: the first picture needs no report
-    from sparktop.sweep.view.foreign import ForeignView
+    from sparktop.sweep.view.result import ForeignView
 
     shown = source.series if isinstance(source, ForeignView) else source.result
     if shown is None:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sparktop.ending import hear
-from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep import Countdown
 from sparktop.model.targets import SweepSettings, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.scene import PanelKey
@@ -28,12 +28,12 @@ from sparktop.store import Store
 if TYPE_CHECKING:
     from textual.app import App
 
-    from sparktop.model.sweep_view import SweepView
-    from sparktop.sweep.history.history import History
+    from sparktop.model.sweep import SweepView
+    from sparktop.sweep.history import History
     from sparktop.sweep.plan.draft import Draft
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.sweep.session import Sweeping
-    from sparktop.sweep.view.source import SweepSource
+    from sparktop.sweep.view.result import SweepSource
     from sparktop.ui.host import Host
     from sparktop.ui.screens.preset import PresetStart
 
@@ -311,7 +311,7 @@ class SweepDesk:
         self._show_history(())
 
     def _show_history(self, marked: tuple[str, ...]) -> None:
-        from sparktop.sweep.history.history import History
+        from sparktop.sweep.history import History
         from sparktop.ui.screens.sweep_history import HistoryScreen
 
         folder = self.folder()

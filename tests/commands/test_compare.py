@@ -11,7 +11,7 @@ import pytest
 
 from sparktop.cli import main
 from sparktop.graphics.cells import cell_width
-from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.result.store import save, sweeps_folder
 from tests.sweep.made_results import made_level, made_sweep
 

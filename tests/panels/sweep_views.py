@@ -6,14 +6,12 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from sparktop.model.sweep_comparison import Topologies
-from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView, SweptTarget
+from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView, SweptTarget, Topologies
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.result.results import SweepResult, Validity
-from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.topologies import topologies
+from sparktop.sweep.view.result import result_view, topologies
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import PlayedSweep
 

@@ -11,12 +11,11 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import with_units_joined
 from sparktop.panels.parts.rows import Row, row_text
 from sparktop.panels.parts.sentences import wrapped
-from sparktop.panels.sweep.band import sweep_band
 from sparktop.panels.sweep.evidence import evidence_screen
-from sparktop.panels.sweep.screen import sweep_screen
+from sparktop.panels.sweep.screen import sweep_band, sweep_screen
 from sparktop.report.markdown import render
 from sparktop.report.text_snapshot import render as render_text
-from sparktop.sweep.formats.markdown import render as render_sweep
+from sparktop.sweep.formats.report import sweep_markdown as render_sweep
 from tests.panels.sweep_views import done, evidence, finished, result, running
 
 SIZES = ((80, 24), (120, 36), (200, 50))

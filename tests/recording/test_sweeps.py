@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict, replace
 
-from sparktop.model.sweep_view import SweepStatus, SweepView
+from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.recording.calls import record_of_sweep, sweep_of
 from sparktop.recording.frames import MAX_BODY_BYTES, RecordError

@@ -19,8 +19,8 @@ from sparktop.simulation.calibration import (
 from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, Rate
-from sparktop.sweep.result.trace import collect
 
 
 def burst(

@@ -10,8 +10,8 @@ from sparktop.model.load import Level, LoadMode
 from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import collect
 
 Maker = Callable[..., EngineProfile]
 TRUE_STEP_S = 0.010 * 2 + 0.0001 * 4

@@ -16,11 +16,10 @@ from sparktop.simulation.engine import Engine
 from sparktop.sweep.plan.traces.request import TracedRequest
 from sparktop.sweep.plan.traces.summary import summarise
 from sparktop.sweep.plan.traces.trace import Trace, TraceChoice
-from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.level import cached_tokens, level_result, phases
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import windows
-from sparktop.sweep.result.replay import cached_tokens, phases
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import collect
 
 PROFILE = replace(SOLO, max_model_len=65_536)
 REQUESTS = 300

@@ -14,8 +14,8 @@ from sparktop.simulation.clients import ClosedLoop, Faults, ProxyHabits, RoutedW
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import collect
 from stage.load_trace import LoadTrace, imbalance, period_s
 
 pytestmark = pytest.mark.long

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import EndReason, LoadMode
-from sparktop.model.sweep_view import LevelKey, SweepStatus
+from sparktop.model.sweep import LevelKey, SweepStatus
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.plan.order import Load

@@ -22,7 +22,7 @@ from sparktop.sweep.generator.run_log import RunLog
 from sparktop.sweep.generator.wire.messages import Calibrate, Calibrated, RunLoad, WorkerTarget
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.trace import collect
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.run.record import RunRecord
 from tests.sweep.stream_server import Behave, StreamServer
 from tests.sweep.trouble_bench import Bench, bench_on

@@ -22,8 +22,8 @@ from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
 from sparktop.simulation.engine import Engine
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
-from sparktop.sweep.result.trace import collect
 from sparktop.sweep.terms.statistics import value_of
 
 BEGAN = datetime(2026, 3, 22, 18, 4, 5, 678_000, tzinfo=UTC)

@@ -15,9 +15,9 @@ from textual.widgets import Input
 
 from sparktop.colors.palette import find_palette
 from sparktop.panels.parts.rows import row_text
-from sparktop.sweep.history.history import History
+from sparktop.sweep.history import History
 from sparktop.sweep.result.store import save
-from sparktop.sweep.view.source import SweepSource
+from sparktop.sweep.view.result import SweepSource
 from sparktop.ui.screens.sweep_history import HistoryScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 from tests.sweep.made_results import made_level, made_sweep

@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from sparktop.demo.scenario import Scenario
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import LevelKey
+from sparktop.model.sweep import LevelKey
 from sparktop.model.targets import ModelFacts, SweepSettings, Watch
 from sparktop.panels.parts.rows import row_text
 from sparktop.store import Store

@@ -245,7 +245,7 @@ def _check_llama_benchy(plan: Plan) -> None:
     Raises:
         UsageError: it cannot; the message says why.
     """
-    from sparktop.sweep.formats.llama_benchy import check_axis  # late: --help needs no formats
+    from sparktop.sweep.formats.exports import check_axis  # late: --help needs no formats
 
     if len(plan.targets) > 1:
         raise UsageError("--format llama-benchy holds one target: sweep one, or choose json")
@@ -450,7 +450,7 @@ def _draw(result: SweepResult) -> None:
     import shutil  # late: as above
 
     from sparktop.sweep.compare.series import series_of
-    from sparktop.sweep.formats.plots import plots
+    from sparktop.sweep.formats.drawings import plots
 
     width = min(100, shutil.get_terminal_size().columns)
     try:

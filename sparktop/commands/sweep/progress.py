@@ -30,7 +30,7 @@ from sparktop.sweep.run.progress import (
     SweepEvent,
 )
 from sparktop.sweep.view.marks import marks_of
-from sparktop.sweep.view.words.conversations import conversation_words
+from sparktop.sweep.view.words import conversation_words
 
 REDRAW_S = 0.2
 _ERASE = "\r\x1b[K"

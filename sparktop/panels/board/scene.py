@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.countdown import Countdown
 from sparktop.model.fleet import FleetView
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.sweep import Countdown
 from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale, widest_scale
 from sparktop.panels.backend.router import router_panel
 from sparktop.panels.board.layout import Layout, Place, below_band, sweep_height
@@ -26,7 +26,7 @@ from sparktop.panels.parts.graph import TimeWindow, newest_axis
 from sparktop.panels.parts.rows import Row, merged
 
 if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
-    from sparktop.model.sweep_view import SweepView
+    from sparktop.model.sweep import SweepView
     from sparktop.panels.board.wall.drawn import DrawnWall
     from sparktop.panels.board.wall.order import WallOrders
 
@@ -288,12 +288,12 @@ class Scene:
         key, sweep = self._key(place), self._sweep
         size, selected = (place.width, place.height), self.selected == self._key(place)
         if isinstance(sweep, Countdown):
-            from sparktop.panels.sweep.countdown import countdown_band  # late: as above
+            from sparktop.panels.sweep.screen import countdown_band  # late: as above
 
             return Drawn(key, place, countdown_band(sweep, *size, selected=selected))
         if sweep is None:
             return Drawn(key, place, [])
-        from sparktop.panels.sweep.band import sweep_band  # late: most scenes have no sweep
+        from sparktop.panels.sweep.screen import sweep_band  # late: most scenes have no sweep
 
         return Drawn(key, place, sweep_band(sweep, *size, selected=selected))
 

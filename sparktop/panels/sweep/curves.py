@@ -16,22 +16,155 @@ from sparktop.graphics import numbers
 from sparktop.graphics.axes import PlotAxis, labelled, nice_ceiling
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.dots import NOTHING, DotGrid
+from sparktop.graphics.numbers import tick
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine
-from sparktop.model.sweep_view import SweepView
-from sparktop.panels.parts.figures import label
+from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine, SweepView, Value
+from sparktop.panels.parts.figures import bar_runs, figure, label
 from sparktop.panels.parts.frame import frame_role, framed
-from sparktop.panels.parts.roles import part_role
+from sparktop.panels.parts.roles import part_letter, part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
 from sparktop.panels.parts.sections import heading
-from sparktop.panels.sweep.legend import better_words, legend_rows, line_letter
-from sparktop.panels.sweep.level_bars import has_one_level, level_bars
+from sparktop.panels.parts.sentences import flowed, wrapped
+
+
+def better_words(*, more: bool, mean: bool = True) -> str:
+    """Return the text beside a plot's title: whether `more` is better.
+
+    Latencies are means over requests if `mean`, else the quantile that the title names.
+    """
+    return "higher is better" if more else f"{'mean, ' if mean else ''}lower is better"
+
+
+def line_letter(lines: Sequence[CurveLine], index: int) -> str:
+    """Return the character of line `index`: "A", "B" … for targets, "1", "2" … for published references."""
+    before = [line for line in lines[:index] if (line.reference is None) == (lines[index].reference is None)]
+    if lines[index].reference is None:
+        return part_letter(len(before))
+    return str(1 + len(before) % 9)
+
+
+def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Row]:
+    """Return the legend of the plots as pieces of text: letter, line, and name of each line.
+
+    The name of a published reference is followed by its source. With `short`, lines that were measured here
+    have their letter only.
+    """
+    lines = max((plot.lines for plot in plots), key=len, default=())
+    pieces: list[Row] = []
+    for index, line in enumerate(lines):
+        sample = "⠄ ⠄ " if line.reference is not None else "" if short else "⠶⠶⠶ "
+        name = fit(line.name, min(24, cell_width(line.name)))
+        where = [label(f" ({line.reference})")] if line.reference is not None else []
+        letter = line_letter(lines, index)
+        pieces.append([(f"{letter} {sample}", part_role(index)), (name, "text"), *where])
+    if any(point.value.low is not None for line in lines for point in line.points):
+        pieces.append([("┬┴", "text"), label(f" 95 %{'' if short else ' interval'}, where there is room")])
+    if any(point.missed for plot in plots for line in plot.lines for point in line.points):
+        pieces.append([("A", "bad"), label(" misses the limit")])
+    return pieces
+
+
+def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
+    """Return rows with the plots' legend, their limits, and definitions of metrics that differ by source."""
+    rows = flowed(legend_pieces(plots), width)
+    if len(rows) > 1:
+        rows = flowed(legend_pieces(plots, short=True), width)
+    limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
+    for words in limits:
+        upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)
+        rows.append([("┊ " if upright else "┄ ", "title"), label(words)])
+    own = dict.fromkeys(
+        f"{plot.title} of {line.reference or line.name}: {line.definition}"
+        for plot in plots
+        for line in plot.lines
+        if line.definition is not None
+    )
+    for text in own:
+        rows += [[label(part)] for part in wrapped(text, width)]
+    return [fit_row(row, width) for row in rows]
+
+
+# Draws the metrics of a sweep of a single level as bars, one for each target: a curve needs two points.
+
+
+_NAME = 24
+"""Greatest width in cells of the name of a target."""
+_TALLEST = 3
+"""Greatest height in rows of a bar."""
+_WHOLE_FROM = 100.0
+"""From this value on, a value is written without decimals."""
+_LEAST_BAR = 8
+
+
+def has_one_level(plots: Sequence[CurvePlot]) -> bool:
+    """Return whether all curves of `plots` are points at one and the same place of the axis."""
+    return len({point.point for plot in plots for line in plot.lines for point in line.points}) == 1
+
+
+def level_bars(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
+    """Draw as many of `plots` as fit into `height` rows of `width` cells, as bars below a title each."""
+    blocks: list[list[Row]] = []
+    count = sum(len(plot.lines) for plot in plots)
+    tall = max(1, min(_TALLEST, (height - 2 * len(plots)) // max(1, count)))
+    words = max(cell_width(_value_words(line.points[0].value)) for plot in plots for line in plot.lines)
+    for plot in plots:
+        block = _block(plot, width, tall, words)
+        if sum(map(len, blocks)) + len(block) > height and blocks:
+            break
+        blocks.append(block)
+    gap = 1 if sum(map(len, blocks)) + len(blocks) <= height else 0
+    rows = [row for block in blocks for row in [*block, *([[]] * gap)]][:height]
+    return [fit_row(row, width) for row in [*rows, *([[]] * (height - len(rows)))]]
+
+
+def _block(plot: CurvePlot, width: int, tall: int, room: int) -> list[Row]:
+    """Return a title, and for each line of a plot a bar of `tall` rows with its name and its value.
+
+    The value has `room` cells, the same in all plots, so that their bars begin and end alike.
+    """
+    better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
+    top = nice_ceiling(max(line.points[0].value.mean for line in plot.lines))
+    names = min(_NAME, max(cell_width(line.name) for line in plot.lines))
+    words = [fit(_value_words(line.points[0].value), room, "right") for line in plot.lines]
+    cells = width - names - room - 4
+    scale = f"0 to {tick(top)}, " if cells >= _LEAST_BAR else ""
+    rows = [heading(f"{plot.title} in {plot.unit}", scale + better, width)]
+    for index, line in enumerate(plot.lines):
+        for row in range(tall):
+            first = row == (tall - 1) // 2
+            rows.append([*_name(plot, index, line, names if first else 0, names + 3)])
+            if cells >= _LEAST_BAR:
+                share = line.points[0].value.mean / top if top > 0 else 0.0
+                (full, _), empty = bar_runs(share, cells, "generation")
+                rows[-1] += [(full, part_role(index)), empty]
+            if first:
+                rows[-1] += [figure(f" {words[index]}")]
+    return rows
+
+
+def _name(plot: CurvePlot, index: int, line: CurveLine, room: int, width: int) -> Row:
+    if not room:
+        return fit_row([], width)
+    letter = f"{line_letter(plot.lines, index)} "
+    return fit_row([(letter, part_role(index)), label(fit(line.name, room))], width)
+
+
+def _value_words(value: Value) -> str:
+    """Return a value as text, followed by its 95 % confidence interval if it has one."""
+    if value.low is None or value.high is None:
+        return _text(value.mean)
+    return f"{_text(value.mean)} (95 %: {_text(max(0.0, value.low))} to {_text(value.high)})"
+
+
+def _text(value: float) -> str:
+    return f"{value:,.{0 if abs(value) >= _WHOLE_FROM else 1}f}"
+
 
 _EDGE = 7
 """Width in cells of the scale at the left of a plot."""
 _LEAST_ROWS = 8
 _TENFOLD = 10.0
-_NAME, _BEFORE_NAME = 16, 3
+_CURVES_NAME, _BEFORE_NAME = 16, 3
 """Greatest width in cells of a line's name at the right of a plot, and that of its letter with blanks."""
 _LEAST_GRAPH = 28
 """Least width in cells of curves beside their names."""
@@ -278,7 +411,7 @@ def _names_width(plot: CurvePlot, width: int) -> int:
     """Return the width in cells of the names at the right of the curves; 0 for one curve, or without room."""
     if len(plot.lines) < 2:
         return 0
-    wide = min(_NAME, max(cell_width(line.name) for line in plot.lines)) + _BEFORE_NAME
+    wide = min(_CURVES_NAME, max(cell_width(line.name) for line in plot.lines)) + _BEFORE_NAME
     return wide if width - _EDGE - wide >= _LEAST_GRAPH else 0
 
 

@@ -9,8 +9,7 @@ from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.bars import sparkrow
 from sparktop.graphics.cells import fit
 from sparktop.model.balance import BalanceWord
-from sparktop.model.sweep_comparison import level_name
-from sparktop.model.sweep_view import BackendShare, LevelEvidence
+from sparktop.model.sweep import BackendShare, LevelEvidence, level_name
 from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.graph import area_rows
@@ -18,8 +17,8 @@ from sparktop.panels.parts.roles import WORD_ROLES, part_role
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
 from sparktop.panels.parts.sentences import sentence_rows, wrapped
+from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.table import DOUBT, SLOW
-from sparktop.panels.sweep.timeline import timeline_rows
 
 _FIGURE = 9
 """Width in cells of a figure of a server."""

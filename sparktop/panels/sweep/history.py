@@ -8,16 +8,14 @@ from msgspec import Struct
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.sweep_comparison import HistoryRow
-from sparktop.model.sweep_view import SweepView
+from sparktop.model.sweep import HistoryRow, SweepView
 from sparktop.model.text import clean
 from sparktop.panels.parts.figures import label
 from sparktop.panels.parts.frame import frame_role, framed
 from sparktop.panels.parts.rows import Row, fit_row, merged
 from sparktop.panels.parts.sections import heading
-from sparktop.panels.sweep.band import levels_and_findings
 from sparktop.panels.sweep.curves import plots_rows
-from sparktop.panels.sweep.words import STATUS_ROLES, headline_rows
+from sparktop.panels.sweep.screen import STATUS_ROLES, headline_rows, levels_and_findings
 
 TOP = 2
 """Rows above the first result: the frame and the heading."""

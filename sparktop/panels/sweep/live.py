@@ -3,34 +3,545 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby, zip_longest
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import nice_ceiling, top_without_spikes
+from sparktop.graphics.axes import PlotAxis, labelled, nice_ceiling, time_axis, top_without_spikes
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.dots import DotGrid
-from sparktop.model.sweep_view import BackendLine, LiveSeries, NodeLine, Slots
-from sparktop.panels.parts.figures import label
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.activity import LETTERS, Activities, Doing
+from sparktop.model.load import LoadKind
+from sparktop.model.sweep import (
+    BackendLine,
+    LevelSpan,
+    LiveSeries,
+    NodeLine,
+    RequestBar,
+    Slots,
+    Timeline,
+    level_name,
+)
+from sparktop.panels.parts.figures import figure, label
 from sparktop.panels.parts.graph import area_rows, stacked_rows
 from sparktop.panels.parts.names import short_names
-from sparktop.panels.parts.rows import Row, fit_row, merged
-from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
-from sparktop.panels.sweep.tracks import (
-    GUTTER,
-    SweepAxis,
-    beside_gutter,
-    gutter,
-    gutter_row,
-    level_strip,
-    sweep_axis,
-    time_row,
-    value_now,
-    with_edges,
-)
+from sparktop.panels.parts.roles import part_letter, part_role
+from sparktop.panels.parts.rows import Row, Run, fit_row, merged, row_width, spread_row
+from sparktop.panels.parts.sections import heading
+from sparktop.panels.parts.sentences import flowed, sentence_rows
+
+# The time axis goes from the sweep's begin until now.
+
+
+GUTTER = 17
+"""Width in cells of the column at the left of each track, for its name, its current value and its scale."""
+_STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""Possible numbers of time slots per dot column: few, so that the picture is seldom rescaled and drawn
+anew."""
+_LEAST_COLUMN_S = 0.4
+"""Least seconds per dot column: shorter ones would show single steps of the engine, since tokens come in
+bursts."""
+_STRETCHES = (8, 7, 6, 5, 4.5, 4, 3.5, 3, 2.7, 2.4, 2.1, 1.9, 1.7, 1.5, 1.35, 1.25, 1.12)
+"""Possible numbers of dot columns per value, so close that most of each graph is in use."""
+_LEAST_DRAWN = 12
+"""Values for which a graph has room at least, so that its scale does not change with every value."""
+_LABELS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
+_MINUTE_S, _HOUR_S = 60, 3600
+_APART = 9
+"""Least distance in cells between labels of the time axis."""
+EDGE = "┊"
+"""Character drawn where a level begins, in cells that are empty."""
+
+
+class SweepAxis(Struct, frozen=True, eq=False):
+    """The time axis of all graphs of a running sweep; its left edge is the sweep's begin."""
+
+    live: LiveSeries
+    width: int
+    """Width of each graph in cells."""
+    slots: int
+    """Number of time slots (of `live`) per value that is drawn."""
+    stretch: float = 1
+    """Number of dot columns per value that is drawn; a cell is two dot columns wide."""
+
+    @property
+    def cell_s(self) -> float:
+        """Seconds that one terminal cell covers."""
+        return 2 * self.slots * self.live.step_s / self.stretch
+
+    def columns(self, values: Slots) -> list[float | None]:
+        """Return the mean of `values` for each dot column of a graph; None right of the newest value."""
+        found = means(values, self.slots)
+        if self.stretch > 1:
+            found = [found[int(column / self.stretch)] for column in range(self.first(len(found)))]
+        return found + [None] * (2 * self.width - len(found))
+
+    def first(self, index: int) -> int:
+        """Return the first dot column of the value that is drawn as number `index`."""
+        return math.ceil(index * self.stretch)
+
+    def cells(self, values: Slots) -> list[float | None]:
+        """Return the mean of `values` for each cell of a graph; None right of the newest value."""
+        if self.stretch > 1:
+            return self.columns(values)[::2]
+        found = means(values, 2 * self.slots)
+        return found + [None] * (self.width - len(found))
+
+    def cell(self, at: float) -> int:
+        """Return the index of the cell for the time `at` (monotonic s); outside the graph, the nearest."""
+        return max(0, min(self.width - 1, int((at - self.live.start_at) / self.cell_s)))
+
+    @property
+    def edges(self) -> list[int]:
+        """The indexes of the cells in which levels of the sweep begin, ascending."""
+        return sorted({self.cell(span.began_at) for span in self.live.spans})
+
+
+def sweep_axis(live: LiveSeries, width: int) -> SweepAxis:
+    """Return the time axis with the least time per cell on which the sweep so far fits into `width` cells."""
+    least = max(1, -(-live.count // (2 * max(1, width))))
+    fine = max(least, round(_LEAST_COLUMN_S / live.step_s))
+    slots = next((step for step in _STEPS if step >= fine), fine)
+    drawn = -(-live.count // slots)
+    stretch = next((wide for wide in _STRETCHES if wide * max(drawn, _LEAST_DRAWN) <= 2 * width), 1)
+    return SweepAxis(live, width, slots, stretch)
+
+
+def means(values: Slots, size: int) -> list[float | None]:
+    """Return the means of groups of `size` consecutive values; None where a group has no known value."""
+    if size == 1:
+        return list(values)
+    if None not in values:
+        return [sum(part) / len(part) for part in _parts(values, size)]  # type: ignore[arg-type] # no None among them
+    result: list[float | None] = []
+    for part in _parts(values, size):
+        known = [value for value in part if value is not None]
+        result.append(sum(known) / len(known) if known else None)
+    return result
+
+
+def _parts(values: Slots, size: int) -> list[Slots]:
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+def with_edges(rows: Sequence[Row], edges: Sequence[int]) -> list[Row]:
+    """Return a graph's rows with a vertical line at each cell index in `edges`, drawn in empty cells only."""
+    return [_edged(row, edges) for row in rows] if edges else list(rows)
+
+
+def _edged(row: Row, edges: Sequence[int]) -> Row:
+    result: Row = []
+    start = 0
+    for text, role in row:
+        stop, done = start + len(text), 0
+        for edge in edges:
+            if start <= edge < stop and text[edge - start] == " ":
+                result += [(text[done : edge - start], role), (EDGE, "border")]
+                done = edge - start + 1
+        result.append((text[done:], role))
+        start = stop
+    return [run for run in result if run[0]]
+
+
+def beside_gutter(gutter: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Join each row of a graph with a row of `gutter`, the column at its left with name, value and scale."""
+    return [
+        [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
+        for index, row in enumerate(rows)
+    ]
+
+
+def gutter(
+    name: Run, value: Row, top: str, bottom: str, height: int, *, beside: Sequence[Run] = ()
+) -> list[Row]:
+    """Return `height` rows for the column at the left of a graph: name, current value, ends of the scale.
+
+    `beside` is text after the name.
+    """
+    if height <= 1:
+        return [gutter_row([name, (" ", "text"), *value], "")]
+    rows = [
+        gutter_row([name, (" ", "text"), *beside], top),
+        *([] for _ in range(height - 2)),
+        gutter_row([], bottom),
+    ]
+    rows[1] = gutter_row([(" ", "text"), *value], bottom if height == 2 else "")
+    return rows
+
+
+def gutter_row(words: Row, end: str) -> Row:
+    """Return one row of the column at the left of a graph: `words`, and the label `end` of its scale."""
+    tail: Row = [(f"{end}┤", "muted")] if end else [(" ", "text")]
+    return [*fit_row(words, GUTTER - row_width(tail)), *tail]
+
+
+def value_now(text: str, unit: str, *, role: str = "title") -> Row:
+    """Return the newest value of a graph with its unit as styled text; an unknown value has no unit."""
+    stripped = text.strip()
+    known = stripped != UNKNOWN
+    return [figure(stripped, known=known, role=role), label(f" {unit}" if unit and known else "")]
+
+
+def letters(targets: Sequence[str]) -> dict[str, str]:
+    """Return {target name: letter}, with "A" for the first target."""
+    return {name: part_letter(index) for index, name in enumerate(targets)}
+
+
+def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row:
+    """Draw a row that shows when each level of the sweep ran, with the level's name where it fits.
+
+    The row begins with its own name at the left of the graphs. `names` maps targets to letters; `lengths`
+    adds the prompt length to the names of levels.
+    """
+    places = list(_places(axis))
+    words = _words(places, names, lengths=lengths)
+    row: Row = []
+    used = 0
+    for (span, start, stop), (letter, name) in zip(places, words, strict=True):
+        row.append((" " * (start - used), "text"))
+        text: Row = [(letter, _letter_role(names, span.key.target))] if letter else []
+        text.append((name, "accent" if span.ended_at is None else "muted"))
+        room, cells = stop - start - 1, row_width(text)
+        shown = text if cells <= room else []
+        row += [("▏", "border"), *shown, ("─" * (room - row_width(shown)), "border")]
+        used = stop
+        if span.ended_at is None and not shown:
+            row = _with_end(fit_row(row, used), [("▏", "border"), *text])
+    unit = " c =" if any(_is_number(name) for _, name in words) else ""
+    return merged([*fit_row([label(f"levels{unit}")], GUTTER), *fit_row(row, axis.width)])
+
+
+def _places(axis: SweepAxis) -> Iterator[tuple[LevelSpan, int, int]]:
+    """Yield (period of a level, its first cell, the cell after its last one) for all periods on the axis."""
+    used = 0
+    spans = axis.live.spans
+    for index, span in enumerate(spans):
+        start = max(used, axis.cell(span.began_at))
+        now = axis.live.start_at + axis.live.count * axis.live.step_s
+        stop = axis.cell(now if span.ended_at is None else span.ended_at) + 1
+        if index + 1 < len(spans):
+            stop = min(stop, axis.cell(spans[index + 1].began_at))
+        if start < axis.width and stop > start:
+            yield span, start, stop
+            used = stop
+
+
+def _words(
+    places: Sequence[tuple[LevelSpan, int, int]], names: dict[str, str], *, lengths: bool
+) -> list[tuple[str, str]]:
+    """Return (letter of the target, name of the level) for each of `places`.
+
+    Of three spellings, the first one is used that most levels have room for: "A c4" for all; the letter only
+    where the target changes; and "A 4", "16" for concurrencies.
+    """
+    keys = [span.key for span, _, _ in places]
+    full = [level_name(key.point, key.prompt_tokens, lengths=lengths, depth=key.depth) for key in keys]
+    each = [f"{names[key.target]} " if len(names) > 1 and key.target in names else "" for key in keys]
+    once = [word if not at or word != each[at - 1] else "" for at, word in enumerate(each)]
+    spellings = [list(zip(each, full, strict=True)), list(zip(once, full, strict=True))]
+    if all(key.point.kind is LoadKind.CONCURRENCY and not key.depth for key in keys) and not lengths:
+        spellings.append([(word, str(key.concurrency)) for word, key in zip(once, keys, strict=True)])
+
+    def fitting(words: list[tuple[str, str]]) -> int:
+        rooms = (stop - start - 1 for _, start, stop in places)
+        return sum(len(letter + name) <= room for (letter, name), room in zip(words, rooms, strict=True))
+
+    return max(spellings, key=fitting)
+
+
+def _is_number(name: str) -> bool:
+    return name.isdigit()
+
+
+def _letter_role(names: dict[str, str], target: str) -> str:
+    """Return the role of a target's letter, that of its curve."""
+    return part_role(list(names).index(target)) if target in names else "muted"
+
+
+def _with_end(row: Row, word: Row) -> Row:
+    """Return `row` with its last cells replaced by `word`: a level that just began is named, too."""
+    left = row_width(row) - row_width(word)
+    if left < 0:
+        return row
+    kept: Row = []
+    for text, role in row:
+        if len(text) > left:
+            # A name that is cut would be read as another one.
+            return [*kept, ("─" * left, "border"), *word]
+        kept.append((text, role))
+        left -= len(text)
+    return row
+
+
+def time_row(axis: SweepAxis) -> Row:
+    """Return a row with the labels of the time axis, as time since the sweep began."""
+    span = axis.width * axis.cell_s
+    step = next((seconds for seconds in _LABELS_S if seconds >= _APART * axis.cell_s), _LABELS_S[-1])
+    places = [
+        (index * step, elapsed_tick(index * step, step, span)) for index in range(int(span // step) + 1)
+    ]
+    return [label(labelled(places, PlotAxis(0.0, span, axis.width)))]
+
+
+def elapsed_tick(seconds: int, step: int, span: float) -> str:
+    """Return the label of a time axis that shows `span` seconds with a label every `step` seconds.
+
+    All labels of an axis are alike: "20 s" up to a minute, "1:20" for minutes and seconds, "5 min", "1:30 h"
+    for hours and minutes, "2 h".
+    """
+    if not seconds:
+        return "0"
+    if step % _HOUR_S == 0:
+        return f"{seconds // _HOUR_S} h"
+    if step % _MINUTE_S == 0:
+        minutes = seconds // _MINUTE_S
+        return f"{minutes} min" if span < _HOUR_S else f"{minutes // 60}:{minutes % 60:02} h"
+    return f"{seconds} s" if span < _MINUTE_S else f"{seconds // 60}:{seconds % 60:02}"
+
+
+# Draws the requests of a load run as lines over time, a row for each: waiting, prefill, decode.
+
+
+QUEUE, PREFILL, DECODE, FAILED = "┄", "─", "━", "✗"
+"""Characters of the parts of a request's line, and the mark of a failed request."""
+_EDGE = 8
+"""Width in cells at the left of the request's number and of the edge; the server's name is between them."""
+_NAME = 10
+"""Most cells of a server's name beside a request."""
+_TAIL = 12
+"""Width in cells of the time to first token at the right."""
+MOST_ROWS = 400
+"""Most rows of requests; with more requests only every second is drawn, or every third, and so on."""
+
+
+def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
+    """Draw the requests of a load run over time: title, legend, a row per request, axis and notes."""
+    every = -(-len(timeline.bars) // MOST_ROWS) if timeline.bars else 1
+    words = f"run {timeline.run + 1}, {len(timeline.bars)} requests{_split(timeline)}"
+    if every > 1:
+        words += f", 1 of {every} shown"
+    names = _names(timeline)
+    edge = _EDGE + max((cell_width(name) for name in names.values()), default=0)
+    axis = PlotAxis(0.0, max(timeline.until_s, 1e-3), max(4, width - edge - _TAIL))
+    rows = [heading("requests over time", words, width), *_key(timeline, width)]
+    rows += [_bar_row(timeline, index, names, axis, width) for index in range(0, len(timeline.bars), every)]
+    rows.append(fit_row([label(" " * edge), label(axis.labels()), label(" s")], width))
+    for note in timeline.notes:
+        rows += [fit_row(row, width) for row in sentence_rows(("· ", "muted"), note, "muted", width)]
+    return [merged(row) for row in rows]
+
+
+def _names(timeline: Timeline) -> dict[str | None, str]:
+    """Return the name of each server beside its requests, all equally wide; {} for a single server."""
+    if len(timeline.backends) < 2:
+        return {}
+    names = timeline.backends
+    if max(map(cell_width, names)) > _NAME:
+        names = tuple(short_names(names))
+    wide = min(_NAME, max(map(cell_width, names)))
+    return {name: fit(short, wide) for name, short in zip(timeline.backends, names, strict=True)}
+
+
+def _split(timeline: Timeline) -> str:
+    """Return a text on how many requests of the load run each server got; "" for a single server."""
+    if len(timeline.backends) <= 1:
+        return ""
+    counts = Counter(bar.backend for bar in timeline.bars)
+    words = (f"{name} {counts[name]}" for name in timeline.backends)
+    return f": {' · '.join(words)}"
+
+
+def _key(timeline: Timeline, width: int) -> list[Row]:
+    """Return the legend of the lines, and a row with the heads of the columns at both ends."""
+    queued = any(bar.queue_s is not None for bar in timeline.bars)
+    sample = 3
+    parts: list[Row] = [[(QUEUE * sample, "waiting"), label(" waiting")]] if queued else []
+    parts.append([(PREFILL * sample, "prompt"), label(" prefill" if queued else " until the first token")])
+    if len(timeline.backends) < 2:
+        parts.append([(DECODE * sample, _role(timeline, None)), label(" decode")])
+    for index, name in enumerate(timeline.backends):
+        on: Row = [(DECODE * sample, part_role(index)), label(" decode on "), (name, "text")]
+        parts += [on] if len(timeline.backends) > 1 else [[label("on "), (name, "text")]]
+    heads = spread_row([label("request")], [label("first token after")], width)
+    return [*(fit_row(row, width) for row in flowed(parts, width)), heads]
+
+
+def _role(timeline: Timeline, backend: str | None) -> str:
+    """Return the role (colour) of decode on a server; on the only or an unknown one, that of tokens."""
+    names = timeline.backends
+    return part_role(names.index(backend)) if len(names) > 1 and backend in names else "generation/8"
+
+
+def _bar_row(
+    timeline: Timeline, number: int, names: dict[str | None, str], axis: PlotAxis, width: int
+) -> Row:
+    bar = timeline.bars[number]
+    role = _role(timeline, bar.backend)
+    blank = " " * cell_width(next(iter(names.values()), ""))
+    ttft = None if bar.first_token_s is None else bar.first_token_s - bar.start_s
+    row: Row = [label(f"{number + 1:>5} "), (names.get(bar.backend, blank), role), (" │", "border")]
+    row += _bar(bar, axis, role, timeline.until_s)
+    if not bar.ok:
+        row.append((FAILED, "bad"))
+    return [*fit_row(row, width - _TAIL), label(numbers.duration(ttft, _TAIL))]
+
+
+def _bar(bar: RequestBar, axis: PlotAxis, role: str, until_s: float) -> Row:
+    """Draw one request as a line with three phases: waiting, prefill, decode.
+
+    `until_s` is the end of the line for a request that has not ended. Each line has at least one cell; once
+    a token was generated, decode has at least one cell.
+    """
+    stop = bar.end_s if bar.end_s is not None else until_s
+    first = bar.first_token_s if bar.first_token_s is not None else stop
+    queued = bar.start_s + (bar.queue_s or 0.0)
+    begin, after, decode, end = (axis.cell(at) for at in (bar.start_s, queued, first, stop))
+    queue = min(max(0, after - begin), max(0, decode - begin))
+    prefill = max(0, decode - begin - queue)
+    rest = max(1, end - begin - queue - prefill) if bar.first_token_s is not None else 0
+    if not queue + prefill + rest:
+        prefill = 1
+    return [
+        (" " * begin, "text"),
+        (QUEUE * queue, "waiting"),
+        (PREFILL * prefill, "prompt"),
+        (DECODE * rest, role),
+    ]
+
+
+# Draws what agents do over time: a row for each, or how many do what where they are many.
+
+
+_SIGNS: dict[Doing, tuple[str, str]] = {
+    Doing.DECODE: (DECODE, "generation/8"),
+    Doing.PREFILL: (PREFILL, "prompt"),
+    Doing.WAITING: (QUEUE, "waiting"),
+    Doing.TOOL: (".", "info"),
+    Doing.THINK: ("·", "muted"),
+}
+"""The (character, role) with which each activity is drawn."""
+_BY_LETTER = {letter: _SIGNS[doing] for doing, letter in LETTERS.items()}
+_BEGUN = "t"
+"""Begins each stretch in which an agent waits for a tool; in the legend it stands before the sign."""
+_FILLED, _MOST_SLOTS = 0.75, 4
+"""Least share of the width that is filled once there is enough to show, and most time slots per cell."""
+_MOST_CELLS = 4
+"""Most cells per time slot."""
+_AROUND, _LEAST_BODY = 2, 2
+"""Rows above and below the picture, the legend and the time axis, and its least height with both."""
+_NAMED = 9
+_COUNTED = "how many do what"
+"""Label of the columns, whose rows are no agents."""
+
+
+def conversations_height(activities: Activities, most: int) -> int:
+    """Return the number of rows, `most` at most, that the picture of `activities` needs."""
+    return min(most, _AROUND + len(activities.each)) if activities.each else most
+
+
+def conversations_rows(activities: Activities, width: int, height: int) -> list[Row]:
+    """Draw agents as exactly `height` rows of `width` cells; the right edge is now.
+
+    The first row says how many do what now. Below it each has a row, or where these do not fit, columns show
+    how many do what over time. The last row is their time axis, where there is room for it.
+    """
+    cells = max(4, width - GUTTER)
+    slots = max(1, min(_MOST_SLOTS, int(len(activities.counts) / (_FILLED * cells))))
+    # Few slots are widened: a level that has just begun fills the room, too.
+    wide = max(1, min(_MOST_CELLS, cells // max(1, len(activities.counts))))
+    rows = [_legend(activities, min(cells * slots, len(activities.counts)) * activities.step_s, cells)]
+    each = len(activities.each)
+    has_axis = height >= (_AROUND + each if 0 < each < _LEAST_BODY else _AROUND + _LEAST_BODY)
+    body = height - 1 - has_axis
+    if 0 < each <= body:
+        rows += [_lane(activities, number, cells, slots, wide) for number in range(each)]
+    elif body > 0:
+        rows += _columns(activities, cells, body, slots, wide)
+    if has_axis:
+        drawn = min(cells, wide * -(-len(activities.counts) // slots))
+        ago = time_axis(drawn, slots * activities.step_s / wide / 2)
+        rows.append([(" " * (width - drawn), "text"), label(ago)])
+    blank: list[Row] = [[]] * max(0, height - len(rows))
+    return [merged(fit_row(row, width)) for row in [*rows, *blank][:height]]
+
+
+def _legend(activities: Activities, span_s: float, cells: int) -> Row:
+    """Return the row of signs with how many do what, and the time that the picture shows."""
+    parts: list[Row] = []
+    for doing, count in activities.now.items():
+        if doing is Doing.WAITING and not activities.queue_known:
+            continue
+        sign, role = _SIGNS[doing]
+        shown = _BEGUN + sign if doing is Doing.TOOL else sign
+        parts.append([(shown, role), (f" {count}", "title" if count else "muted"), label(f" {doing.value}")])
+    apart = "   " if sum(map(row_width, parts)) + 3 * len(parts) <= cells else " "
+    head: Row = [("agents", "accent"), label(f" last {span_s:.0f} s")]
+    row: Row = [*fit_row(head, max(GUTTER, row_width(head) + 1))]
+    for part in parts:
+        row += [*part, (apart, "text")]
+    return row
+
+
+def _lane(activities: Activities, number: int, cells: int, slots: int, wide: int) -> Row:
+    text = activities.each[number]
+    name = f"agent {number + 1}"
+    doing = next((one for one, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
+    row = [*fit_row([label(name)], _NAMED), *fit_row([(doing.value, _SIGNS[doing][1])], GUTTER - _NAMED)]
+    parts = [part for part in _conversations_parts(text, cells, slots) for _ in range(wide)]
+    row.append((" " * (cells - len(parts)), "text"))
+    for letter, group in groupby(Counter(part).most_common(1)[0][0] for part in parts):
+        sign, role = _BY_LETTER[letter]
+        drawn = sign * len(list(group))
+        row.append((_BEGUN + drawn[1:] if letter == LETTERS[Doing.TOOL] else drawn, role))
+    return row
+
+
+def _conversations_parts(text: str, cells: int, slots: int) -> list[str]:
+    """Return the slots of each cell, at most `cells`; of the last cell the newest only, which is now."""
+    first = max(0, len(text) - cells * slots)
+    parts = [text[max(first, end - slots) : end] for end in range(len(text), first, -slots)][::-1]
+    return [*parts[:-1], text[-1:]] if parts else []
+
+
+def _columns(activities: Activities, cells: int, height: int, slots: int, wide: int) -> list[Row]:
+    """Draw how many do what as columns of `height` cells, the servers' work at the bottom."""
+    counts = activities.counts[-cells * slots :]
+    ends = list(range(len(counts), 0, -slots))[::-1]
+    # The last column is now, as the numbers above it are.
+    each = [_column(counts[max(0, end - (slots if end < len(counts) else 1)) : end], height) for end in ends]
+    columns = [column for column in each for _ in range(wide)]
+    total = sum(activities.counts[-1]) if activities.counts else 0
+    rows: list[Row] = []
+    for at in range(height):
+        top = f"{total}┤" if at == 0 else "0┤" if at == height - 1 else ""
+        name = _COUNTED if at == 1 and height > _LEAST_BODY else ""
+        row = [
+            *fit_row([label(name)], GUTTER - len(top)),
+            (top, "muted"),
+            (" " * (cells - len(columns)), "text"),
+        ]
+        for doing, group in groupby(column[at] for column in columns):
+            sign, role = _SIGNS[doing]
+            row.append((sign * len(list(group)), role))
+        rows.append(row)
+    return rows
+
+
+def _column(counts: tuple[tuple[int, ...], ...], height: int) -> list[Doing]:
+    """Return what each of `height` cells shows, from the top: whoever thinks first, decode at the bottom."""
+    sums = [sum(values) for values in zip(*counts, strict=True)]
+    total, passed = sum(sums) or 1, 0
+    column: list[Doing] = []
+    for doing, value in zip(Doing, sums, strict=True):
+        passed += value
+        column += [doing] * (round(height * passed / total) - len(column))
+    return [*column, *[Doing.THINK] * (height - len(column))][::-1]
+
 
 _PAIR = 2
 _LEAST_TPS = 10.0
@@ -38,7 +549,7 @@ _COLDEST_C, _HOTTEST_C = 30.0, 95.0
 _CLOCK_MHZ = 3200.0
 _P50 = 1
 """Layer of the median in the dot grid, drawn above the single values."""
-_SIGNS = (("⣿", "generation/10"), ("⡪", "prompt/10"))
+_LIVE_SIGNS = (("⣿", "generation/10"), ("⡪", "prompt/10"))
 """(pattern, role) of the token rates of two servers."""
 _LOW = 3
 """Height in rows up to which the graph of the token rate has no rows for a legend."""
@@ -121,7 +632,7 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
     total = axis.columns(live.tps)
     top = nice_ceiling(max((value for value in total if value is not None), default=0.0), _LEAST_TPS)
     words = value_now(numbers.rate(_last(live.tps, live.step_s), 6), "tok/s")
-    key = _key(known, height)
+    key = _live_key(known, height)
     # Two colours only where the gutter has room to name them.
     if key:
         lower, upper = (axis.columns(line.tps) for line in known)
@@ -135,7 +646,7 @@ def _tps(axis: SweepAxis, height: int) -> list[Row]:
     return beside_gutter(left, with_edges(rows, axis.edges))
 
 
-def _key(known: Sequence[BackendLine], height: int) -> list[Row]:
+def _live_key(known: Sequence[BackendLine], height: int) -> list[Row]:
     """Return the legend of two servers' token rates as rows for the column beside a graph of `height` rows.
 
     [] for a graph without rows for it, which shows the rate of both together.
@@ -147,7 +658,7 @@ def _key(known: Sequence[BackendLine], height: int) -> list[Row]:
         names = short_names(names)
     return [
         [(f"{sign} ", role), label(fit(name, min(_KEY_NAME, cell_width(name))))]
-        for (sign, role), name in zip(_SIGNS, names, strict=True)
+        for (sign, role), name in zip(_LIVE_SIGNS, names, strict=True)
     ]
 
 

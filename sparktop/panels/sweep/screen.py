@@ -2,31 +2,429 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.sweep_view import LevelKey, SweepView
-from sparktop.panels.parts.frame import frame_role, framed
-from sparktop.panels.parts.rows import Row, fit_row, merged
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.numbers import duration_words, range_words
+from sparktop.model.load import LoadKind
+from sparktop.model.sweep import Countdown, LevelKey, SweepStatus, SweepView
+from sparktop.panels.parts.figures import bar_runs, figure, label
+from sparktop.panels.parts.frame import frame_role, framed, name_tab
+from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
 from sparktop.panels.parts.sections import heading
-from sparktop.panels.sweep.capacity import capacity_rows
-from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
-from sparktop.panels.sweep.curves import plots_rows
-from sparktop.panels.sweep.legend import legend_rows
-from sparktop.panels.sweep.level_bars import has_one_level
-from sparktop.panels.sweep.live import live_rows
-from sparktop.panels.sweep.table import all_levels, shown_levels, table_rows
+from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
+from sparktop.panels.sweep.curves import has_one_level, legend_rows, plots_rows
+from sparktop.panels.sweep.live import conversations_height, conversations_rows, letters, live_rows
+from sparktop.panels.sweep.table import (
+    all_levels,
+    capacity_rows,
+    level_row,
+    levels_beside,
+    marks_key,
+    newest_levels,
+    shown_levels,
+    table_heading,
+    table_rows,
+)
 from sparktop.panels.sweep.topology import words_rows
-from sparktop.panels.sweep.tracks import letters
-from sparktop.panels.sweep.words import status_run, title_run, word_rows
+
+STATUS_ROLES = {
+    SweepStatus.STARTING: "accent",
+    SweepStatus.RUNNING: "accent",
+    SweepStatus.DONE: "good",
+    SweepStatus.CANCELLED: "warn",
+    SweepStatus.STOPPED_BY_GUARD: "bad",
+    SweepStatus.FAILED: "bad",
+    SweepStatus.BROKEN_OFF: "warn",
+}
+"""The role (colour) of each status; the status is always written out, too."""
+_BAR = 20
+_CORNERS = 6
+"""Cells of an upper edge that are no text."""
+_LAST_CLAUSE = re.compile(r"(, | and | for )(?!.*(, | and | for )).*$")
+
+
+def status_run(view: SweepView) -> Row:
+    """Return a sweep's status as styled text for the right end of the frame's upper edge.
+
+    The number of failed requests, if there are any, comes before the status.
+    """
+    simulated: Row = [("simulated ", "warn")] if view.simulated else []
+    failed: Row = [(f"{view.failed} failed ", "warn")] if view.failed else []
+    return [
+        *simulated,
+        *failed,
+        ("┐", "border"),
+        (view.status.value, STATUS_ROLES[view.status]),
+        ("┌", "border"),
+    ]
+
+
+def title_run(view: SweepView, width: int) -> Row:
+    """Return a sweep's title and plan for the upper edge of a frame of `width` cells.
+
+    The last clauses of the plan are left out where its status would have no room.
+    """
+    tab = name_tab("sweep", fit(view.title, min(30, cell_width(view.title))))
+    room = width - _CORNERS - row_width(tab) - row_width(status_run(view))
+    words = view.plan_words
+    while words and cell_width(words) + 2 > room:
+        words = _LAST_CLAUSE.sub("", words) if _LAST_CLAUSE.search(words) else ""
+    return [*tab, label(f" {words} " if words else "")]
+
+
+def progress_pieces(view: SweepView) -> list[Row]:
+    """Return a sweep's phase and progress as pieces of text for `flowed`, the most important first."""
+    if view.status.over:
+        pieces: list[Row] = [[(view.words, "text")]]
+        if view.elapsed_s is not None:
+            pieces.append([label("took "), figure(duration_words(view.elapsed_s))])
+        return pieces
+    pieces = [[(view.words, "title")]]
+    if view.may_go_on_to is not None:
+        pieces.append([label("may go on to "), figure(f"c = {view.may_go_on_to}")])
+    share = view.share
+    if share is not None:
+        pieces.append(
+            [*bar_runs(share, _BAR, "generation"), figure(f" {numbers.percent(100 * share).strip()}")]
+        )
+    left = numbers.UNKNOWN if view.left is None else range_words(view.left.least_s, view.left.most_s)
+    pieces.append([label("left "), figure(left, known=view.left is not None)])
+    pieces.append([figure(duration_words(view.elapsed_s)), label(" so far")])
+    return pieces
+
+
+def moment_pieces(view: SweepView) -> list[Row]:
+    """Return current values of the running load as pieces of text for `flowed`; empty if none is running."""
+    now = view.moment
+    if now is None:
+        return []
+    at_a_rate = now.key is None or now.key.point.kind is LoadKind.RATE
+    # With others' requests, more are in flight than these.
+    beyond = now.key is None or at_a_rate or now.in_flight > now.key.concurrency
+    asked = "" if now.key is None or beyond else f" of {now.key.concurrency}"
+    pieces: list[Row] = [
+        [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" tok/s (2 s)")],
+        [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
+        [
+            label("TTFT p50 "),
+            figure(_ms(now.ttft_p50_ms), known=now.ttft_p50_ms is not None),
+        ],
+        [label("ended "), figure(f"{now.ended}")],
+    ]
+    if now.requests_per_s is not None:
+        sent, completed = now.requests_per_s
+        words = [figure(f"{sent:.2f}"), label(" /s sent, "), figure(f"{completed:.2f}")]
+        pieces.insert(0, [*words, label(" /s completed")])
+    if now.trace_s is not None:
+        words = [label("replayed "), figure(duration_words(now.trace_at_s))]
+        pieces.insert(0, [*words, label(f" of {duration_words(now.trace_s)}")])
+    if now.failed:
+        pieces.append([(f"{now.failed} failed", "bad")])
+    return pieces
+
+
+def _ms(value: float | None) -> str:
+    return numbers.duration(None if value is None else value / 1000, 7).strip()
+
+
+def now_rows(view: SweepView, width: int) -> list[Row]:
+    """Return rows with a sweep's phase, progress and current values, or how it ended."""
+    first, *others = progress_pieces(view)
+    if row_width(first) <= width:
+        return flowed([first, *others, *moment_pieces(view)], width)
+    text, role = first[0]
+    rows: list[Row] = [[(line, role)] for line in wrapped(text, width)]
+    return [*rows, *flowed([*others, *moment_pieces(view)], width)]
+
+
+def guard_rows(view: SweepView, width: int) -> list[Row]:
+    """Return rows with the condition that would stop the sweep early, or a warning if there is none.
+
+    Empty if it is not known which condition there is.
+    """
+    if view.guard is None:
+        return []
+    role = "warn" if view.guard.startswith("no guard") else "muted"
+    return sentence_rows(("· ", "muted"), view.guard, role, width)
+
+
+def headline_rows(view: SweepView, width: int, most: int | None = None) -> list[Row]:
+    """Return rows with the answer of a finished sweep; empty while it runs, and without measured levels.
+
+    Of an answer that needs more than `most` rows, only the first clauses are returned, at least one. Of a
+    capacity search what holds stands out, and its reasons follow.
+    """
+    if not view.status.over or view.headline is None:
+        return []
+    lead, rest = _lead(view, view.headline)
+    first = [[(line, "title")] for line in wrapped(lead, width)]
+    clauses = rest.split("; ")
+    lines = wrapped(rest, width)
+    while most is not None and len(first) + len(lines) > most and clauses:
+        clauses.pop()
+        lines = wrapped("; ".join(clauses), width)
+    if lead:
+        return [*first, *([(line, "text")] for line in lines)]
+    return [[(line, "title")] for line in lines or wrapped(rest.split("; ")[0], width)]
+
+
+def _lead(view: SweepView, headline: str) -> tuple[str, str]:
+    """Return (the first part of a capacity search's answer, the rest); ("", headline) for other sweeps."""
+    if len(view.searches) > 1:
+        lead, _, rest = headline.partition("; ")
+        return lead, rest
+    lead = next((one.answer[0] for one in view.searches if one.answer), "")
+    return (
+        (lead, headline.removeprefix(lead).removeprefix("; "))
+        if headline.startswith(lead)
+        else ("", headline)
+    )
+
+
+def word_rows(view: SweepView, width: int, most: int) -> list[Row]:
+    """Return a sweep's progress and findings in at most `most` rows; the last row counts sentences left out.
+
+    Sentences are left out whole, except that the first one is cut if it does not fit.
+    """
+    guard, found = guard_rows(view, width), found_sentences(view, width)
+    # The guard of a finished sweep no longer matters: its answer comes first, then its findings.
+    over = [headline_rows(view, width), now_rows(view, width), *found, guard]
+    parts = [part for part in (over if view.status.over else [now_rows(view, width), guard, *found]) if part]
+    rows = [row for part in parts for row in part]
+    if len(rows) > most:
+        rows = _first_sentences(parts, most)
+    return [fit_row(row, width) for row in rows]
+
+
+def _first_sentences(parts: Sequence[list[Row]], most: int) -> list[Row]:
+    """Return the rows of the first of `parts` that fit into `most` rows with a row that counts the others."""
+    rows = list(parts[0])
+    shown = 1
+    while shown < len(parts) and len(rows) + len(parts[shown]) < most:
+        rows += parts[shown]
+        shown += 1
+    hidden = len(parts) - shown
+    if not hidden or most < 2:
+        return rows[:most]
+    return [*rows[: most - 1], [label(f"… {hidden} more: n shows all")]]
+
+
+def found_sentences(view: SweepView, width: int) -> list[list[Row]]:
+    """Return the findings and doubts of a finished sweep, or the newest notice of a running one.
+
+    Each is a list of rows.
+    """
+    if not view.status.over:
+        return [sentence_rows(("· ", "muted"), one, "muted", width) for one in view.notices[-1:]]
+    found = [sentence_rows(("· ", "muted"), one, "muted", width) for one in view.verdict]
+    return found + [sentence_rows(("! ", "warn"), one, "warn", width) for one in view.doubts]
+
+
+# Draws a sweep (a benchmark) that is about to start: its load, its targets, and how to stop it.
+
+
+def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw a sweep that is about to start, as exactly `height` rows of `width` cells."""
+    inner = width - 4
+    left = max(0.0, countdown.left_s)
+    share = left / countdown.whole_s if countdown.whole_s > 0 else 0.0
+    seconds = f"{left:.0f} s " if left >= 1 else "now "
+    rows: list[Row] = [[("starts in ", "text"), (f"{seconds:<4}", "title")]]
+    rows[0] += bar_runs(share, max(8, min(40, inner - 16)), "generation")
+    rows += flowed(_what(countdown), inner)
+    keys: Row = [("esc", "key"), label(" stops it")]
+    room = height - 2
+    # The keys have a row even where other rows must be left out: a user must see how to stop it.
+    shown = [*rows[: max(1, room - 1)], keys][:room]
+    title = name_tab("sweep", countdown.title)
+    title.append(label(f" {countdown.plan_words} " if countdown.plan_words else ""))
+    status: Row = [("simulated ", "warn")] if countdown.simulated else []
+    status += [("┐", "border"), ("about to start", "accent"), ("┌", "border")]
+    drawn = framed(
+        [[(" ", "text"), *fit_row(row, inner)] for row in shown],
+        width,
+        height,
+        role=frame_role("sweep", selected=selected),
+        title=title,
+        status=status,
+    )
+    return [merged(row) for row in drawn]
+
+
+_AXES = {
+    LoadKind.CONCURRENCY: "requests at once",
+    LoadKind.RATE: "requests/s",
+    LoadKind.AGENTS: "agents",
+}
+
+
+def _what(countdown: Countdown) -> list[Row]:
+    """Return the sweep's targets, concurrencies and number of requests as pieces of text for `flowed`."""
+    first, *others = countdown.targets or ("nothing",)
+    pieces: list[Row] = [[label("on "), (first, "title")], *([(name, "title")] for name in others)]
+    if countdown.levels:
+        levels = ", ".join(one.words for one in countdown.levels)
+        pieces.append([label(f"{_AXES[countdown.levels[0].kind]} "), figure(levels)])
+    if countdown.climb_to is not None:
+        pieces.append(
+            [label("may go on to "), figure(f"c = {countdown.climb_to}"), label(" while tok/s rise")]
+        )
+    if countdown.time:
+        pieces.append([label("takes "), figure(countdown.time)])
+    if countdown.requests is not None:
+        more = f" + {countdown.warm_ups} warm-up" if countdown.warm_ups else ""
+        least = [label("at least ")] if countdown.at_least else []
+        pieces.append([*least, figure(f"{countdown.requests}{more}"), label(" requests")])
+    return pieces
+
+
+# All findings, doubts and notices of a sweep, one below the other.
+
+
+def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
+    """Draw a sweep's findings, doubts and notices in a frame: `height` rows, or more, which scroll."""
+    inner = width - 4
+    rows: list[Row] = []
+    for word, sentences, sign in (
+        ("found", view.verdict, "· "),
+        ("warnings on the load generator", view.doubts, "! "),
+        ("notices, the newest first", tuple(reversed(view.notices)), "· "),
+    ):
+        if not sentences:
+            continue
+        rows.append(heading(word, "", inner))
+        role = "warn" if sign == "! " else "muted"
+        for sentence in sentences:
+            rows += sentence_rows((sign, role), sentence, "text", inner)
+    if not rows:
+        rows = [[label("nothing was said")]]
+    body = [[(" ", "text"), *fit_row(row, inner)] for row in rows]
+    title: Row = [("┐", "border"), ("notices", "title"), ("┌", "border"), label(f" {view.title} ")]
+    status: Row = [("simulated ", "warn")] if view.simulated else []
+    tall = max(height, len(rows) + 2)
+    drawn = framed(body, width, tall, role=frame_role("sweep"), title=title, status=status)
+    return [merged(row) for row in drawn]
+
+
+# Draws a sweep (a benchmark) as a low panel on the overview: progress and findings, graphs beside them.
+
+
+_BESIDE_FROM = 110
+"""Width in cells from which on text and graphs stand side by side."""
+_WORDS, _WORDS_SHARE = 44, 0.36
+"""Least width in cells of the text beside graphs, and its share of the width of wide panels."""
+_LEAST_TRACKS = 4
+_TABLE, _TABLE_SHARE = 52, 0.48
+"""Least width in cells of the table of levels beside curves, and its share of the width of wide panels."""
+_LEAST_CURVES = 8
+_LEAST_LEVELS = 3
+"""Rows kept for the table of levels below the text: its heading, and two levels."""
+
+
+def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw a sweep (a benchmark), running or finished, as exactly `height` rows of `width` cells."""
+    inner, inside = width - 4, height - 2
+    whole = " enter whole sweep " if selected else ""  # else both keys open the selected panel
+    legend = marks_key(view, inner - len(whole)) if view.status.over else []
+    rows = _answer(view, inner, inside) if view.status.over else _running(view, inner, inside)
+    return [
+        merged(row)
+        for row in framed(
+            [[(" ", "text"), *row] for row in rows],
+            width,
+            height,
+            role=frame_role("sweep", selected=selected),
+            title=title_run(view, width),
+            status=status_run(view),
+            footnote=legend,
+            note=[(whole, "muted")],
+        )
+    ]
+
+
+def _running(view: SweepView, width: int, height: int) -> list[Row]:
+    """Draw a running sweep as exactly `height` rows: its progress and newest levels, and graphs over time."""
+    names = letters([target.name for target in view.targets])
+    if view.live is not None and width + 4 >= _BESIDE_FROM and height >= _LEAST_TRACKS:
+        cells = max(_WORDS, int(_WORDS_SHARE * width))
+        tracks = live_rows(view.live, names, width - cells - 2, height, lengths=view.several_lengths)
+        return _beside(_words(view, cells, height), tracks)
+    if view.searches and height > _LEAST_TRACKS:
+        rows = capacity_rows(view.searches, width, height - 2, named=len(view.targets) > 1)
+        return [*_words(view, width, height - len(rows)), *rows]
+    if view.live is not None and height >= _LEAST_TRACKS + 2:
+        tracks = live_rows(view.live, names, width, height - 2, lengths=view.several_lengths)
+        return [*_words(view, width, 2), *tracks]
+    return _words(view, width, height)
+
+
+def _beside(left: list[Row], right: list[Row]) -> list[Row]:
+    return [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]
+
+
+def _answer(view: SweepView, width: int, height: int) -> list[Row]:
+    """Draw a finished sweep as exactly `height` rows: its answer, the table of levels, and curves beside."""
+    if view.plots and width + 4 >= _BESIDE_FROM and height >= _LEAST_CURVES:
+        cells = max(_TABLE, int(_TABLE_SHARE * width))
+        words = levels_and_findings(view, cells, height)
+        return _beside(words, plots_rows(view.plots, width - cells - 2, height))
+    return levels_and_findings(view, width, height)
+
+
+def levels_and_findings(view: SweepView, width: int, height: int) -> list[Row]:
+    """Return `height` rows: a sweep's headline, how it ended, its table of levels, and its findings.
+
+    Where rows are few, the findings go first and then the levels furthest from the best one.
+    """
+    room = max(1, height - _LEAST_LEVELS)
+    rows, end = headline_rows(view, width, room), now_rows(view, width)
+    if not rows or view.status is not SweepStatus.DONE:
+        rows, end = [*rows, *end][: max(room, len(rows))], []
+    room = height - len(rows)
+    if view.rows and room > 1:
+        rows += levels_beside(view, width, room)
+    rows += [*end, *_that_fit(found_sentences(view, width), height - len(rows) - len(end))]
+    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
+
+
+def _that_fit(sentences: Sequence[list[Row]], room: int) -> list[Row]:
+    """Return the rows of the first `sentences` that fit whole into `room` rows."""
+    rows: list[Row] = []
+    for sentence in sentences:
+        if len(rows) + len(sentence) > room:
+            break
+        rows += sentence
+    return rows
+
+
+def _words(view: SweepView, width: int, height: int) -> list[Row]:
+    """Return `height` rows of text on a running sweep: its progress, then its levels, then what guards it.
+
+    Of levels that do not fit, those that have begun last are shown; levels ahead only where rows are left.
+    """
+    rows = now_rows(view, width)
+    room = height - len(rows) - 1
+    if room >= _LEAST_LEVELS - 1 and view.rows:
+        made = {row.key: row for row in view.rows}
+        rows.append(table_heading(view, width))
+        rows += [level_row(view, one, made.get(one.key), width) for one in newest_levels(view, room)]
+    rows += _that_fit([guard_rows(view, width), *found_sentences(view, width)], height - len(rows))
+    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
+
 
 _WIDE = 170
 """Width in cells from which on graphs and table stand side by side."""
-_TABLE_SHARE = 0.48
+_SCREEN_TABLE_SHARE = 0.48
 """Share of the width for the table beside graphs."""
 _FILLED = 0.5
 """Least share of the height that the column beside the graphs fills; else all of it stands below them."""
-_LEAST_TRACKS, _LEAST_CURVES, _LEAST_PICTURE = 9, 7, 5
+_SCREEN_LEAST_TRACKS, _SCREEN_LEAST_CURVES, _LEAST_PICTURE = 9, 7, 5
 """Least rows of graphs over time, of curves above a table with all levels, and of curves where no more are
 left."""
 _LEAST_TABLE = 6
@@ -74,8 +472,8 @@ def drawn_sweep(
     inner, inside = width - 4, height - 2
     words = word_rows(view, inner, max(2, inside // 4))
     room = inside - len(words)
-    cells = int(_TABLE_SHARE * inner)
-    if width >= _WIDE and room >= _LEAST_TRACKS and _fills(view, cells, room):
+    cells = int(_SCREEN_TABLE_SHARE * inner)
+    if width >= _WIDE and room >= _SCREEN_LEAST_TRACKS and _fills(view, cells, room):
         left_width = inner - cells - 2
         left = _picture(view, left_width, room, curves=curves)
         right, table = _table_and_words(view, cells, room, chosen)
@@ -115,7 +513,7 @@ def _stacked(
     """
     levels = len(all_levels(view))
     # What a sweep found is in its table, what it does is in its graphs.
-    least = _least_picture(view, width, height) if view.status.over else _LEAST_TRACKS
+    least = _least_picture(view, width, height) if view.status.over else _SCREEN_LEAST_TRACKS
     table = min(levels + 2, max(_LEAST_TABLE, height - least - 1 if view.status.over else height * 2 // 5))
     if height - table - 1 < least:
         table = max(_LEAST_TABLE, height - least - 1)
@@ -134,10 +532,10 @@ def _stacked(
 def _least_picture(view: SweepView, width: int, height: int) -> int:
     """Return the least rows of a finished sweep's picture; a search needs no more where curves do not fit."""
     if not view.searches:
-        return _LEAST_CURVES
+        return _SCREEN_LEAST_CURVES
     own = len(capacity_rows(view.searches, width, height, named=len(view.targets) > 1))
     fits = height - len(all_levels(view)) - 3 >= own + _LEAST_GRAPHS
-    return max(_LEAST_PICTURE, _LEAST_CURVES if fits else own)
+    return max(_LEAST_PICTURE, _SCREEN_LEAST_CURVES if fits else own)
 
 
 def _fills(view: SweepView, width: int, height: int) -> bool:

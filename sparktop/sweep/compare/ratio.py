@@ -27,7 +27,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.sweep_comparison import Value
+from sparktop.model.sweep import Value
 from sparktop.sweep.compare.series import Load
 from sparktop.sweep.result.results import LARGEST, LevelResult
 from sparktop.sweep.terms.definitions import MAIN_RATES, main_rate_of

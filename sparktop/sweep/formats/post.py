@@ -20,10 +20,8 @@ from sparktop.report.document.prose import plain
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import main_rate
-from sparktop.sweep.compare.references import PREFIX, load_reference
-from sparktop.sweep.compare.series import Series, has_like_lengths, series_of
-from sparktop.sweep.formats.comparison import rules
-from sparktop.sweep.formats.markdown import (
+from sparktop.sweep.compare.series import PREFIX, Series, has_like_lengths, load_reference, series_of
+from sparktop.sweep.formats.report import (
     answer,
     caveats,
     effort_words,
@@ -31,6 +29,7 @@ from sparktop.sweep.formats.markdown import (
     machine_facts,
     mode_words,
     router_costs,
+    rules,
     server_facts,
 )
 from sparktop.sweep.formats.tables import load_of, load_of_level, load_words, points_head

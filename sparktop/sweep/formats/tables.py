@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.model.sweep_comparison import Value
+from sparktop.model.sweep import Value
 from sparktop.report.document.grid import Cell, Grid, Outside
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.independent import made_of
+from sparktop.sweep.compare.compare import made_of
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at, loads, same_row
 from sparktop.sweep.plan.plan import TargetKind

@@ -3,27 +3,302 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.files import SHARED, write_whole
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.report.document.drawing import Drawing, sheet
 from sparktop.report.document.page import to_page
 from sparktop.report.document.section import Section
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.compare import compare
+from sparktop.report.privacy import BACKEND, ROUTER, Privacy
+from sparktop.sweep.compare.compare import compare, compared_targets
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats import comparison, csv_table, llama_benchy, markdown, post
-from sparktop.sweep.formats.command import repeat_command
+from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
-from sparktop.sweep.formats.privacy import SweepPrivacy
-from sparktop.sweep.result.results import ComparisonResult, SweepResult
+from sparktop.sweep.plan.capacity import default_seconds
+from sparktop.sweep.plan.conversations.reading import BUILT_IN
+from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.results import (
+    CapacityAnswer,
+    CapacityResult,
+    ComparisonResult,
+    PlanResult,
+    ProbeResult,
+    SweepResult,
+    TracePlan,
+)
+from sparktop.sweep.view.capacity import amount, answer_words, compared_words, condition_words
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.result import findings
+
+
+def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
+    """Return the shell command that puts the same load on the same targets.
+
+    Targets are named as in the configuration file; with `addresses` their URLs are used instead. Return ""
+    if a target's name begins with "-", because the shell command would take it as an option.
+    """
+    if any(target.name.startswith("-") for target in result.targets):
+        return ""
+    if result.capacity is not None:
+        return _capacity_command(result, result.capacity, addresses=addresses)
+    words = ["sparktop", "sweep"]
+    for target in result.targets:
+        words += ["--target", f"{target.name}={target.url}"] if addresses else [target.name]
+    plan, slo = result.plan, result.slo
+    conditions = slo.conditions if slo is not None else ()
+    runs = plan.runs if plan.mode is not LoadMode.BURST or plan.requests is None else None
+    limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
+    opens, agents = plan.mode is LoadMode.OPEN, plan.load is LoadKind.AGENTS
+    options = {
+        "-c": ",".join(map(str, plan.concurrency)) + limit if slo is None and not opens else None,
+        "--rate": ("auto" if plan.find_knee else ",".join(plan.points)) if opens else None,
+        "--arrivals": plan.arrivals,
+        "--pp": ",".join(map(str, plan.bases or result.prompt_lengths())),
+        "--tg": plan.tg,
+        "--depth": ",".join(map(str, plan.depths)),
+        "--mode": None if opens or agents else plan.mode.value,
+        "--runs": f"{runs}+" if plan.more_runs else runs,
+        "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
+        "--requests": plan.requests,
+        "--order": plan.order.value,
+        "--api": plan.api.value,
+        "--seed": plan.seed,
+        # Stored as "ttft_p90_ms ≤ 2000".
+        "--slo": ",".join("=".join(one.split()[::2]) for one in conditions or plan.depth_slo),
+        **_request_options(result),
+    }
+    if plan.trace is not None:
+        options |= _trace_options(plan.trace)
+    if agents:
+        options |= _agent_options(plan)
+    for name, value in options.items():
+        words += [] if value in {None, ""} else [name, str(value)]
+    words += _headers(plan)
+    words += ["--whole-prompt"] if plan.bases else []
+    return shlex.join([*words, *([] if plan.warmup or agents else ["--no-warm-up"])])
+
+
+def _capacity_command(result: SweepResult, found: CapacityResult, *, addresses: bool) -> str:
+    """Return the command that searches again; lengths that the search chose itself are left out."""
+    plan = result.plan
+    agents, rate = found.load is LoadKind.AGENTS, found.load is LoadKind.RATE
+    words = ["sparktop", "capacity", *(one.url if addresses else one.name for one in result.targets)]
+    chosen = plan.duration_s is not None and plan.duration_s != default_seconds(found.load)
+    options = {
+        "--preset": found.limits,
+        "--slo": ",".join("=".join(one.split()[::2]) for one in found.conditions if found.limits is None),
+        "--workload": _agent_options(plan)["--workload"] if agents else None,
+        "--arrivals": plan.arrivals if rate else None,
+        "--pp": None if agents else ",".join(map(str, result.prompt_lengths())),
+        "--tg": None if agents else plan.tg,
+        "--most": None if found.most is None else f"{found.most:g}",
+        "--duration": f"{plan.duration_s:g}" if chosen else None,
+        "--api": plan.api.value,
+        "--seed": plan.seed,
+        **_request_options(result),
+    }
+    for name, value in options.items():
+        words += [] if value in {None, ""} else [name, str(value)]
+    return shlex.join([*words, *_headers(plan), f"--{found.load.value}"])
+
+
+def _request_options(result: SweepResult) -> dict[str, str | None]:
+    """Return the options for what each request holds, except its headers.
+
+    `--model` is one for all targets: targets with unlike models have them from the configuration file.
+    """
+    plan, prompts = result.plan, result.plan.prompts
+    models = {target.asked_model for target in result.targets}
+    return {
+        "--model": models.pop() if len(models) == 1 else None,
+        "--prompts": None if prompts is None else prompts.path or prompts.name,
+        "--extra-body": json.dumps(plan.extra_body) if plan.extra_body else None,
+        "--timeout": None if plan.timeout_s is None else f"{plan.timeout_s:g}",
+    }
+
+
+def _headers(plan: PlanResult) -> list[str]:
+    """Return the options for headers, whose values are not kept."""
+    return [word for name in plan.headers for word in ("--header", f"{name}=…")]
+
+
+def _agent_options(plan: PlanResult) -> dict[str, str | None]:
+    """Return the options that choose agents, whose workload sets the lengths."""
+    name = plan.workload
+    if name is not None and name not in BUILT_IN:
+        name += ".toml"  # a file of the user's own
+    return {"--agents": ",".join(plan.points), "--workload": name, **dict.fromkeys(("--pp", "--tg"))}
+
+
+def _trace_options(trace: TracePlan) -> dict[str, str | None]:
+    """Return the options that choose recorded traffic; it sets the rate, the lengths and the duration."""
+    return {
+        **dict.fromkeys(("--rate", "--arrivals", "--pp", "--tg", "--duration")),
+        "--trace": trace.path or trace.name,
+        "--trace-format": trace.form,
+        "--trace-speed": None if trace.speed in {None, 1.0} else f"{trace.speed:g}",
+        "--trace-range": trace.span,
+    }
+
+
+# Writes the answer of a capacity search as text: a sentence, and a line for each level.
+
+
+def capacity_text(result: SweepResult) -> str:
+    """Return the answers and the levels behind them as text."""
+    return "\n".join([*_lines(result), ""])
+
+
+def _lines(result: SweepResult) -> Iterator[str]:
+    found = result.capacity
+    if found is None:
+        yield "nothing was measured"
+        return
+    if (compared := compared_targets(found)) is not None:
+        yield compared_words(compared)
+    for target in result.targets:
+        answer = found.answers.get(target.name)
+        if answer is None:
+            yield f"{target.name}: nothing was measured: {target.error or result.stop_reason or 'unknown'}"
+            continue
+        first, *others = answer_words(found, answer)
+        yield f"{target.name}: {first}"
+        yield from (f"  {one}" for one in others)
+        reason = target.error or (None if answer.complete else result.stop_reason)
+        if reason is not None:
+            yield f"  {reason}"
+        yield from _levels(found, answer)
+
+
+def _levels(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+    for one in sorted(answer.probes, key=lambda probe: probe.value):
+        yield f"  {sign(one)} {amount(found.load, one.value)}: {_figures(one)}"
+
+
+def sign(probe: ProbeResult) -> str:
+    """Return the verdict on a level as one character: ✓ holds, ✗ fails, ? where it is not certain."""
+    return ("✓" if probe.holds else "✗") if probe.certain else "?"
+
+
+def _figures(one: ProbeResult) -> str:
+    parts = [] if one.trouble is None else [one.trouble]
+    parts += [condition_words(part) for part in one.conditions if part.figure is not None]
+    together = next((part for part in one.conditions if part.figure is None), None)
+    if together is not None and together.met_percent is not None:
+        parts.append(f"{together.met_percent:.1f} % met all")
+    runs = "" if one.runs == 1 else f", {one.runs} runs"
+    verdict, fails = "holds" if one.holds else "fails", one.fails_percent
+    chance = "but not certain"
+    if fails is not None:
+        chance = f"with a probability of {100 - fails if one.holds else fails:.0f} %"
+    unsure = "" if one.certain else f", {verdict} {chance}"
+    return f"{'; '.join(parts)} ({one.requests} requests{runs}{unsure})"
+
+
+# Removes from a sweep's result what a report must not show: secrets, addresses, and on request names.
+#
+# Every format is written from the changed copy of the result, so no format can leak what the copy lacks.
+
+
+_FIXED = re.compile(
+    "schema|status|kind|mode|order|api|loop|code|tokens_from|fresh_by|router_overhead_from|winner_vs|metric"
+    "|started_at|finished_at|sparktop|preset|conditions|verdict"
+)
+"""Fields that hold words of sparktop's own, times and codes."""
+_BY_NAME = re.compile(
+    "served_by|runs_split|busy_batch|backends|values|ranges|changes|holds_to|definitions|balance"
+)
+"""Fields whose keys are names of servers or targets, at any depth."""
+_MACHINES = {"hardware", "machines"}
+"""Fields whose keys are names of machines."""
+_WORDS = {TargetKind.ENGINE: BACKEND, TargetKind.ROUTER: ROUTER}
+
+
+class SweepPrivacy(Privacy):
+    """Removes from results and series of sweeps what a report must not show."""
+
+    def of_result(self, result: SweepResult) -> SweepResult:
+        """Return a copy of a sweep's result that has only what the report may show."""
+        self.know(*_names_of(result))
+        return SweepResult.model_validate(self._tree(result.to_json(), "", by_name=False))
+
+    def of_series(self, series: Sequence[Series]) -> list[Series]:
+        """Return copies of series that have only what the report may show; published tables stay as is."""
+        own = [one for one in series if not one.published]
+        self.know([(one.name, BACKEND) for one in own], [])
+        files = {
+            name: f"file-{number}" for number, name in enumerate(dict.fromkeys(s.source for s in own), 1)
+        }
+        return [one if one.published else self._series(one, files) for one in series]
+
+    def _series(self, one: Series, files: Mapping[str, str]) -> Series:
+        return replace(
+            one,
+            name=self.name(one.name),
+            source=files[one.source] if self.anonymous else one.source,
+            model=None if one.model is None else self.model(one.model),
+            notes=tuple(map(self.text, one.notes)),
+            refused={load: self.text(words) for load, words in one.refused.items()},
+            engines=tuple(map(self.name, one.engines)),
+            levels=tuple(replace(level, label=None) for level in one.levels)
+            if self.anonymous
+            else one.levels,
+        )
+
+    def _tree(self, value: Any, key: str, *, by_name: bool) -> Any:  # noqa: ANN401 - any JSON value
+        """Return a JSON value of a result in which texts and names are replaced by what the report may show.
+
+        `key` is the name of the field that holds `value`. If `by_name` is True, the keys of `value` are
+        names of servers or machines, which are replaced too.
+        """
+        if isinstance(value, dict):
+            by_name = by_name or _BY_NAME.fullmatch(key) is not None
+            return {
+                self._key(name, key, by_name=by_name): self._tree(one, name, by_name=by_name)
+                for name, one in value.items()
+            }
+        if isinstance(value, list):
+            if key == "joined_from" and self.anonymous:
+                return [f"file-{number}" for number in range(1, len(value) + 1)]
+            return [self._tree(one, key, by_name=by_name) for one in value]
+        return self._value(value, key) if isinstance(value, str) else value
+
+    def _key(self, name: str, of: str, *, by_name: bool) -> str:
+        if of in _MACHINES:
+            return self._machines.get(name, name)
+        return self._names.get(name, self._machines.get(name, name)) if by_name else name
+
+    def _value(self, text: str, key: str) -> str:
+        if _FIXED.fullmatch(key):
+            return text
+        if key == "url":
+            return self.url(text)
+        if key == "path":
+            return "" if self.anonymous else text
+        return self.model(text) if key == "model" else self.name(text)
+
+
+def _names_of(result: SweepResult) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return (list of (name of a target or server, its kind), names of machines), both in a fixed order."""
+    levels = [level for target in result.targets for level in target.levels]
+    servers = {name for level in levels for name in level.known_servers}
+    servers |= {name for level in levels for split in level.runs_split for name in split}
+    known = {target.name for target in result.targets}
+    named = [(target.name, _WORDS[target.kind]) for target in result.targets]
+    named += [(name, BACKEND) for name in sorted(servers - known)]
+    machines = {name for target in result.targets for name in target.machines}
+    return named, sorted(machines.union(*(level.hardware for level in levels)))
+
 
 _ON_SCREEN = ("html", "md")
 """Formats that a key of the screen writes."""
@@ -55,17 +330,17 @@ def sweep_report(
         commands = [repeat_command(shown.of_result(one), addresses=shown.addresses) for one in parts.values()]
         return post.render(result, others, list(filter(None, commands)), list(parts))
     if form == "md":
-        return markdown.render(result, others, _more(result, shown))
+        return report.sweep_markdown(result, others, _more(result, shown))
     own = {target.name for target in result.targets}
     named = [replace(one, name=f"{one.name} (ref)") if one.name in own else one for one in others]
     drawings = [*curve_drawings(series_of(result), named, sweep_plots(result)), *request_drawings(result)]
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
     if form == "svg":
-        return _drawn(drawings, f"{markdown.TITLE}, {about}")
+        return _drawn(drawings, f"{report.TITLE}, {about}")
     plots = [one.element() for one in drawings]
-    sections = markdown.sections(result, others, plots, _more(result, shown))
-    return to_page(markdown.TITLE, about, sections, simulated=result.simulated)
+    sections = report.sections(result, others, plots, _more(result, shown))
+    return to_page(report.TITLE, about, sections, simulated=result.simulated)
 
 
 def _more(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
@@ -82,7 +357,7 @@ def _more(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
 
 
 def comparison_report(
-    found: ComparisonResult, series: Sequence[Series], form: str, facts: comparison.Facts | None = None
+    found: ComparisonResult, series: Sequence[Series], form: str, facts: report.Facts | None = None
 ) -> str:
     """Return the report on compared series, or on a single series, in the format `form`.
 
@@ -92,11 +367,11 @@ def comparison_report(
         UsageError: the format is only for sweeps, or there is nothing to draw.
     """
     if form == "json":
-        return comparison.to_json(found, series, facts)
+        return report.comparison_json(found, series, facts)
     if form == "md":
-        return comparison.to_markdown(found, series, facts)
+        return report.comparison_markdown(found, series, facts)
     if form == "csv":
-        return csv_table.render_series(series)
+        return exports.series_to_csv(series)
     if form in {"llama-benchy", "post"}:
         raise UsageError(f"--format {form} is for results of sparktop sweep")
     own = [one for one in series if not one.published]
@@ -105,7 +380,7 @@ def comparison_report(
     names = ", ".join(dict.fromkeys(one.source for one in series))
     if form == "svg":
         return _drawn(drawings, f"sparktop report, {names}")
-    first, *others = comparison.sections(found, series, facts)
+    first, *others = report.comparison_sections(found, series, facts)
     parts = [first, Section(plots=tuple(one.element() for one in drawings)), *others]
     return to_page("sparktop report", names, parts, simulated=any(one.simulated for one in series))
 
@@ -145,4 +420,4 @@ def render_json(result: SweepResult) -> str:
     return json.dumps(answered.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-_FOR_PROGRAMS = {"csv": csv_table.render, "json": render_json, "llama-benchy": llama_benchy.render}
+_FOR_PROGRAMS = {"csv": exports.to_csv, "json": render_json, "llama-benchy": exports.to_llama_benchy}

@@ -20,9 +20,8 @@ from msgspec import Struct
 
 from sparktop.model.load import EndReason, Level, LoadEvent, RunStarted
 from sparktop.sweep.plan.arrivals import rate_of
-from sparktop.sweep.result.measure import Span, peak_tps
+from sparktop.sweep.result.measure import RequestTrace, Span, peak_tps
 from sparktop.sweep.result.results import OpenLoopResult
-from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.statistics import quantile, student_t
 
 LATE_P99_S, LATE_P50_S, LATE_SHARE = 0.005, 0.002, 0.01

@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, P
 
 from sparktop.graphics.numbers import duration_words
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
-from sparktop.model.sweep_comparison import Value
+from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, CALL_LATENCIES, LATENCIES, RATES, SHORT_PROMPT

@@ -12,9 +12,9 @@ from sparktop.sweep.compare.ratio import main_rate, rate_ratio
 from sparktop.sweep.plan.plan import SloCondition
 from sparktop.sweep.plan.slo import plain_words, words_of
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.open_loop.knee import keeps_up
 from sparktop.sweep.run.slo.judgement import condition_interval, condition_verdict

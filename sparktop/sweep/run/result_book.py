@@ -9,7 +9,7 @@ from typing import Literal
 
 from sparktop import __version__
 from sparktop.model.load import LoadMode, TokenSource
-from sparktop.model.sweep_comparison import level_name
+from sparktop.model.sweep import level_name
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire.messages import ClientHealth

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from statistics import NormalDist, fmean, stdev
 
-from sparktop.model.sweep_comparison import Value
+from sparktop.model.sweep import Value
 
 CONFIDENCE = 0.95
 P90_FROM, P95_FROM, P99_FROM = 36, 72, 368

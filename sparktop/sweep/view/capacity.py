@@ -1,27 +1,312 @@
-"""The view of a capacity search: from the events of a running one, or from a stored result."""
+"""A capacity search: its view, from the events of a running one or a stored result, and its sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, field
 
-from sparktop.model.capacity_view import ConditionBar, SearchView, TriedLoad
-from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
+from sparktop.model.judgement import NO_DIFFERENCE
+from sparktop.model.limit import LimitKind
+from sparktop.model.load import FirstToken, LoadEvent, LoadKind, RequestEnded, RequestStarted
+from sparktop.model.sweep import (
+    ConditionBar,
+    CurveLine,
+    CurvePlot,
+    CurvePoint,
+    LimitLine,
+    SearchView,
+    TriedLoad,
+    Value,
+)
+from sparktop.model.text import names_in_words
+from sparktop.sweep.compare.compare import compared_targets
 from sparktop.sweep.plan.plan import Capacity
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import (
     CapacityAnswer,
+    CapacityComparison,
     CapacityResult,
     ConditionResult,
+    Drift,
     ProbeResult,
     SweepResult,
 )
-from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.capacity.answer import condition_result
 from sparktop.sweep.run.capacity.judgement import judge
+from sparktop.sweep.run.drift import changed_words, times_apart
 from sparktop.sweep.run.progress import CapacityTold, LoadTold, Phase, PhaseChanged, SweepEvent
-from sparktop.sweep.view.words.capacity import amount, answer_words, condition_parts, room_of
+
+_RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}
+"""Limits that are used up; others hold a server back."""
+_MINIMUM, _TPS = "at least ", " tok/s"
+_MS, _SECONDS_FROM = 1000.0, 1000.0
+_NAMES = {
+    "ttft": "TTFT",
+    "ttft_due": "TTFT",
+    "ttft_tool": "TTFT after a tool",
+    "ttft_human": "TTFT after a person",
+    "ttfr": "TTFR",
+    "first_answer": "first answer",
+    "tpot": "TPOT",
+    "e2e": "E2E",
+    "e2e_due": "E2E",
+}
+
+
+def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
+    """Yield one sentence for each target, after one on which of several takes more; else nothing.
+
+    `name` escapes the names of targets for the output format.
+    """
+    found = result.capacity
+    if found is None:
+        return
+    if (compared := compared_targets(found)) is not None:
+        yield compared_words(compared, name)
+    for target, answer in found.answers.items():
+        subject = f"{name(target)}: " if len(result.targets) > 1 else ""
+        yield subject + "; ".join(answer_words(found, answer))
+    for one in result.targets:
+        if one.error is not None and one.name not in found.answers:
+            yield f"{name(one.name)}: nothing was measured: {one.error}"
+
+
+def compared_words(compared: CapacityComparison, name: Callable[[str], str] = str) -> str:
+    """Return answers beside one another: "A 9 agents (95 %: 8 to 10), B 14 (95 %: 12 to 15): B takes more".
+
+    `name` escapes the names of targets for the output format.
+    """
+    parts = []
+    for index, (target, holds) in enumerate(compared.holds.items()):
+        low, most = compared.ranges.get(target, (None, None))
+        held = "unknown" if holds is None else amount(compared.load, holds, bare=index > 0)
+        least = amount(compared.load, low or 0.0, bare=True)
+        limit = " or more" if most is None else f" to {amount(compared.load, most, bare=True)}"
+        sure = least if low == most else least + limit
+        parts.append(f"{name(target)} {held} (95 %: {sure})")
+    verdict = NO_DIFFERENCE
+    if not compared.alike:
+        verdict = "not comparable, since load or conditions differ"
+    elif compared.takes_more is not None:
+        verdict = f"{name(compared.takes_more)} takes more"
+    return f"{', '.join(parts)}: {verdict}"
+
+
+def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+    """Yield the parts of an answer: what holds and fails, its certainty, what ran out first."""
+    yield _held(found, answer)
+    if answer.drift is not None:
+        yield drift_words(found, answer.drift)
+    elif (certainty := certainty_words(found, answer)) is not None:
+        yield certainty
+    if answer.moved_from is not None and answer.drift is None:
+        yield f"{amount(found.load, answer.moved_from)} held at first, but not in a later run"
+    if answer.ran_out is not None and (answer.fails is not None or answer.at_least):
+        yield ran_out_words(found, answer)
+    if not answer.complete:
+        yield "the search was not completed"
+
+
+def drift_words(found: CapacityResult, drift: Drift) -> str:
+    """Return how the server changed: "the server got slower while it was measured: at 7 agents …"."""
+    first, last = drift.condition, drift.later
+    slower = (last.met_percent or 0.0) < (first.met_percent or 0.0)
+    (name, *before), (_, *after) = condition_parts(first), condition_parts(last)
+    times = times_apart(drift.first_at, drift.last_at)
+    what = f"{name} {before[0]} at {times[0]}, {after[0]} at {times[1]}"
+    where = amount(found.load, drift.value)
+    return f"not certain: {changed_words(slower=slower)}: with {where}, {what}"
+
+
+def capacity_title(found: CapacityResult) -> str:
+    """Return the answers in a few words: "capacity: 9 agents hold", or "capacity: 9 and 14 agents"."""
+    known = [one.holds for one in found.answers.values() if one.holds is not None]
+    if not known:
+        return "capacity"
+    if len(known) > 1:
+        *first, last = known
+        names = [*(amount(found.load, one, bare=True) for one in first), amount(found.load, last)]
+        return f"capacity: {names_in_words(names)}"
+    (answer,) = (one for one in found.answers.values() if one.holds is not None)
+    if not answer.holds:
+        return "capacity: none hold"
+    return f"capacity: {_holding(found, answer, answer.holds)}"
+
+
+def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
+    """Return what holds, and what fails with its reason."""
+    kind, fails = found.load, answer.probe(answer.fails)
+    if not answer.holds:
+        if fails is not None:
+            return f"none hold: {_failing(found, fails, amount(kind, fails.value))}"
+        return "unknown: " + ("no request was measured" if answer.probes else "no level was completed")
+    held = _holding(found, answer, answer.holds)
+    return (
+        held if fails is None else f"{held}; {_failing(found, fails, amount(kind, fails.value, bare=True))}"
+    )
+
+
+def _holding(found: CapacityResult, answer: CapacityAnswer, holds: float) -> str:
+    """Return how much holds: "9 agents hold", or "best estimate 9 agents" where fewer are certain to hold."""
+    load = amount(found.load, holds)
+    if answer.interval != (None, None) and (answer.interval[0] or 0.0) < holds:
+        so_far = "" if answer.complete else " so far"
+        return f"best estimate{so_far} {load}{' or more' if answer.at_least else ''}"
+    how = "at least " if answer.at_least else "" if answer.complete else "so far "
+    return how + _verb(found.load, holds, "hold", load)
+
+
+def _failing(found: CapacityResult, probe: ProbeResult, subject: str) -> str:
+    """Return that the level `subject` fails, or probably does where that is not certain, and why."""
+    fail = "fails" if probe.value == 1 and found.load is not LoadKind.RATE else "fail"
+    is_met, chance = _is_met(probe), ""
+    if _is_unsure(probe):
+        fail = f"probably {fail}"
+    if probe.fails_percent is not None and (is_met or _is_unsure(probe)):
+        chance = f" ({probe.fails_percent:.0f} % by all levels)"
+    return f"{subject} {fail}{chance}{', though within limits' if is_met else ''}: {why_words(found, probe)}"
+
+
+def _is_unsure(probe: ProbeResult) -> bool:
+    """Return whether it is not certain that a level fails, as its sign says."""
+    if probe.fails_percent is None:  # an older file, which knows certainty of the level alone
+        return _is_met(probe)
+    return not probe.certain and probe.trouble is None
+
+
+def _is_met(probe: ProbeResult) -> bool:
+    """Return whether a level met all conditions, so that only the levels beside it say that it fails."""
+    deciding = [one for one in probe.conditions if one.met_percent is not None]
+    together = [one for one in deciding if one.figure is None] or deciding
+    return probe.trouble is None and all(
+        (one.met_percent or 0.0) >= (one.needed_percent or 0.0) for one in together
+    )
+
+
+def _verb(kind: LoadKind, value: float, verb: str, subject: str) -> str:
+    return f"{subject} {verb}{'s' if value == 1 and kind is not LoadKind.RATE else ''}"
+
+
+def amount(kind: LoadKind, value: float, *, bare: bool = False) -> str:
+    """Return a load as text: "9 agents", "2.83 requests/s", "c = 16"; only the figure if `bare`."""
+    if kind is LoadKind.RATE:
+        return f"{value:.3g} /s" if bare else f"{value:.3g} requests/s"
+    if bare:
+        return f"{value:.0f}"
+    if kind is LoadKind.CONCURRENCY:
+        return f"{value:.0f} request{'' if value == 1 else 's'} at once"
+    unit = kind.value.removesuffix("s") if value == 1 else kind.value
+    return f"{value:.0f} {unit}"
+
+
+def why_words(found: CapacityResult, probe: ProbeResult) -> str:
+    """Return why a level fails, as text: the condition that is farthest from being met."""
+    if probe.trouble is not None:
+        return probe.trouble
+    single = [one for one in probe.conditions if one.figure is not None and one.met_percent is not None]
+    if found.load is LoadKind.RATE:
+        together = next((one for one in probe.conditions if one.figure is None), None)
+        worst = min(single, key=lambda one: one.met_percent or 0.0, default=None)
+        if together is None or together.met_percent is None:
+            return "no request was measured"
+        low = together.interval_percent[0] if together.interval_percent else None
+        surely = "" if low is None else f"95 % sure of {low:.1f} %"
+        needs = "" if together.needed_percent is None else f"needs {together.needed_percent:g} %"
+        share = f"{together.met_percent:.1f} % of {together.requests} requests met the conditions"
+        if beside := ", ".join(filter(None, (surely, needs))):
+            share = f"{share} ({beside})"
+        return share if worst is None else f"{share}; {condition_words(worst)}"
+    short = [one for one in single if (one.met_percent or 0.0) < (one.needed_percent or 0.0)]
+    worst = min(short or single, key=room_of, default=None)
+    if worst is None:
+        return "no request was measured"
+    return condition_words(worst) + ("" if short and not _is_unsure(probe) else met_words(worst))
+
+
+def met_words(one: ConditionResult) -> str:
+    """Return how many requests met a condition: ", 91 % of 67 requests met it (needs 90 %)"."""
+    if one.met_percent is None or one.needed_percent is None:
+        return ""
+    many = f" of {one.requests} requests" if one.requests else " of the requests"
+    return f", {one.met_percent:.0f} %{many} met it (needs {one.needed_percent:g} %)"
+
+
+def room_of(one: ConditionResult) -> float:
+    """Return how far a condition is from being missed: the ratio of the missed share that it allows."""
+    missed = 100.0 - (one.met_percent or 0.0)
+    allowed = 100.0 - (one.needed_percent or 0.0)
+    return -missed / allowed if allowed > 0 else -missed
+
+
+def condition_words(one: ConditionResult) -> str:
+    """Return a condition with its value: "p90 TTFT 3.6 s (limit 2 s)", "p10 stream 14.2 tok/s (limit 15)"."""
+    name, value, limit = condition_parts(one)
+    if one.at_least and one.value is not None:
+        limit = limit.removesuffix(_TPS)  # as the value has it
+    return f"{name} {value} (limit {limit.removeprefix(_MINIMUM)})"
+
+
+def condition_parts(one: ConditionResult) -> tuple[str, str, str]:
+    """Return (name, value, limit) of a condition as text: ("p90 TTFT", "3.6 s", "2 s")."""
+    if one.at_least:
+        value = "–" if one.value is None else f"{one.value:.1f}{_TPS}"
+        return f"{_quantile(one)} stream", value, f"{_MINIMUM}{one.limit:g}{_TPS}"
+    name, _, _ = (one.figure or "all").removesuffix("_ms").rpartition("_")
+    value = "unknown: many unanswered" if one.value is None else time_words(one.value)
+    return f"{_quantile(one)} {_NAMES.get(name, name)}", value, time_words(one.limit or 0.0)
+
+
+def _quantile(one: ConditionResult) -> str:
+    needed = one.needed_percent or 0.0
+    return f"p{100 - needed if one.at_least else needed:.0f}"
+
+
+def time_words(ms: float) -> str:
+    """Return milliseconds as text: "840 ms", "3.6 s"."""
+    return f"{ms / _MS:.3g} s" if ms >= _SECONDS_FROM else f"{ms:.0f} ms"
+
+
+def certainty_words(found: CapacityResult, answer: CapacityAnswer) -> str | None:
+    """Return between which loads the answer lies for certain; None if nothing is certain."""
+    low, high = answer.interval
+    if not answer.holds and answer.fails is not None and high == answer.fails:
+        return "95 % sure"
+    if found.load is not LoadKind.RATE and low is not None and high is not None and high - low <= 1:
+        return "95 % sure"
+    if low is None and high is None:
+        return "not certain: too few requests"
+    held = None if low is None else _verb(found.load, low, "hold", amount(found.load, low, bare=True))
+    if high is None:
+        return None if held is None else f"95 % sure: {held}"
+    does = "does" if high == 1 and found.load is not LoadKind.RATE else "do"
+    failed = f"{amount(found.load, high, bare=True)} {does} not"
+    return "95 % sure: " + ", ".join(filter(None, (held, failed)))
+
+
+def ran_out_words(found: CapacityResult, answer: CapacityAnswer) -> str:
+    """Return what ran out first as text, with its evidence and the load at which it was seen."""
+    ran = answer.ran_out
+    if ran is None:
+        return "what ran out first is unknown"
+    at = "" if ran.value is None else f" (at {amount(found.load, ran.value, bare=True)})"
+    if ran.kind is None:
+        return f"what ran out first is unknown: {ran.evidence}{at}"
+    where = "" if ran.server is None else f" of {ran.server}"
+    if ran.elsewhere and ran.value is not None:
+        others = [
+            f"by {kind} at {names_in_words([amount(found.load, value, bare=True) for value in values])}"
+            for kind, values in ran.elsewhere.items()
+        ]
+        first = f"{ran.kind}{where} at {amount(found.load, ran.value, bare=True)} ({ran.evidence})"
+        return ", ".join([f"limited by {first}", *others])
+    if ran.kind not in _RUN_OUT:
+        return f"limited by {ran.kind}{where}: {ran.evidence}{at}"
+    return f"{ran.kind}{where} ran out first: {ran.evidence}{at}"
+
+
+# The view of a capacity search: from the events of a running one, or from a stored result.
+
 
 _LEAST = 5
 """Requests of a run from which on its values are shown before its end."""

@@ -8,17 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
-from sparktop.model.sweep_comparison import (
+from sparktop.model.sweep import (
     CurveLine,
     CurvePlot,
     CurvePoint,
     LimitLine,
+    SweepView,
     Value,
     short_tokens,
 )
-from sparktop.model.sweep_view import SweepView
-from sparktop.sweep.compare.references import Reference
-from sparktop.sweep.compare.series import Series, SeriesLevel, series_of
+from sparktop.sweep.compare.series import Reference, Series, SeriesLevel, series_of
 from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import FEW_RUNS, METRICS, TOO_SHORT

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE, signed
-from sparktop.model.sweep_comparison import (
+from sparktop.model.sweep import (
     NOT_CERTAIN,
     WITHIN_NOISE,
     Difference,
@@ -29,7 +29,7 @@ from sparktop.sweep.compare.series import (
 )
 from sparktop.sweep.result.results import Change, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
-from sparktop.sweep.view.words.capacity import compared_words
+from sparktop.sweep.view.capacity import compared_words
 
 SHOWN = (
     *("decode_tps", "sustained_tps", "prefill_tps", "peak_tps"),

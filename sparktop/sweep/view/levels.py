@@ -1,20 +1,62 @@
-"""The levels of a sweep's plan with the progress of each, updated from the events of the sweep.
-
-A level is one load on one target; it is measured in several runs. In interleaved order the runs of
-different levels alternate.
-"""
+"""The levels of a sweep for the screen: their progress, rows of the table, timelines and details."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
+
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.model.load import LoadKind, LoadMode, LoadPoint
-from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel
+from sparktop.graphics import numbers
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.load import (
+    FirstToken,
+    LoadEvent,
+    LoadKind,
+    LoadMode,
+    LoadPoint,
+    RequestEnded,
+    RequestStarted,
+)
+from sparktop.model.sweep import (
+    BackendShare,
+    LevelEvidence,
+    LevelKey,
+    LevelState,
+    PlannedLevel,
+    Rank,
+    RequestBar,
+    ResultRow,
+    Timeline,
+    Value,
+)
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, ratio_of
 from sparktop.sweep.plan.order import Load, loads
-from sparktop.sweep.plan.plan import MOST_IN_FLIGHT, Order, Plan
-from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult
+from sparktop.sweep.plan.plan import MOST_IN_FLIGHT, Order, Plan, TargetKind
+from sparktop.sweep.result.level import level_split, split_words
+from sparktop.sweep.result.results import (
+    BackendSide,
+    ComparisonResult,
+    EachRequest,
+    Latency,
+    LevelResult,
+    NodeSide,
+    OpenLoopResult,
+    PlanResult,
+    Rate,
+    ReplayResult,
+    SweepResult,
+    UncountedRequests,
+)
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged, RunTold
-from sparktop.sweep.terms.definitions import CUT_SHORT
+from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
+from sparktop.sweep.view.marks import balance_reasons, balance_word, limit_words, marks_of
+from sparktop.sweep.view.words import conversation_facts, conversation_figures
+
+# A level is one load on one target; it is measured in several runs. In interleaved order the runs of
+# different levels alternate.
+
 
 _STATES = {
     Phase.WARMING_UP: LevelState.WARMING_UP,
@@ -226,3 +268,519 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     ahead = [_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made]
     known = {level.key: level for level in (*made.values(), *ahead)}
     return (*(known[key] for key in keys), *(level for key, level in made.items() if key not in set(keys)))
+
+
+# The result table of a sweep: one row of values per level; the best values of each column are marked.
+
+
+RANKED = (*MAIN_RATES, "prefill_tps", "peak_tps", "ttft_ms")
+"""Metrics whose best value is marked in the table."""
+
+
+def result_rows(
+    result: SweepResult, unfinished: Iterable[LevelKey] = (), comparison: ComparisonResult | None = None
+) -> tuple[ResultRow, ...]:
+    """Return a row per level, target by target; levels in `unfinished` are marked as incomplete.
+
+    `comparison` is the comparison of the sweep's targets, if it has several.
+    """
+    more = set(unfinished)
+    levels = {
+        result_key(target.name, level, result.plan.pp): level
+        for target in result.targets
+        for level in target.in_order()
+    }
+    ranks = ranks_of({key: level.figures for key, level in levels.items()}, comparison)
+    rate = main_rate([level for level in levels.values() if level.error is None])
+    return tuple(
+        replace(_row(key, level, more), ranks=ranks[key], rate=rate) for key, level in levels.items()
+    )
+
+
+def _row(key: LevelKey, level: LevelResult, unfinished: set[LevelKey]) -> ResultRow:
+    loop, requests = level.open_loop, level.requests
+    ttft = level.ttft_ms if loop is None else level.ttft_due_ms
+    return ResultRow(
+        key=key,
+        figures=level.figures,
+        conversations=conversation_figures(level),
+        error=level.error,
+        ttft_p50_ms=None if ttft is None else ttft.p50,
+        ttft_p95_ms=None if ttft is None else ttft.p95,
+        ttft_growth=None if loop is None else loop.ttft_growth,
+        stream_p50_tps=None if level.stream_tps is None else level.stream_tps.p50,
+        spec_accept_percent=None if level.server is None else level.server.spec_accept_percent,
+        runs=level.runs,
+        ok=requests.ok,
+        failed=requests.failed,
+        cancelled=requests.cancelled,
+        marks=marks_of(level),
+        complete=key not in unfinished,
+    )
+
+
+def ranks_of(
+    figures: Mapping[LevelKey, Mapping[str, Value]], comparison: ComparisonResult | None = None
+) -> dict[LevelKey, dict[str, Rank]]:
+    """Return the ranks of levels by key, then by metric: the best value, and those not clearly worse.
+
+    Values are ranked among levels of the same prompt length and depth. Whether two targets differ clearly
+    under the same load is taken from `comparison`, so that no table says another thing than the comparison.
+    """
+    ranks: dict[LevelKey, dict[str, Rank]] = {key: {} for key in figures}
+    groups: dict[tuple[int | None, int], list[LevelKey]] = {}
+    for key in figures:
+        groups.setdefault((key.prompt_tokens, key.depth), []).append(key)
+    for keys in groups.values():
+        for metric in RANKED:
+            known = [key for key in keys if metric in figures[key]]
+            if len(known) < 2:  # noqa: PLR2004 - the best of one says nothing
+                continue
+            choose = max if METRICS[metric].more_is_better else min
+            best = choose(known, key=lambda key: figures[key][metric].mean)
+            for key in known:
+                if key == best:
+                    ranks[key][metric] = Rank.BEST
+                elif _is_clear(key, best, metric, figures, comparison) is False:
+                    ranks[key][metric] = Rank.LEVEL
+    return ranks
+
+
+def _is_clear(
+    key: LevelKey,
+    best: LevelKey,
+    metric: str,
+    figures: Mapping[LevelKey, Mapping[str, Value]],
+    comparison: ComparisonResult | None,
+) -> bool | None:
+    """Return whether the level `key` is clearly worse than the level `best`; None if not testable."""
+    if comparison is not None and key.point == best.point and key.target != best.target:
+        row = comparison.row(metric, key.point, key.prompt_tokens, key.depth)
+        if row is not None and row.ahead == best.target and row.significant is not None:
+            return key.target in row.beats
+    ratio = ratio_of(figures[key][metric], figures[best][metric])
+    return None if ratio is None else ratio.significant(NOISE_FLOOR_PERCENT)
+
+
+# Timelines of the requests of a level: one bar per request with start, first token, end and backend.
+#
+# A level is one load on one target, and a run is one repetition of this load. Timelines are assembled while
+# a run executes, or read from a file.
+
+
+MOST_BARS = 5000
+"""Maximum number of bars of a run: more would not be legible."""
+
+
+class _Open(Struct, eq=False):
+    """The known part of a request; times in seconds: monotonic in a live sweep, else from the run's start."""
+
+    start: float
+    first_token: float | None = None
+    end: float | None = None
+    backend: str | None = None
+    ok: bool = True
+    due: float | None = None
+    """Open loop: when the request was due."""
+
+
+class BarLedger(Struct, eq=False):
+    """The requests of a running sweep, collected from the events of measured runs, by level and run."""
+
+    _runs: dict[LevelKey, dict[int, dict[str, _Open]]] = field(default_factory=dict)
+
+    def take(self, key: LevelKey, event: LoadEvent, only: str | None) -> float | None:
+        """Add a load event of the level `key`; return the TTFT in ms if it is a first token, else None.
+
+        `only` is the only backend that can have answered, used if the answer does not name a backend; None
+        if there are several or it is unknown.
+        """
+        runs = self._runs.setdefault(key, {})
+        match event:
+            case RequestStarted():
+                bars = runs.setdefault(event.run, {})
+                if len(bars) < MOST_BARS:
+                    bars[event.request_id] = _Open(event.at, backend=only, due=event.due)
+            case FirstToken():
+                bar = self._find(runs, event.request_id)
+                if bar is not None and bar.first_token is None:
+                    bar.first_token = event.at
+                    return 1000 * (event.at - (bar.start if bar.due is None else bar.due))
+            case RequestEnded():
+                bar = self._find(runs, event.request_id)
+                if bar is not None:
+                    bar.end, bar.ok = event.at, event.ok
+                    bar.backend = event.served_by or bar.backend
+            case _:
+                pass
+        return None
+
+    def _find(self, runs: dict[int, dict[str, _Open]], request_id: str) -> _Open | None:
+        for bars in reversed(runs.values()):  # newest first: most requests in progress belong to that run
+            if request_id in bars:
+                return bars[request_id]
+        return None
+
+    def timelines(
+        self, key: LevelKey, now: float | None, prefill_s: Mapping[str, float]
+    ) -> tuple[Timeline, ...]:
+        """Return a timeline for each run of the level `key`; requests that still run are drawn up to `now`.
+
+        `prefill_s` has the mean prefill time in seconds that each server reports. The part of a request's
+        time to first token that exceeds its server's mean is shown as waiting.
+        """
+        runs = self._runs.get(key, {})
+        # The names of all runs are used, so that each server has the same letter in all timelines.
+        served = {one.backend for bars in runs.values() for one in bars.values() if one.backend is not None}
+        named = tuple(sorted(served | set(prefill_s)))
+        return tuple(
+            _timeline(key, run, list(bars.values()), now, prefill_s, named)
+            for run, bars in sorted(runs.items())
+            if bars
+        )
+
+
+def _timeline(
+    key: LevelKey,
+    run: int,
+    requests: list[_Open],
+    now: float | None,
+    prefill_s: Mapping[str, float],
+    named: tuple[str, ...],
+) -> Timeline:
+    requests.sort(key=lambda one: one.start)
+    began = requests[0].start
+    running = any(one.end is None for one in requests)
+    ends = [one.end for one in requests if one.end is not None]
+    until = now if running and now is not None else max(ends, default=requests[-1].start)
+    bars = tuple(_bar(one, began, prefill_s) for one in requests)
+    notes = []
+    if prefill_s:
+        means = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in sorted(prefill_s.items()))
+        notes.append(
+            "waiting is estimated: what the time to first token has beyond the server's mean prefill "
+            f"({means})"
+        )
+    else:
+        notes.append("no server reports its prefill time: waiting and prefill are drawn as one")
+    if len(requests) >= MOST_BARS:
+        notes.append(f"the first {MOST_BARS} requests of the run")
+    return Timeline(key, run, bars, max(0.0, until - began), named, tuple(notes))
+
+
+def _bar(one: _Open, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
+    prefill = prefill_s.get(one.backend) if one.backend is not None else None
+    queue = None
+    if prefill is not None and one.first_token is not None:
+        queue = max(0.0, one.first_token - one.start - prefill)
+    return RequestBar(
+        start_s=one.start - began,
+        first_token_s=None if one.first_token is None else one.first_token - began,
+        end_s=None if one.end is None else one.end - began,
+        queue_s=queue,
+        backend=one.backend,
+        ok=one.ok,
+    )
+
+
+def stored_prefill_s(level: LevelResult) -> dict[str, float]:
+    """Return the mean prefill time in seconds by server; servers that do not report it are left out."""
+    sides = level.backends.items()
+    return {name: side.prefill_ms / 1000 for name, side in sides if side.prefill_ms is not None}
+
+
+def stored_timelines(
+    key: LevelKey, level: LevelResult, *, only: str | None = None, burst: bool = True
+) -> tuple[Timeline, ...]:
+    """Return a timeline for each run of a stored level.
+
+    `only` is the only backend that can have answered a request, used if the answer named none. If the file
+    has no start times, all requests of a burst begin with the run; without a burst (`burst` is False) the
+    result is then empty.
+    """
+    runs: dict[int, list[_Open]] = {}
+    for part in (level.each, level.uncounted):
+        for run, one in () if part is None else _stored(part, only):
+            runs.setdefault(run, []).append(one)
+    if not runs:
+        return _bursts(key, level.each) if burst and level.each is not None else ()
+    prefill_s = stored_prefill_s(level)
+    served = {one.backend for requests in runs.values() for one in requests if one.backend is not None}
+    named = tuple(sorted(served | set(prefill_s)))
+    return tuple(
+        _timeline(key, run, requests, None, prefill_s, named) for run, requests in sorted(runs.items())
+    )
+
+
+def _stored(part: EachRequest | UncountedRequests, only: str | None) -> Iterator[tuple[int, _Open]]:
+    """Yield (run number, request) for each stored request; times are in seconds from the start of its run.
+
+    `only` is the only backend that can have answered, used if the file names none.
+    """
+    oks = part.ok if isinstance(part, UncountedRequests) else (True,) * len(part.run)
+    places = part.served_by or repeat(None)
+    requests = zip(part.run, part.start_ms, part.ttft_ms, part.e2e_ms, places, oks, strict=False)
+    for run, start_ms, ttft_ms, e2e_ms, place, ok in requests:
+        if start_ms is None:
+            continue
+        start = start_ms / 1000
+        named = part.backends[place] if place is not None and 0 <= place < len(part.backends) else only
+        first = None if ttft_ms is None else start + ttft_ms / 1000
+        yield run, _Open(start, first, None if e2e_ms is None else start + e2e_ms / 1000, named, ok)
+
+
+def _bursts(key: LevelKey, each: EachRequest) -> tuple[Timeline, ...]:
+    """Return the timelines of a level's runs, all bursts, from a file without start times and backends."""
+    note = "the file keeps no starts: every request is drawn from the burst's beginning"
+    runs: dict[int, list[RequestBar]] = {}
+    for run, ttft, e2e in zip(each.run, each.ttft_ms, each.e2e_ms, strict=False):
+        bar = RequestBar(0.0, None if ttft is None else ttft / 1000, None if e2e is None else e2e / 1000)
+        runs.setdefault(run, []).append(bar)
+    return tuple(
+        Timeline(key, run, tuple(bars), max((bar.end_s or 0.0 for bar in bars), default=0.0), (), (note,))
+        for run, bars in sorted(runs.items())
+    )
+
+
+# The details of a level that are shown when its row is opened: metrics, activity of servers, timelines.
+
+
+_RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
+_LATENCIES = (*CALL_LATENCIES, "ttft_due_ms", "e2e_due_ms", "ttft_ms", "itl_ms", "e2e_ms", "client_wait_ms")
+_MOST_RUNS = 8
+"""Maximum number of runs whose requests by backend are listed."""
+
+
+def level_of(result: SweepResult, key: LevelKey) -> LevelResult | None:
+    """Return the level of `result` with the key `key`; None if there is no such level."""
+    target = result.target(key.target)
+    levels = () if target is None else target.levels
+    return next((one for one in levels if result_key(key.target, one, result.plan.pp) == key), None)
+
+
+def stored_evidence(result: SweepResult, key: LevelKey) -> LevelEvidence | None:
+    """Return the details of a level of a stored result; None if the result has no such level."""
+    level = level_of(result, key)
+    if level is None:
+        return None
+    row = next(one for one in result_rows(result) if one.key == key)
+    timelines = stored_timelines(
+        key, level, only=_only(result, key, level), burst=result.plan.mode is LoadMode.BURST
+    )
+    why = None
+    if level.error is not None:
+        why = "the server refused its requests"
+    elif not timelines:
+        why = (
+            "the file is older than this picture: it keeps no starts of requests"
+            if level.each is not None
+            else "too many requests to keep"
+        )
+    return LevelEvidence(
+        row=row,
+        facts=tuple(level_facts(level)),
+        shares=_shares(level),
+        balance=level_balance(level),
+        balance_word=balance_word(level),
+        balance_reasons=balance_reasons(level),
+        timelines=timelines,
+        why_no_timeline=why,
+    )
+
+
+def _only(result: SweepResult, key: LevelKey, level: LevelResult) -> str | None:
+    """Return the name of the only server that received load at a level; None for several, or if unknown."""
+    if level.backends:
+        return next(iter(level.backends)) if len(level.backends) == 1 else None
+    target = result.target(key.target)
+    return key.target if target is not None and target.kind is TargetKind.ENGINE else None
+
+
+def _shares(level: LevelResult) -> tuple[BackendShare, ...]:
+    """Return the stored activity of each server behind the target: requests, batch, queue, KV cache.
+
+    The servers are sorted by name; unknown values are None.
+    """
+    names = level.known_servers
+    sides = {name: level.backends.get(name) or BackendSide() for name in names}
+    return tuple(
+        BackendShare(
+            name=name,
+            requests=level.served_by.get(name),
+            busy_batch=level.busy_batch.get(name),
+            running_max=side.running_max,
+            waiting_max=side.waiting_max,
+            kv_cache_max_percent=side.kv_cache_max_percent,
+        )
+        for name, side in sides.items()
+    )
+
+
+def level_balance(level: LevelResult) -> Balance | None:
+    """Return how evenly a router loaded its backends at a stored level.
+
+    Return None if the file has no balance verdict, or one that this version does not know.
+    """
+    kept = level.balance or {}
+    word = next((one for one in BalanceWord if one.value == kept.get("verdict")), None)
+    if word is None:
+        return None
+    group, backends = kept.get("group"), kept.get("backends")
+    cause, hint = kept.get("cause"), kept.get("hint")
+    return Balance(
+        group=group if isinstance(group, str) else "",
+        # The balance of a sweep's level exists only if its target was a router.
+        router=group if isinstance(group, str) else "",
+        backends=tuple(one for one in backends if isinstance(one, str)) if isinstance(backends, list) else (),
+        word=word,
+        word_now=word,
+        reasons=balance_reasons(level),
+        cause=cause if isinstance(cause, str) else None,
+        hint=hint if isinstance(hint, str) else None,
+    )
+
+
+def bare_row(key: LevelKey) -> ResultRow:
+    """Return the result row of a level that has no values yet."""
+    return ResultRow(key, {}, complete=False)
+
+
+def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) for each metric and fact of a level, the most important first.
+
+    Yield nothing if the server refused the level's requests.
+    """
+    if level.error is not None:
+        return
+    if (found := level.open_loop) is not None:
+        yield "Arrivals", _arrivals_words(found)
+    if level.replay is not None:
+        yield "Trace", _replay_words(level.trace, level.replay)
+    yield from conversation_facts(level)
+    yield from _own_facts(level)
+    if (overhead := overhead_words(level)) is not None:
+        yield "Router adds", overhead
+    if (server := _server_words(level)) is not None:
+        yield "Server", server
+    if (limit := limit_words(level)) is not None:
+        yield "Limit", limit
+    for name, side in level.hardware.items():
+        yield name, _node_words(side)
+    if level.roofline_percent is not None:
+        yield "Roofline", f"{level.roofline_percent:.0f} % of what the memory bandwidth allows one request"
+    if level.padding_percent is not None:
+        yield "Padding", f"{level.padding_percent:.1f} % of the batch"
+
+
+def _arrivals_words(found: OpenLoopResult) -> str:
+    """Return the rates of an open-loop level, its requests in flight, and how its TTFT grows."""
+    figures = (
+        (found.arrived_per_s, "{:.2f} /s arrived"),
+        (found.completed_per_s, "{:.2f} /s completed"),
+        (found.in_flight_mean, "in flight {:.1f}"),
+        (found.in_flight_max, "at most {:.0f} in flight"),
+        (found.unanswered or None, "{:.0f} unanswered"),
+    )
+    parts = [words.format(value) for value, words in figures if value is not None]
+    return "; ".join([*parts, found.growth_words] if found.unstable else parts)
+
+
+def _replay_words(name: str | None, found: ReplayResult) -> str:
+    """Return what a replay of recorded traffic shows: its cache hits, and requests that were not served."""
+    parts = [name or "recorded traffic"]
+    if (cached := found.cached_percent) is not None:
+        of = "" if found.repeated_percent is None else f" ({found.repeated_percent:.0f} % are repeated)"
+        parts.append(f"{cached:.0f} % of the prompt tokens cached{of}")
+    if found.beyond_context:
+        parts.append(f"{found.beyond_context:,} requests beyond the context")
+    if found.not_due:
+        parts.append(f"{found.not_due:,} turns not due")
+    return ", ".join(parts)
+
+
+def overhead_words(level: LevelResult) -> str | None:
+    """Return a text for the latency that a router adds and how it was measured; None if unknown."""
+    added_ms = level.own_overhead_ms
+    if added_ms is None:
+        return None
+    if level.router_overhead_from == "router":
+        return f"{added_ms:.0f} ms by its own count"
+    return f"{round(added_ms):+d} ms to the median TTFT".replace("-", "−")
+
+
+def _own_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) for the metrics measured by the load generator, and for the requests by backend."""
+    for name in _RATES:
+        if (rate := level.rate(name)) is not None:
+            yield METRICS[name].title, _rate_words(name, rate)
+    for name in _LATENCIES:
+        if (latency := level.latency(name)) is not None:
+            yield METRICS[name].title, _latency_words(name, latency)
+    if level.stream_tps is not None and level.stream_tps.p50 is not None:
+        slow = level.stream_tps.p10
+        words = f"p50 {level.stream_tps.p50:.1f} tok/s"
+        yield "Each stream", words if slow is None else f"{words}, p10 {slow:.1f}"
+    asked = level.requests
+    again = f"; {asked.resent} sent again: their idle connection was closed" if asked.resent else ""
+    yield "Requests", f"{asked.ok} ok, {asked.failed} failed, {asked.cancelled} cancelled{again}"
+    yield from _split_facts(level)
+
+
+def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) for a level's requests by backend: in total, and run by run for several servers."""
+    if not level.served_by:
+        return
+    total = ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))
+    yield "Served by", total
+    if (words := split_words(level)) is not None:
+        runs = level_split(level)
+        names = level.known_servers
+        each = ", ".join(":".join(str(one.get(name, 0)) for name in names) for one in runs[:_MOST_RUNS])
+        more = f" and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
+        yield "Run by run", f"{words}; {':'.join(names)} = {each}{more}"
+
+
+def _rate_words(name: str, rate: Rate) -> str:
+    metric = METRICS[name]
+    words = f"{metric.text(rate.mean)} {metric.unit}"
+    if rate.ci95 is None:
+        return f"{words}, a single run"
+    return f"{words} ({metric.text(rate.ci95[0])} to {metric.text(rate.ci95[1])}, {len(rate.values)} runs)"
+
+
+def _latency_words(name: str, latency: Latency) -> str:
+    metric = METRICS[name]
+    parts = [("mean", latency.mean), ("p50", latency.p50), ("p95", latency.p95), ("max", latency.max)]
+    figures = ", ".join(f"{word} {metric.text(value)}" for word, value in parts if value is not None)
+    return f"{figures} ms"
+
+
+def _server_words(level: LevelResult) -> str | None:
+    server = level.server
+    if server is None:
+        return None
+    figures = (
+        ("max running", server.running_max),
+        ("max waiting", server.waiting_max),
+        ("preemptions", server.preemptions),
+    )
+    parts = [f"{word} {value:.0f}" for word, value in figures if value is not None]
+    for word, share in (("KV", server.kv_cache_max_percent), ("cache hits", server.prefix_cache_hit_percent)):
+        if share is not None:
+            parts.append(f"{word} {share:.0f} %")
+    return ", ".join(parts) or None
+
+
+def _node_words(side: NodeSide) -> str:
+    parts = []
+    if side.gpu_c_max is not None:
+        parts.append(f"up to {side.gpu_c_max:.0f} °C")
+    if side.power_w_mean is not None:
+        parts.append(f"{side.power_w_mean:.0f} W")
+    if side.sm_clock_mhz_mean is not None:
+        parts.append(f"{side.sm_clock_mhz_mean:.0f} MHz")
+    if side.throttled_percent:
+        parts.append(f"throttled {side.throttled_percent:.0f} %")
+    if side.headroom_min_bytes is not None:
+        parts.append(f"headroom {numbers.data(side.headroom_min_bytes, 9).strip()}")
+    return ", ".join(parts) or numbers.UNKNOWN

@@ -6,28 +6,36 @@ Findings (tables, plots and comparisons over all levels) are computed only when 
 
 from __future__ import annotations
 
+import math
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import monotonic
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from sparktop.graphics.numbers import range_words
+from sparktop.model.balance import Balance
 from sparktop.model.load import LevelEnded, LoadKind, RequestEnded
-from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep_view import (
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.sweep import (
+    BackendShare,
+    Countdown,
     LevelEvidence,
     LevelKey,
     Moment,
+    PlannedLevel,
     SweepStatus,
     SweepView,
     SweptTarget,
 )
 from sparktop.model.time_range import TimeRange
-from sparktop.sweep.compare.references import Reference
+from sparktop.sweep.compare.series import Reference
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.capacity.forecast import conditions_words
+from sparktop.sweep.run.forecast import Forecast, forecast
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
     GuardSet,
@@ -43,18 +51,236 @@ from sparktop.sweep.run.progress import (
     SweepEvent,
 )
 from sparktop.sweep.run.result_book import plan_result
-from sparktop.sweep.run.server_side import watched_backends, watched_nodes
-from sparktop.sweep.view.ahead import expected_of
-from sparktop.sweep.view.bars import BarLedger, stored_prefill_s
+from sparktop.sweep.run.server_side import watched_backends, watched_nodes, watched_sums
 from sparktop.sweep.view.capacity import CapacityLedger
-from sparktop.sweep.view.evidence import bare_row, level_balance, level_facts, level_of
-from sparktop.sweep.view.grid import TimeGrid
-from sparktop.sweep.view.levels import PlanLedger, key_of
-from sparktop.sweep.view.looks import LevelLooks
+from sparktop.sweep.view.levels import (
+    BarLedger,
+    PlanLedger,
+    bare_row,
+    key_of,
+    level_balance,
+    level_facts,
+    level_of,
+    stored_prefill_s,
+)
 from sparktop.sweep.view.marks import balance_reasons, balance_word
-from sparktop.sweep.view.progress import SweepProgress, may_go_on_to
 from sparktop.sweep.view.result import Findings, end_words, findings, plan_words, status_of
-from sparktop.sweep.view.series import SweepCurves
+from sparktop.sweep.view.series import MOST_SLOTS, SweepCurves, TimeGrid
+
+
+def expected_of(plan: Plan, snapshot: Snapshot, known: Sequence[SweepResult] = ()) -> Forecast:
+    """Return the forecast of a plan from the slots and KV caches of the watched servers.
+
+    `known` are results of earlier sweeps.
+    """
+    slots = watched_sums(plan, snapshot, lambda view: view.slots)
+    return forecast(plan, known, slots)
+
+
+def countdown_of(
+    plan: Plan, snapshot: Snapshot, *, plan_words: str, left_s: float, whole_s: float
+) -> Countdown:
+    """Return the countdown of a sweep that begins in `left_s` of `whole_s` seconds.
+
+    `plan_words` describes the plan's requests, as the running sweep does.
+    """
+    expected = expected_of(plan, snapshot)
+    time = expected.time
+    return Countdown(
+        title=plan.preset or "sweep",
+        plan_words=plan_words,
+        targets=tuple(f"{one.name} ({one.kind.value})" for one in plan.targets),
+        levels=plan.axis,
+        climb_to=expected.most_concurrency,
+        requests=expected.requests,
+        at_least=expected.at_least,
+        warm_ups=expected.warm_ups,
+        time="" if time is None else range_words(time.least_s, time.most_s),
+        left_s=left_s,
+        whole_s=whole_s,
+        simulated=snapshot.simulated,
+    )
+
+
+# The progress of a running sweep as one share that never falls, even if the sweep adds levels as it goes.
+
+
+class SweepProgress(Struct, eq=False):
+    """The share of a sweep that is done, and the concurrency that it may still go on to."""
+
+    _shown: float = 0.0
+    """The largest share so far."""
+
+    def share(
+        self, plan: Plan, levels: Sequence[PlannedLevel], present: LevelKey | None, result: SweepResult | None
+    ) -> float | None:
+        """Return the completed share (0 to 1) of all levels, including those that may still be added.
+
+        It never falls. Return None if the share of a level is unknown, or if the sweep adds no levels.
+        """
+        known = [level.share for level in levels if level.share is not None]
+        if plan.climb_to is None or not levels or len(known) < len(levels):
+            return None
+        series = {(level.key.target, level.key.prompt_tokens) for level in levels}
+        more = sum(_levels_to_come(plan, levels, *one, present, result) for one in series)
+        self._shown = max(self._shown, sum(known) / (len(levels) + more))
+        return self._shown
+
+
+def may_go_on_to(
+    plan: Plan, levels: Sequence[PlannedLevel], present: LevelKey | None, result: SweepResult | None
+) -> int | None:
+    """Return the highest concurrency to which the sweep may go on from its present level; None if to none."""
+    if present is None:
+        return None
+    most = _most(plan, present.target, result)
+    among = _concurrencies(levels, present.target, present.prompt_tokens)
+    mine = [
+        one
+        for one in levels
+        if (one.key.target, one.key.prompt_tokens) == (present.target, present.prompt_tokens)
+    ]
+    # Below a level that is done, the sweep only looks for the best one between others.
+    grows = most is not None and among and max(among) < most and not _is_between(present.concurrency, mine)
+    return most if grows else None
+
+
+def _levels_to_come(
+    plan: Plan,
+    levels: Sequence[PlannedLevel],
+    target: str,
+    prompt_tokens: int | None,
+    present: LevelKey | None,
+    result: SweepResult | None,
+) -> int:
+    """Return how often the highest concurrency of a target can still be doubled; 0 once it grows no more."""
+    most = _most(plan, target, result)
+    among = _concurrencies(levels, target, prompt_tokens)
+    if most is None or not among or max(among) >= most:
+        return 0
+    mine = [one for one in levels if (one.key.target, one.key.prompt_tokens) == (target, prompt_tokens)]
+    elsewhere = present is not None and (present.target, present.prompt_tokens) != (target, prompt_tokens)
+    if all(one.share == 1.0 for one in mine) and elsewhere:
+        return 0
+    if not elsewhere and present is not None and _is_between(present.concurrency, mine):
+        return 0
+    return math.ceil(math.log2(most / max(among)))
+
+
+def _is_between(concurrency: int, levels: Sequence[PlannedLevel]) -> bool:
+    """Return whether a level at a higher `concurrency` is done already."""
+    return any(one.key.concurrency > concurrency and one.share == 1.0 for one in levels)
+
+
+def _most(plan: Plan, target: str, result: SweepResult | None) -> int | None:
+    """Return the highest concurrency that a plan allows on a target, at most the slots of its servers."""
+    found = None if result is None else result.target(target)
+    slots = None if found is None else found.slots
+    return None if plan.climb_to is None else min(plan.climb_to, slots or plan.climb_to)
+
+
+def _concurrencies(levels: Sequence[PlannedLevel], target: str, prompt_tokens: int | None) -> list[int]:
+    return [
+        level.key.concurrency
+        for level in levels
+        if (level.key.target, level.key.prompt_tokens) == (target, prompt_tokens)
+    ]
+
+
+# Collects samples of the servers during a level: batch sizes, queues, KV caches, and load balance.
+
+
+_NOT_YET = -1.0
+
+
+class _Seen(Struct, eq=False):
+    """Samples of one server during one level."""
+
+    running: list[float | None] = field(default_factory=list)
+    newest: float = _NOT_YET
+    waiting_max: float | None = None
+    kv_max: float | None = None
+    prefill_s: float | None = None
+    """Mean prefill time in seconds over the server's last minute, at the newest sample."""
+
+    def take(self, view: BackendView) -> None:
+        """Add the newest sample of the server's view, unless it is the sample that was added last."""
+        last_at = view.history.running.last_at
+        if last_at is None or last_at <= self.newest:
+            return
+        self.newest = last_at
+        if len(self.running) < MOST_SLOTS:
+            self.running.append(view.history.running.last)
+        self.waiting_max = _larger(self.waiting_max, view.waiting)
+        self.kv_max = _larger(self.kv_max, view.kv_cache_percent)
+        if view.prefill.mean_s is not None:
+            self.prefill_s = view.prefill.mean_s
+
+
+class LevelLooks(Struct, eq=False):
+    """The samples of all servers that received load at one level."""
+
+    _seen: dict[str, _Seen] = field(default_factory=dict)
+    balance: Balance | None = None
+    """How evenly the servers are loaded as of the newest snapshot; None if unknown, or for one server."""
+    slot_s: float | None = None
+    """Seconds between two samples."""
+
+    def look(self, snapshot: Snapshot, names: Collection[str]) -> None:
+        """Add the samples in `snapshot` of the servers named in `names`, and how evenly these are loaded."""
+        self.slot_s = snapshot.interval_s
+        for view in snapshot.backends:
+            if view.name in names:
+                self._seen.setdefault(view.name, _Seen()).take(view)
+        if len(names) > 1:
+            found = (one for one in snapshot.balance if set(names) <= set(one.backends))
+            self.balance = next(found, self.balance)
+
+    def shares(self, level: LevelResult | None = None) -> tuple[BackendShare, ...]:
+        """Return the activity of each server during the level, sorted by name.
+
+        If the level is complete, its result `level` adds the numbers of requests and exact mean batch
+        sizes.
+        """
+        served, batches = ({}, {}) if level is None else (level.served_by, level.busy_batch)
+        names = sorted({*self._seen, *served})
+        return tuple(self._share(name, served.get(name), batches.get(name)) for name in names)
+
+    def _share(self, name: str, requests: int | None, batch: float | None) -> BackendShare:
+        seen = self._seen.get(name)
+        if seen is None:
+            return BackendShare(name, requests, batch)
+        known = [value for value in seen.running if value is not None]
+        busy = [value for value in known if value > 0]
+        return BackendShare(
+            name=name,
+            requests=requests,
+            busy_batch=batch if batch is not None or not busy else sum(busy) / len(busy),
+            running_max=max(known, default=None),
+            waiting_max=seen.waiting_max,
+            kv_cache_max_percent=seen.kv_max,
+            running=tuple(seen.running),
+        )
+
+    def balance_of(self, target: str) -> Balance | None:
+        """Return how evenly the target `target` loads the servers; None if unknown.
+
+        The monitor judges each backend as part of one router's group. If this router is not `target`, the
+        group's strategy, cause and hint do not apply to the load of `target` and are removed.
+        """
+        if self.balance is None or self.balance.group == target:
+            return self.balance
+        return replace(self.balance, strategy=None, cause=None, hint=None)
+
+    def prefill_s(self) -> dict[str, float]:
+        """Return the mean prefill time in seconds by server; servers that do not report it are left out."""
+        return {name: seen.prefill_s for name, seen in self._seen.items() if seen.prefill_s is not None}
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    known = [value for value in (one, other) if value is not None]
+    return max(known, default=None)
+
 
 MOST_NOTICES = 200
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import LimitKind
-from sparktop.model.sweep_view import Mark
+from sparktop.model.sweep import Mark
 from sparktop.sweep.result.results import LevelResult, LimitSide, TargetResult
 from sparktop.sweep.run.load import FULL_PERCENT
 from sparktop.sweep.terms.definitions import (

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from sparktop.model.countdown import Countdown
 from sparktop.model.event import Severity
+from sparktop.model.sweep import Countdown
 from sparktop.panels.board.scene import PanelKey
-from sparktop.sweep.view.source import SweepSource
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from collections.abc import Sequence
 
-    from sparktop.model.sweep_view import SweepView
+    from sparktop.model.sweep import SweepView
     from sparktop.model.targets import Watch
     from sparktop.sweep.plan.plan import Plan, SweepTarget
+    from sparktop.sweep.view.result import SweepSource
 
 
 class Desk(Protocol):

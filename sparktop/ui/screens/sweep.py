@@ -12,20 +12,19 @@ from textual.binding import BindingsMap
 from sparktop.config.keys import SWEEP_KEYS, Key
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import fit
-from sparktop.model.sweep_view import LevelEvidence, LevelKey, SweepView
+from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView
 from sparktop.panels.board.bars import footer_row, scroll_keys
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 from sparktop.panels.board.too_small import too_small_rows
 from sparktop.panels.parts.rows import Row
 from sparktop.panels.sweep.curves import curves_screen
 from sparktop.panels.sweep.evidence import evidence_screen
-from sparktop.panels.sweep.notices import notices_screen
-from sparktop.panels.sweep.screen import drawn_sweep
+from sparktop.panels.sweep.screen import drawn_sweep, notices_screen
 from sparktop.panels.sweep.table import all_levels, default_key
 from sparktop.panels.sweep.topology import topology_screen
-from sparktop.sweep.compare.references import Reference, load_reference, reference_names
+from sparktop.sweep.compare.series import Reference, load_reference, reference_names
 from sparktop.sweep.view.curves import fits
-from sparktop.sweep.view.source import SweepSource
+from sparktop.sweep.view.result import SweepSource
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.keys import bindings
 from sparktop.ui.report import saved_report

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparktop.model.countdown import Countdown
+from sparktop.model.sweep import Countdown
 from sparktop.panels.board.scene import PanelKey
 from sparktop.panels.board.view import Preset
 from sparktop.ui.screens.desk import SweepDesk
 from sparktop.ui.screens.rewind_actions import RewindActions
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
-    from sparktop.model.sweep_view import SweepView
+    from sparktop.model.sweep import SweepView
 
 SWEEP = PanelKey("sweep", "")
 """Identifies the sweep's panel on the board."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sparktop.model.capacity_view import ConditionBar, SearchView, TriedLoad
-from sparktop.model.sweep_view import SweepStatus, SweepView
+from sparktop.model.sweep import ConditionBar, SearchView, SweepStatus, SweepView, TriedLoad
 from sparktop.panels.parts.rows import Row, row_text, row_width
-from sparktop.panels.sweep.capacity import capacity_rows
-from sparktop.panels.sweep.words import title_run
+from sparktop.panels.sweep.screen import title_run
+from sparktop.panels.sweep.table import capacity_rows
 
 TRIED = (
     TriedLoad("1", holds=True, certain=True),

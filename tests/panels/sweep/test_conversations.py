@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sparktop.model.activity import Activities
 from sparktop.panels.parts.rows import row_text, row_width
-from sparktop.panels.sweep.conversations import conversations_height, conversations_rows
-from sparktop.panels.sweep.tracks import GUTTER
+from sparktop.panels.sweep.live import GUTTER, conversations_height, conversations_rows
 
 
 def few() -> Activities:

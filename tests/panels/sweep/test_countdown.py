@@ -6,12 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.model.countdown import Countdown
 from sparktop.model.load import concurrency_point
+from sparktop.model.sweep import Countdown
 from sparktop.panels.board.layout import SWEEP_HEIGHT, Boxes, arrange, below_band, sweep_height
 from sparktop.panels.parts.rows import row_text, row_width
-from sparktop.panels.sweep.countdown import countdown_band
-from sparktop.panels.sweep.notices import notices_screen
+from sparktop.panels.sweep.screen import countdown_band, notices_screen
 from tests.panels.sweep_views import done, running, starting
 
 LEVELS = tuple(concurrency_point(one) for one in (1, 4, 16))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sparktop.graphics.dots import DotGrid
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
+from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.curves import curve_rows

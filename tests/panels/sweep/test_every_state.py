@@ -8,14 +8,12 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.sweep_comparison import HistoryRow
-from sparktop.model.sweep_view import SweepStatus, SweepView
+from sparktop.model.sweep import HistoryRow, SweepStatus, SweepView
 from sparktop.panels.parts.rows import Row, row_text
-from sparktop.panels.sweep.difference import difference_screen
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
 from sparktop.panels.sweep.screen import sweep_screen
-from sparktop.panels.sweep.topology import topology_screen
+from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.view.difference import difference
 from tests.panels.sweep.test_capacity_rows import SEARCH

@@ -7,20 +7,26 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.sweep_comparison import DeviationRow, Topologies
-from sparktop.model.sweep_view import LevelKey, LevelSpan, LevelState, PlannedLevel, SweepView
+from sparktop.model.sweep import (
+    DeviationRow,
+    LevelKey,
+    LevelSpan,
+    LevelState,
+    PlannedLevel,
+    SweepView,
+    Topologies,
+)
 from sparktop.panels.parts.rows import Row, row_text
-from sparktop.panels.sweep.difference import difference_screen
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.panels.sweep.table import table_rows
-from sparktop.panels.sweep.topology import topology_screen
+from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, series_of
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.difference import difference
-from sparktop.sweep.view.topologies import topologies
+from sparktop.sweep.view.result import topologies
 from tests.panels.sweep_views import evidence, running
 from tests.sweep.made_results import made_level, made_sweep
 

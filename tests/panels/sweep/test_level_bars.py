@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sparktop.model.sweep_comparison import CurveLine, CurvePlot, CurvePoint, Value
+from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, Value
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import row_text, row_width
-from sparktop.panels.sweep.curves import plots_rows
-from sparktop.panels.sweep.level_bars import has_one_level
+from sparktop.panels.sweep.curves import has_one_level, plots_rows
 
 
 def plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool = True) -> CurvePlot:

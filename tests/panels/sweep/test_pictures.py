@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from sparktop.graphics.dots import NOTHING, DotGrid
-from sparktop.model.sweep_comparison import (
+from sparktop.model.sweep import (
     ComparedLevel,
     CurveLine,
     CurvePlot,
@@ -15,21 +15,21 @@ from sparktop.model.sweep_comparison import (
     Difference,
     DifferenceRow,
     HistoryRow,
+    LevelKey,
     LimitLine,
+    RequestBar,
+    Timeline,
     Value,
 )
-from sparktop.model.sweep_view import LevelKey, RequestBar, Timeline
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, row_text
-from sparktop.panels.sweep.curves import curve_rows
-from sparktop.panels.sweep.difference import difference_screen
+from sparktop.panels.sweep.curves import curve_rows, legend_rows
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
-from sparktop.panels.sweep.legend import legend_rows
-from sparktop.panels.sweep.timeline import MOST_ROWS, timeline_rows
-from sparktop.panels.sweep.topology import _winner, signed_percent, topology_screen
+from sparktop.panels.sweep.live import MOST_ROWS, timeline_rows
+from sparktop.panels.sweep.topology import _winner, difference_screen, signed_percent, topology_screen
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.view.topologies import topologies
+from sparktop.sweep.view.result import topologies
 from tests.panels.sweep_views import evidence, published
 from tests.sweep.made_results import made_series
 

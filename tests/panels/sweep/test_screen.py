@@ -12,21 +12,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.colors.palette import shipped_palettes
-from sparktop.model.sweep_view import LevelKey, LevelState, Mark, SweepStatus, SweepView
+from sparktop.model.sweep import LevelKey, LevelState, Mark, SweepStatus, SweepView
 from sparktop.panels.parts.rows import Row, row_text, row_width
-from sparktop.panels.sweep.band import sweep_band
 from sparktop.panels.sweep.curves import curves_screen
-from sparktop.panels.sweep.difference import difference_screen
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
-from sparktop.panels.sweep.live import live_rows
-from sparktop.panels.sweep.screen import sweep_screen
+from sparktop.panels.sweep.live import GUTTER, live_rows
+from sparktop.panels.sweep.screen import status_run, sweep_band, sweep_screen
 from sparktop.panels.sweep.table import columns_for, marks_words, table_rows
-from sparktop.panels.sweep.topology import topology_screen
-from sparktop.panels.sweep.tracks import GUTTER
-from sparktop.panels.sweep.words import status_run
+from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.series import series_of
-from sparktop.sweep.history.history import stored_row
+from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import Validity
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.difference import difference

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.sweep_view import Mark, Rank
+from sparktop.model.sweep import Mark, Rank
 from sparktop.panels.parts.rows import row_text
-from sparktop.panels.sweep.band import sweep_band
+from sparktop.panels.sweep.screen import sweep_band
 from sparktop.panels.sweep.table import columns_for, table_rows
 from tests.panels.sweep_views import done, running
 

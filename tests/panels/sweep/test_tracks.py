@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.sweep_view import LevelKey, LevelSpan, LiveSeries
+from sparktop.model.sweep import LevelKey, LevelSpan, LiveSeries
 from sparktop.panels.parts.names import short_names
 from sparktop.panels.parts.roles import part_role
 from sparktop.panels.parts.rows import Row, row_text
-from sparktop.panels.sweep.live import live_rows
-from sparktop.panels.sweep.tracks import GUTTER, elapsed_tick, level_strip, sweep_axis, time_row
+from sparktop.panels.sweep.live import GUTTER, elapsed_tick, level_strip, live_rows, sweep_axis, time_row
 from tests.panels.sweep_views import running
 
 NAMES = {"proxy": "A", "spark-a": "B"}

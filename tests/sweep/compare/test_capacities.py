@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from sparktop.model.load import LoadKind
 from sparktop.sweep.compare.compare import compare, compared_series, compared_targets
 from sparktop.sweep.compare.series import Series
-from sparktop.sweep.formats.comparison import to_json, to_markdown
+from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.result.results import CapacityAnswer, CapacityResult
+from sparktop.sweep.view.capacity import capacity_title, compared_words
 from sparktop.sweep.view.difference import difference
-from sparktop.sweep.view.words.capacity import capacity_title, compared_words
 
 FEW = CapacityAnswer(holds=9, fails=10, complete=True, interval=(8, 11))
 MANY = CapacityAnswer(holds=14, fails=15, complete=True, interval=(12, 16))
@@ -65,8 +65,8 @@ def test_every_form_of_a_comparison_says_it() -> None:
     both = [series("A", FEW), series("B", MANY)]
     compared = compare(both)
     sentence = "9 agents (95 %: 8 to 10), `B` 14 (95 %: 12 to 15): `B` takes more"
-    assert sentence in to_markdown(compared, both)
-    values = json.loads(to_json(compared, both))["capacity"]
+    assert sentence in comparison_markdown(compared, both)
+    values = json.loads(comparison_json(compared, both))["capacity"]
     assert (values["holds"], values["takes_more"]) == ({"A": 9, "B": 14}, "B")
     assert difference(*both).verdict == sentence.replace("`", "").join(("A ", ""))
     assert compare([replace(one, search=None) for one in both]).capacity is None

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from sparktop.sweep.compare.compare import NO_TEST, compare
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
-from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel
+from sparktop.sweep.compare.series import Load, LoadShape, Series, SeriesLevel, load_reference
 from sparktop.sweep.result.results import LARGEST, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.statistics import value_of
 from tests.sweep.made_results import made_series

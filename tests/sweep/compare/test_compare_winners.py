@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
-from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned, load_reference
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.statistics import ranged, value_of
 from sparktop.sweep.view.difference import difference
-from sparktop.sweep.view.topologies import topologies
+from sparktop.sweep.view.result import topologies
 from tests.sweep.made_results import made_series
 
 pytestmark = pytest.mark.long

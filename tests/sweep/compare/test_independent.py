@@ -7,10 +7,8 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.independent import engines_sentence, independent_engines
-from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Series
+from sparktop.sweep.compare.compare import compare, engines_sentence, independent_engines
+from sparktop.sweep.compare.series import Series, load_reference
 from tests.sweep.made_results import made_series
 
 SOLO = {1: (50.0, 50.5), 2: (80.0, 80.5), 4: (110.0, 110.5)}

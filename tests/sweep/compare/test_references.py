@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.sweep.compare.references import load_reference, reference_names
-from sparktop.sweep.compare.series import Load
+from sparktop.sweep.compare.series import Load, load_reference, reference_names
 from sparktop.sweep.terms.definitions import METRICS
 
 NAMES = ["gx10-concurrency-first", "spark-dgx-benchmark", "spark-topologies-2026-03", "spark-vllm-blog"]

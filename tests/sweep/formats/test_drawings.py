@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.colors.mixing import contrast
-from sparktop.model.sweep_comparison import LimitLine
+from sparktop.model.sweep import LimitLine
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet, spread
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.drawings import LENGTH, by_load, curve_drawings, request_drawings

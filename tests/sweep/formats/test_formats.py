@@ -18,7 +18,7 @@ from sparktop.graphics.cells import cell_width
 from sparktop.model.load import LoadKind
 from sparktop.report.document.prose import wrapped
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.formats import csv_table, llama_benchy, markdown
+from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.written import render_json
 from sparktop.sweep.result import store as result_store
 from sparktop.sweep.result.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
@@ -91,7 +91,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 def test_csv_has_one_row_a_level() -> None:
     """Figures are in columns; unknown ones are empty."""
     result = made_sweep(("a", [made_level(2), made_level(4)]), ("b", [made_level(2)]))
-    rows = rows_of(csv_table.render(result))
+    rows = rows_of(exports.to_csv(result))
     assert [(row["target"], row["concurrency"]) for row in rows] == [("a", "2"), ("a", "4"), ("b", "2")]
     level = result.targets[0].levels[0]
     assert level.decode_tps is not None
@@ -106,7 +106,7 @@ def test_csv_has_one_row_a_level() -> None:
 
 def test_csv_of_nothing_is_its_heads() -> None:
     """A sweep without a level has only the headings."""
-    text = csv_table.render(made_sweep(("a", [])))
+    text = exports.to_csv(made_sweep(("a", [])))
     assert text.count("\n") == 1
     assert text.startswith("target,kind,model,")
 
@@ -114,13 +114,13 @@ def test_csv_of_nothing_is_its_heads() -> None:
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x"])
 def test_no_cell_of_csv_is_a_formula(name: str) -> None:
     """A model or target named like one is text to a spreadsheet."""
-    (row,) = rows_of(csv_table.render(made_sweep((name, [made_level()]))))
+    (row,) = rows_of(exports.to_csv(made_sweep((name, [made_level()]))))
     assert row["target"] == f"'{name}"
 
 
 def test_names_with_commas_quotes_and_pipes_stay_one_cell() -> None:
     """They are quoted by CSV's own rules."""
-    (row,) = rows_of(csv_table.render(made_sweep(('a,"b"|c', [made_level()]))))
+    (row,) = rows_of(exports.to_csv(made_sweep(('a,"b"|c', [made_level()]))))
     assert row["target"] == 'a,"b"|c'
 
 
@@ -134,13 +134,13 @@ def test_levels_at_a_rate_are_not_exported_as_requests_at_once() -> None:
     result = made_sweep()
     at_rates = result.model_copy(update={"plan": result.plan.model_copy(update={"load": LoadKind.RATE})})
     with pytest.raises(UsageError, match="holds requests at once, not rates"):
-        llama_benchy.render(at_rates)
+        exports.to_llama_benchy(at_rates)
 
 
 def test_our_export_fits_llama_benchys_model() -> None:
     """All its fields, its types, nothing else; figures of every run and request."""
     level = made_level(2)
-    report = REPORT.validate_json(llama_benchy.render(made_sweep(("a", [level, made_level(4)]))))
+    report = REPORT.validate_json(exports.to_llama_benchy(made_sweep(("a", [level, made_level(4)]))))
     first = report.benchmarks[0]
     assert (report.max_concurrency, first.concurrency, first.prompt_size, first.response_size) == (
         4,
@@ -163,15 +163,15 @@ def test_our_export_fits_llama_benchys_model() -> None:
 
 def test_an_empty_level_is_exported_without_figures() -> None:
     """Nothing measured is null there too."""
-    report = REPORT.validate_json(llama_benchy.render(made_sweep(("a", [LevelResult(concurrency=3)]))))
+    report = REPORT.validate_json(exports.to_llama_benchy(made_sweep(("a", [LevelResult(concurrency=3)]))))
     assert report.benchmarks[0].tg_throughput is None
-    assert REPORT.validate_json(llama_benchy.render(made_sweep(("a", [])))).benchmarks == []
+    assert REPORT.validate_json(exports.to_llama_benchy(made_sweep(("a", [])))).benchmarks == []
 
 
 def test_our_export_is_read_back(tmp_path: Path) -> None:
     """The reader of llama-benchy's files finds the same runs, with our definitions."""
     path = tmp_path / "lb.json"
-    path.write_text(llama_benchy.render(made_sweep()), encoding="utf-8")
+    path.write_text(exports.to_llama_benchy(made_sweep()), encoding="utf-8")
     (series,) = read_file(path)
     level = made_level()
     assert level.decode_tps is not None
@@ -186,10 +186,10 @@ def test_llama_benchys_json_holds_one_target() -> None:
     """With several, one is named."""
     result = made_sweep(("a", [made_level(2)]), ("b", [made_level(4)]))
     with pytest.raises(UsageError, match="this sweep has a, b"):
-        llama_benchy.render(result)
-    assert llama_benchy.to_json(result, "b")["max_concurrency"] == 4
+        exports.to_llama_benchy(result)
+    assert exports.llama_benchy_json(result, "b")["max_concurrency"] == 4
     with pytest.raises(UsageError, match="no target 'c'"):
-        llama_benchy.render(result, "c")
+        exports.to_llama_benchy(result, "c")
 
 
 def heads(text: str) -> list[str]:
@@ -198,7 +198,7 @@ def heads(text: str) -> list[str]:
 
 def test_markdown_of_one_target_has_its_tables() -> None:
     """Throughput, latency, how each level was made, and what the figures mean."""
-    text = markdown.render(made_sweep(("a", [made_level(2), made_level(4)])))
+    text = report.sweep_markdown(made_sweep(("a", [made_level(2), made_level(4)])))
     assert heads(text) == [
         "Throughput (tok/s)",
         "Latency (ms)",
@@ -212,7 +212,7 @@ def test_markdown_of_one_target_has_its_tables() -> None:
 
 def test_every_figure_in_markdown_is_defined_in_a_line() -> None:
     """Each column heading that is a figure is defined in a line, and no other figure is."""
-    text = markdown.render(made_sweep(("a", [made_level(2)]), ("b", [made_level(2)])))
+    text = report.sweep_markdown(made_sweep(("a", [made_level(2)]), ("b", [made_level(2)])))
     heads_of_columns = {
         cell.strip().split(" p")[0]
         for line in text.splitlines()
@@ -228,7 +228,7 @@ def test_every_figure_in_markdown_is_defined_in_a_line() -> None:
 def test_markdown_of_two_targets_has_winners() -> None:
     """Of like runs: no clear difference."""
     fast, slow = made_level(2), made_level(2, step=0.5)
-    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
+    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
     assert re.search(r"\| `fast` \(\+\d+ %\) +\|", text)
     assert "no clear difference" in text
     assert "### Decode (tok/s): spread over runs" in text
@@ -245,15 +245,15 @@ def test_markdown_says_what_is_wrong() -> None:
             "simulated": True,
         }
     )
-    text = markdown.render(result.with_target(TargetResult(name="b", url="u", error="refused")))
+    text = report.sweep_markdown(result.with_target(TargetResult(name="b", url="u", error="refused")))
     assert "## sparktop sweep (simulated)" in text
     assert "**Not complete** (stopped_by_guard): `GPU at 95 C`" in text
     assert "`b`: `refused`" in text
     assert "Warnings: few runs (the only level)." in text
     assert "- `a` c2: few runs: 2 of 3" in text
     plain = result.model_copy(update={"targets": (TargetResult(name="a", url="u", levels=(made_level(),)),)})
-    assert "**The load generator was too slow**: `loop lag 30 ms`" in markdown.render(plain)
-    assert "it was still running" in markdown.render(made_sweep().model_copy(update={"status": None}))
+    assert "**The load generator was too slow**: `loop lag 30 ms`" in report.sweep_markdown(plain)
+    assert "it was still running" in report.sweep_markdown(made_sweep().model_copy(update={"status": None}))
 
 
 def test_markdown_begins_with_the_answer_of_a_search() -> None:
@@ -261,7 +261,7 @@ def test_markdown_begins_with_the_answer_of_a_search() -> None:
     levels = [made_level(2), made_level(8), made_level(4)]
     holds = {"a": Holds(concurrency=4, interval=(4, 7))}
     slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to=holds)
-    text = markdown.render(made_sweep(("a", levels)).model_copy(update={"slo": slo}))
+    text = report.sweep_markdown(made_sweep(("a", levels)).model_copy(update={"slo": slo}))
     assert text.splitlines()[2].startswith("**`a`: first token p90 ≤ 2 s holds to c = 4, surely not beyond 7")
     for table in text.split("### ")[1:4]:
         assert re.findall(r"^\| (c\d+) ", table, flags=re.MULTILINE) == ["c2", "c4", "c8"]
@@ -270,10 +270,10 @@ def test_markdown_begins_with_the_answer_of_a_search() -> None:
 def test_markdown_shows_padding_and_roofline() -> None:
     """They are shown if a level has them; columns without any known value are left out."""
     told = made_level(5).model_copy(update={"padding_percent": 37.5, "roofline_percent": 52.0})
-    text = markdown.render(made_sweep(("a", [told])))
+    text = report.sweep_markdown(made_sweep(("a", [told])))
     assert re.search(r"^\| Load \| Runs \| Requests \| Padding \| Roofline \|$", text, flags=re.MULTILINE)
     assert re.search(r"^\| c5 +\| +3 \| +15 \| +38 % \| +52 % \|$", text, flags=re.MULTILINE)
-    assert "Padding" not in markdown.render(made_sweep())
+    assert "Padding" not in report.sweep_markdown(made_sweep())
 
 
 def test_many_marks_are_one_sentence_and_a_line_each() -> None:
@@ -290,7 +290,7 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
         )
         for concurrency, lag in lags.items()
     ]
-    text = markdown.render(made_sweep(("a", [*levels, made_level(2)])))
+    text = report.sweep_markdown(made_sweep(("a", [*levels, made_level(2)])))
     assert (
         "generator too slow (3 of 4 levels, worst p99 31 ms at c4); too short (3 of 4 levels)."
         in text.replace("\n", " ")
@@ -308,7 +308,7 @@ def test_markdown_fits_a_terminal_of_80_columns() -> None:
     level = made_level(512).model_copy(
         update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": marks}
     )
-    whole = markdown.render(made_sweep(("a", [made_level(1), level])))
+    whole = report.sweep_markdown(made_sweep(("a", [made_level(1), level])))
     assert not re.search(r"^[^|`#\n].*\n[^\n|`-]", whole, flags=re.MULTILINE)
     text = wrapped(whole, 80)
     assert max(cell_width(line) for line in text.splitlines()) <= 80
@@ -320,13 +320,13 @@ def test_sentences_with_markup_are_code() -> None:
     """A message of a server may hold an image, a link or a mention; plain sentences stay prose."""
     for message in ("see http://x", "![x](y)", "<b>", "@all", "a | b", "*b*", "_b_"):
         doubted = made_level().model_copy(update={"validity": (Validity(code="errors", message=message),)})
-        assert "- c2: errors: `" in markdown.render(made_sweep(("a", [doubted])))
+        assert "- c2: errors: `" in report.sweep_markdown(made_sweep(("a", [doubted])))
 
 
 def test_names_in_markdown_are_no_markup_and_addresses_stay_away() -> None:
     """A target named like a table, a link or an image is its name."""
     name = "a|b ![x](http://evil) `c`"
-    text = markdown.render(made_sweep((name, [made_level()]), ("b", [made_level()])))
+    text = report.sweep_markdown(made_sweep((name, [made_level()]), ("b", [made_level()])))
     assert "127.0.0.1" not in text
     for line in text.splitlines():
         outside = re.sub(r"(`+).*?\1", "", line)
@@ -337,7 +337,7 @@ def test_names_in_markdown_are_no_markup_and_addresses_stay_away() -> None:
 
 def test_markdown_of_nothing_says_so() -> None:
     """A sweep that measured nothing."""
-    assert "Nothing was measured." in markdown.render(made_sweep(("a", [])))
+    assert "Nothing was measured." in report.sweep_markdown(made_sweep(("a", [])))
 
 
 def test_any_json_that_the_file_allows_can_be_laid_out() -> None:
@@ -347,5 +347,5 @@ def test_any_json_that_the_file_allows_can_be_laid_out() -> None:
     )
     told: Any = json.loads(render_json(result))
     assert told["targets"][0]["levels"][0]["decode_tps"] is None
-    assert "c1" in markdown.render(result)
-    assert len(rows_of(csv_table.render(result))) == 3
+    assert "c1" in report.sweep_markdown(result)
+    assert len(rows_of(exports.to_csv(result))) == 3

@@ -8,9 +8,8 @@ import pytest
 
 from sparktop.report.document.grid import Grid, escaped
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats import markdown
+from sparktop.sweep.compare.series import Series, load_reference, series_of
+from sparktop.sweep.formats import report
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.plan.presets import BUILT_IN
 from tests.sweep.made_results import made_series, simulated_sweep
@@ -170,7 +169,7 @@ def test_markdown_of_a_preset_leads_with_its_table(name: str, head: str) -> None
     result = simulated_sweep(name, concurrency, preset.prompt_lengths or (), preset.tg or 1, 2)
     if name != "topology":
         result = result.model_copy(update={"targets": result.targets[:1]})
-    text = markdown.render(result)
+    text = report.sweep_markdown(result)
     assert text[text.index("### ") :].startswith(head)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.report.document.page import to_page
 from sparktop.report.document.section import Section, to_markdown
-from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.result.results import SweepResult
 from tests.report.html_page import Page

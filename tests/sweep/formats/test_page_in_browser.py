@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.formats.written import comparison_report, sweep_report
 from tests.sweep.formats.chromium import PROGRAM, browser
 from tests.sweep.formats.full_results import full_sweep

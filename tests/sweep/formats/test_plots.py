@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Series
-from sparktop.sweep.formats.plots import plot, plots
+from sparktop.sweep.compare.series import Series, load_reference
+from sparktop.sweep.formats.drawings import plot, plots
 from sparktop.sweep.terms.statistics import value_of
 from tests.sweep.made_results import made_series
 

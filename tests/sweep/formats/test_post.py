@@ -9,10 +9,9 @@ import pytest
 
 from sparktop.cli import main
 from sparktop.sweep.compare.joined import NamedResult, joined
-from sparktop.sweep.compare.references import load_reference
+from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.formats.post import MOST_LINES
-from sparktop.sweep.formats.privacy import SweepPrivacy
-from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.results import LevelResult, Rate, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
 from tests.sweep.formats.full_results import full_sweep

@@ -8,9 +8,8 @@ import json
 
 import pytest
 
-from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.formats.privacy import SweepPrivacy
-from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.compare.series import load_reference
+from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult
 from tests.sweep.formats.full_results import full_sweep
 from tests.sweep.made_results import made_series

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.load import LoadKind, LoadMode
-from sparktop.sweep.formats.command import repeat_command
+from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.result.results import CapacityResult, PlanResult, SweepResult
 from tests.sweep.made_results import made_level, made_sweep
 

@@ -12,8 +12,8 @@ import pytest
 from sparktop.commands.sweep.progress import level_line
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
-from sparktop.sweep.formats import csv_table, markdown
-from sparktop.sweep.formats.comparison import to_json, to_markdown
+from sparktop.sweep.formats import exports, report
+from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.result.results import LevelResult, Rate, Tree, Validity
 from sparktop.sweep.terms.definitions import TERMS, WORDS
 from sparktop.sweep.view.marks import marks_of
@@ -23,14 +23,14 @@ from tests.sweep.made_results import made_level, made_sweep
 def test_markdown_of_several_targets_says_when_to_use_which() -> None:
     """The answer names the best target, a list says where."""
     fast, slow = made_level(2), made_level(2, step=0.5)
-    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
+    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
     assert text.splitlines()[2] == "**`fast` wins at every level: +100 % decode against `slow`**"
     assert "\n- Decode: `fast` best at c2 (+100 % against `slow`)\n" in text
 
 
 def test_markdown_of_equal_targets_names_no_winner() -> None:
     """Of targets that do not differ, one sentence, and none of them twice."""
-    text = markdown.render(made_sweep(("first", [made_level(2)]), ("second", [made_level(2)])))
+    text = report.sweep_markdown(made_sweep(("first", [made_level(2)]), ("second", [made_level(2)])))
     words = "No clear difference between the targets in decode, TTFT or prefill"
     assert text.splitlines()[2] == f"**{words}**"
     assert text.count("lear difference between the targets") == 1
@@ -41,19 +41,19 @@ def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() ->
     slow = made_level(2)
     prompts = Rate(mean=900.0, std=5.0, values=(895.0, 900.0, 905.0))
     fast = slow.model_copy(update={"prefill_tps": prompts})
-    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
+    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
     assert text.splitlines()[2] == "**No clear difference between the targets in decode or TTFT**"
     assert "\n- Prefill: `fast` best at c2 (+350 % against `slow`)\n" in text
     assert re.search(r"\| `fast` \(\+\d+ %\) +\|", text)
     behind = made_level(2, step=0.5)
-    three = markdown.render(made_sweep(("one", [slow]), ("two", [slow]), ("behind", [behind])))
+    three = report.sweep_markdown(made_sweep(("one", [slow]), ("two", [slow]), ("behind", [behind])))
     assert "**No clear winner in decode" in three
 
 
 def test_the_headline_of_single_runs_names_no_best() -> None:
     """The target that is ahead in the table is ahead in the headline, marked as not certain."""
     fast, slow = made_level(2, runs=1), made_level(2, step=0.5, runs=1)
-    text = markdown.render(made_sweep(("fast", [fast]), ("slow", [slow])))
+    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
     assert (
         text.splitlines()[2] == "**`fast` +100 % decode against `slow` at c = 2 (single runs, not tested)**"
     )
@@ -66,7 +66,7 @@ def at_length(pp: int, step: float = 0.25) -> LevelResult:
 def test_the_headline_of_several_prompt_lengths_names_them() -> None:
     """One server has its shortest and longest length; several have the best one by length, and refusals."""
     refused = LevelResult(concurrency=1, pp=39000, tg=4, error="too long")
-    lone = markdown.render(made_sweep(("a", [at_length(5000), at_length(20000, 0.5), refused])))
+    lone = report.sweep_markdown(made_sweep(("a", [at_length(5000), at_length(20000, 0.5), refused])))
     assert lone.splitlines()[2].startswith(
         "**Decode at c = 1: 4.0 tok/s with 5,000 tokens in, 2.0 tok/s with"
     )
@@ -76,7 +76,7 @@ def test_the_headline_of_several_prompt_lengths_names_them() -> None:
     )
     fast = [at_length(5000), at_length(20000), at_length(39000)]
     slow = [at_length(5000), at_length(20000, 0.5), refused]
-    both = markdown.render(made_sweep(("a", fast), ("b", slow)))
+    both = report.sweep_markdown(made_sweep(("a", fast), ("b", slow)))
     assert both.splitlines()[2] == "**`a` wins at 20,000 tokens in: +100 % decode against `b`**"
     assert "\n- `b` refused 39,000 tokens in\n" in both
     assert "5,000, 20,000 and 39,000 tokens in, 4 out" in " ".join(both.split())
@@ -91,36 +91,38 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     refused = LevelResult(concurrency=1, pp=39000, tg=4, error="too long")
     able = [at_length(5000), at_length(39026)]
     result = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", [at_length(5000)]))
-    text = markdown.render(result)
+    text = report.sweep_markdown(result)
     assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(text)
     assert "\n- ❌: the server refused requests of this length." in text
     series = series_of(result)
-    compared = to_markdown(compare(series), series)
+    compared = comparison_markdown(compare(series), series)
     assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(compared)
     assert "b: ❌ 39,000 tokens in: too long" in compared
     axis = {"load": "concurrency", "value": 1}
-    assert json.loads(to_json(compare(series), series))["series"][1]["refused"] == [
+    assert json.loads(comparison_json(compare(series), series))["series"][1]["refused"] == [
         {"concurrency": 1, **axis, "pp": 39000, "tg": 4, "depth": 0, "error": "too long"}
     ]
     both = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", able))
-    assert next(row[2] for row in cells_of(markdown.render(both)) if "c1, 39,026 in, 4 out" in row) == "❌"
+    assert (
+        next(row[2] for row in cells_of(report.sweep_markdown(both)) if "c1, 39,026 in, 4 out" in row) == "❌"
+    )
     lone = made_sweep(("b", [at_length(5000), at_length(20000), refused]))
-    assert ["❌", "39,000", "–", "–"] in cells_of(markdown.render(lone))
+    assert ["❌", "39,000", "–", "–"] in cells_of(report.sweep_markdown(lone))
     alone = series_of(lone)
-    assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(to_markdown(compare(alone), alone))
+    assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(comparison_markdown(compare(alone), alone))
 
 
 def test_the_roofline_stands_in_tokens_per_second_below_its_column() -> None:
     """A share says nothing without the limit that it is a share of."""
     told = made_level(1).model_copy(update={"roofline_percent": 50.0})
-    assert "_Roofline: 8 tok/s for one request alone_" in markdown.render(made_sweep(("a", [told])))
+    assert "_Roofline: 8 tok/s for one request alone_" in report.sweep_markdown(made_sweep(("a", [told])))
 
 
 def test_notes_name_levels_by_their_prompt_lengths() -> None:
     """Several lengths of one concurrency are several levels."""
     doubted = at_length(20000).model_copy(update={"validity": (Validity(code="few_runs", message="2"),)})
     result = made_sweep(("a", [at_length(5000), doubted]), ("b", [at_length(5000), at_length(20000)]))
-    text = markdown.render(result)
+    text = report.sweep_markdown(result)
     assert "a: warnings: few runs at c1 20,000 in" in text
     assert [row[0] for row in cells_of(text.split("spread over runs")[1])[4:6]] == [
         "c1, 5,000 in, 4 out",
@@ -133,12 +135,12 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     """In the row, in a sentence of its own, in CSV and in the line of a finished level."""
     marked = made_level().model_copy(update={"validity": (Validity(code=code, message="what was seen"),)})
     result = made_sweep(("a", [marked]))
-    text = markdown.render(result)
+    text = report.sweep_markdown(result)
     (mark,) = marks_of(marked)
     assert re.search(rf"^\| c2 .* {mark.word} +\|$", text, flags=re.MULTILINE)
     own = "" if mark.word.replace("-", " ") == code.replace("_", " ") else f" (`{code}`)"
     assert f"### Warnings, and why levels are slow\n\n- c2: {mark.word}{own}: what was seen" in text
-    assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["validity"] == code
+    assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["validity"] == code
     assert f"warnings: {mark.word}" in level_line("a", marked)
 
 
@@ -158,7 +160,7 @@ def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, me
     doubts = tuple(Validity(code=code, message=code) for code in ("few_runs", "too_short", "errors"))
     told = made_level(5).model_copy(update={"balance": balance, "validity": doubts, "padding_percent": 37.5})
     result = made_sweep(("a", [told]))
-    text = markdown.render(result)
+    text = report.sweep_markdown(result)
     assert re.search(rf"^\| c5 .* errors, {word}, 2 more +\|$", text, flags=re.MULTILINE)
     assert f"Why levels are slow: padding (the only level); {word} (the only level)." in text.replace(
         "\n", " "
@@ -166,7 +168,7 @@ def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, me
     items = " ".join(text.split("### Warnings, and why levels are slow")[1].split())
     assert message in items
     assert "- c5: padding 38 %: a batch of 5 runs in a CUDA graph of 8" in items
-    assert next(csv.DictReader(io.StringIO(csv_table.render(result))))["why_slow"] == f"padding {word}"
+    assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["why_slow"] == f"padding {word}"
     assert level_line("a", told).endswith(f" · padding 38 %, {word}")
 
 
@@ -176,8 +178,8 @@ def test_the_report_defines_the_words_of_its_tables() -> None:
     told = made_level().model_copy(
         update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": doubt}
     )
-    text = markdown.render(made_sweep(("a", [told]), ("b", [made_level()])))
+    text = report.sweep_markdown(made_sweep(("a", [told]), ("b", [made_level()])))
     for term in ("±", "Ratio", "Padding", "Roofline", "Warnings"):
         assert f"\n- {term}: " in text
-    bare = markdown.render(made_sweep(("a", [made_level(runs=1)])))
+    bare = report.sweep_markdown(made_sweep(("a", [made_level(runs=1)])))
     assert not [term for term in TERMS if f"\n- {term}: " in bare]

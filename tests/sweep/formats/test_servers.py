@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.sweep.formats.markdown import render, server_facts, server_words
+from sparktop.sweep.formats.report import server_facts, server_words, sweep_markdown
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import SweepResult, TargetResult
 from tests.sweep.made_results import made_level, made_sweep
@@ -31,7 +31,7 @@ def test_versions_and_limits_are_facts_of_the_report() -> None:
         "`proxy`: vLLM 0.32.0, 48 slots, context 131,072; behind LiteLLM 1.106, least-busy",
     ]
     measured = ENGINE.model_copy(update={"levels": (made_level(),)})
-    assert "vLLM 0.32.0, 48 slots" in render(result.model_copy(update={"targets": (measured,)}))
+    assert "vLLM 0.32.0, 48 slots" in sweep_markdown(result.model_copy(update={"targets": (measured,)}))
 
 
 def test_what_is_unknown_is_left_out() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load, Series
-from sparktop.sweep.formats.comparison import to_json, to_markdown
+from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.formats.written import comparison_report
 from sparktop.sweep.terms.statistics import value_of
 from tests.sweep.made_results import made_series
@@ -32,21 +32,21 @@ def pair(pp: int = 100) -> list[Series]:
 
 def winners_of(series: list[Series]) -> list[object]:
     """Return the winners in JSON, a row each."""
-    return [row["winner"] for row in json.loads(to_json(compare(series), series))["rows"]]
+    return [row["winner"] for row in json.loads(comparison_json(compare(series), series))["rows"]]
 
 
 def test_json_has_values_and_no_winner() -> None:
     """All that names a best one is null or empty, and nothing crosses over; alike loads have both."""
     assert winners_of(pair()) == ["berry", "apple"]
     series = pair(1024)
-    found = json.loads(to_json(compare(series), series))
+    found = json.loads(comparison_json(compare(series), series))
     for row in found["rows"]:
         assert (row["winner"], row["ahead"], row["percent"], row["significant"]) == (None, None, None, None)
         assert row["beats"] == []
         assert set(row["values"]) == {"apple", "berry"}
     assert found["crossovers"] == []
     assert len(found["rows"]) == 2
-    assert json.loads(to_json(compare(pair()), pair()))["crossovers"]
+    assert json.loads(comparison_json(compare(pair()), pair()))["crossovers"]
 
 
 @pytest.mark.parametrize("form", ["md", "html"])
@@ -83,21 +83,21 @@ def test_a_table_that_repeats_another_is_a_line() -> None:
     """Equal figures of TTFT and first answer are printed once; a difference of a millisecond counts."""
     names = ("ttft_ms", "first_answer_ms")
     same = [with_metrics(one, *names) for one in pair()]
-    text = to_markdown(compare(same), same)
+    text = comparison_markdown(compare(same), same)
     assert text.count("### TTFT (ms") == 1
     assert "First answer: the same figures as TTFT." in text
     assert "### First answer" not in text
     apart = [with_metrics(one, *names, plus=1.0) for one in pair()]
-    text = to_markdown(compare(apart), apart)
+    text = comparison_markdown(compare(apart), apart)
     assert "### First answer" in text
     assert "the same figures" not in text
     hidden = [with_metrics(one, *names, plus=0.001) for one in pair()]
-    assert "First answer: the same figures as TTFT." in to_markdown(compare(hidden), hidden)
+    assert "First answer: the same figures as TTFT." in comparison_markdown(compare(hidden), hidden)
 
 
 def test_json_keeps_what_is_printed_once() -> None:
     """Both metrics have their rows."""
     series = [with_metrics(one, "itl_ms", "tpot_ms") for one in pair()]
-    metrics = {row["metric"] for row in json.loads(to_json(compare(series), series))["rows"]}
+    metrics = {row["metric"] for row in json.loads(comparison_json(compare(series), series))["rows"]}
     assert metrics == {"itl_ms", "tpot_ms"}
-    assert "TPOT: the same figures as ITL." in to_markdown(compare(series), series)
+    assert "TPOT: the same figures as ITL." in comparison_markdown(compare(series), series)

@@ -9,7 +9,7 @@ import pytest
 from sparktop.model.load import Level, TokenSource
 from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.trace import collect
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import GOOD, InProcess, figures
 from tests.sweep.stream_server import Asked

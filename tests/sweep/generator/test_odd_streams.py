@@ -12,7 +12,7 @@ from sparktop.model.load import EndReason, FirstToken, Level, LoadMode, Response
 from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.plan.plan import Api
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.trace import collect
+from sparktop.sweep.result.measure import collect
 from tests.sweep.conftest import GOOD, InProcess, figures
 from tests.sweep.stream_server import Asked, Behave
 

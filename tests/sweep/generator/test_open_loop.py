@@ -11,8 +11,8 @@ from sparktop.model.load import EndReason, LoadMode, RequestStarted
 from sparktop.sweep.generator.open_loop import OpenLoopClient
 from sparktop.sweep.generator.wire.lines import decode_command, encode_command
 from sparktop.sweep.generator.wire.messages import OpenLoop, RunLoad, WorkerTarget
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import due_values_s
-from sparktop.sweep.result.trace import collect
 from tests.sweep.conftest import InProcess
 from tests.sweep.stream_server import Asked
 

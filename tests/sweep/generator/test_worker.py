@@ -27,7 +27,7 @@ from sparktop.sweep.generator.wire.messages import (
 )
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.trace import collect
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.request_errors import count_errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparktop.model.load import LoadKind, LoadMode
-from sparktop.sweep.history.history import stored_row
+from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import AgentsResult, LevelResult, Rate
 from sparktop.sweep.result.store import StoredSweep
 from tests.sweep.made_results import made_sweep

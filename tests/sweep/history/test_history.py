@@ -13,12 +13,11 @@ import pytest
 from sparktop.errors import UsageError
 from sparktop.model.load import concurrency_point
 from sparktop.sweep.compare.series import Series
-from sparktop.sweep.history.history import History
+from sparktop.sweep.history import History
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import save
 from sparktop.sweep.view.difference import series_pairs
-from sparktop.sweep.view.foreign import ForeignView
-from sparktop.sweep.view.stored import StoredView
+from sparktop.sweep.view.result import ForeignView, StoredView
 from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"

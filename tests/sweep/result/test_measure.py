@@ -26,6 +26,8 @@ from sparktop.model.load import (
 )
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import (
+    RequestTrace,
+    collect,
     decode_tps,
     output_tps,
     peak_tps,
@@ -39,7 +41,6 @@ from sparktop.sweep.result.measure import (
     sustained_tps,
     total_tps,
 )
-from sparktop.sweep.result.trace import RequestTrace, collect
 
 
 def request(

@@ -18,9 +18,9 @@ from sparktop.model.load import (
     Tokens,
 )
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import collect
 from sparktop.sweep.terms.definitions import LATENCIES
 
 LEVEL = Level("solo", 512, 100, 4, LoadMode.OPEN, 1, 20.0, LoadPoint(LoadKind.RATE, 1.0))

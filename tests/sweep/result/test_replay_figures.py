@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted
-from sparktop.sweep.result.replay import PHASES, cached_tokens, phases
+from sparktop.sweep.result.level import PHASES, cached_tokens, phases
+from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.results import TracePlan
-from sparktop.sweep.result.trace import RequestTrace, collect
 
 
 def replayed(count: int, gap_s: float = 1.0, cached: int | None = None) -> list[RequestTrace]:

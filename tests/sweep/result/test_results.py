@@ -20,9 +20,9 @@ from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.result import level as level_results
 from sparktop.sweep.result import store as result_store
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
 from sparktop.sweep.result.store import read_json
-from sparktop.sweep.result.trace import collect
 from sparktop.sweep.terms.request_errors import RequestFailure
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, request
 

@@ -6,18 +6,18 @@ import csv
 import io
 
 from sparktop.model.load import Level
-from sparktop.model.sweep_view import LevelKey
+from sparktop.model.sweep import LevelKey
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.topology import rest_rows
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
-from sparktop.sweep.formats import csv_table, markdown
+from sparktop.sweep.formats import exports, report
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import largest_run_share, level_result, level_split, run_shares, split_words
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import BackendSide, LevelResult
-from sparktop.sweep.result.trace import collect
-from sparktop.sweep.view.evidence import stored_evidence
-from sparktop.sweep.view.topologies import topologies
+from sparktop.sweep.view.levels import stored_evidence
+from sparktop.sweep.view.result import topologies
 from tests.sweep.made_results import made_sweep, request
 
 SERVERS = {"spark-a": BackendSide(), "spark-b": BackendSide()}
@@ -83,12 +83,13 @@ def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
     (proxy,) = result.targets
     routed = result.with_target(proxy.model_copy(update={"kind": TargetKind.ROUTER}))
     cells = [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.render(routed).splitlines()
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in report.sweep_markdown(routed).splitlines()
     ]
     assert ["c4", "4", "4.0", "4", "3.9", "100 %"] in cells
     assert ["c2", "2", "4.0", "2", "3.9", "50 %"] in cells
-    assert "Who answered" not in markdown.render(result)
-    rows = list(csv.DictReader(io.StringIO(csv_table.render(routed))))
+    assert "Who answered" not in report.sweep_markdown(result)
+    rows = list(csv.DictReader(io.StringIO(exports.to_csv(routed))))
     assert [row["largest_run_share_percent"] for row in rows] == ["50.0", "100.0"]
 
 
@@ -99,7 +100,8 @@ def test_a_server_that_answered_nothing_is_one_of_those_that_could() -> None:
     (proxy,) = result.targets
     routed = result.with_target(proxy.model_copy(update={"kind": TargetKind.ROUTER}))
     cells = [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in markdown.render(routed).splitlines()
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in report.sweep_markdown(routed).splitlines()
     ]
     assert ["c4", "8", "4.0", "0", "–", "100 %"] in cells
     (series,) = series_of(routed)

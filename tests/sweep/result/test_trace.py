@@ -16,7 +16,7 @@ from sparktop.model.load import (
     TokenSource,
 )
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.trace import RequestTrace, collect
+from sparktop.sweep.result.measure import RequestTrace, collect
 
 
 def one(*events: LoadEvent) -> RequestTrace:

@@ -30,8 +30,7 @@ from sparktop.sweep.run.drift import Twice, pace_drift, rate_drift, slo_drift, v
 from sparktop.sweep.run.slo.judgement import Verdict, judge_level
 from sparktop.sweep.run.slo.search import SloSearch
 from sparktop.sweep.terms.definitions import DRIFT
-from sparktop.sweep.view.words.headline import headline
-from sparktop.sweep.view.words.rates import rate_sentence
+from sparktop.sweep.view.words import headline, rate_sentence
 from stage.sweep import RehearsedSweep
 
 _SLOWER = 5.0

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.commands.sweep.progress import plan_line
-from sparktop.sweep.formats.command import repeat_command
-from sparktop.sweep.formats.privacy import SweepPrivacy
-from sparktop.sweep.formats.written import sweep_report
+from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.plan.traces.replay import Replay

@@ -16,8 +16,8 @@ from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.generator.wire.messages import RunLoad, WorkerMessage
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.level.commands import run_command
 from sparktop.sweep.run.progress import (
     LevelMeasured,

@@ -16,8 +16,8 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watc
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire.messages import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, TargetResult
-from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.level.record import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.router_side import direct_overhead_ms
@@ -31,7 +31,7 @@ from sparktop.sweep.run.server_side import (
     watched_backends,
     watched_nodes,
 )
-from sparktop.sweep.view.evidence import overhead_words
+from sparktop.sweep.view.levels import overhead_words
 
 KEY = SourceKey.backend("a")
 SOLO = SweepTarget("a", "http://10.0.0.1:8000", nodes=("n1",))

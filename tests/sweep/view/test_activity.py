@@ -12,8 +12,8 @@ from sparktop.model.load import (
     RequestStarted,
     concurrency_point,
 )
-from sparktop.model.sweep_view import LevelKey
-from sparktop.sweep.view.activity import MOST_EACH, MOST_SLOTS, ActivityLedger
+from sparktop.model.sweep import LevelKey
+from sparktop.sweep.view.series import MOST_ACTIVITY_SLOTS, MOST_EACH, ActivityLedger
 
 
 def key_of(number: int, kind: LoadKind = LoadKind.AGENTS) -> LevelKey:
@@ -83,4 +83,4 @@ def test_many_agents_for_hours_stay_small() -> None:
         found = ledger.activities(float(second))
     assert found is not None
     assert found.each == ()
-    assert len(found.counts) == MOST_SLOTS
+    assert len(found.counts) == MOST_ACTIVITY_SLOTS

@@ -10,7 +10,7 @@ from sparktop.sweep.result.results import (
     ProbeResult,
     RanOut,
 )
-from sparktop.sweep.view.words.capacity import answer_words, met_words
+from sparktop.sweep.view.capacity import answer_words, met_words
 
 AFTER_TOOL = ConditionResult(
     condition="ttft_tool_p90_ms ≤ 2000",

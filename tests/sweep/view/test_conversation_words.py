@@ -16,7 +16,7 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.run.conversations.level import conversation_doubts
 from sparktop.sweep.terms.definitions import FEW_CALLS
 from sparktop.sweep.view.result import plan_words
-from sparktop.sweep.view.words.conversations import (
+from sparktop.sweep.view.words import (
     conversation_facts,
     conversation_figures,
     conversation_sentence,

@@ -9,21 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
+from sparktop.model.sweep import LevelKey, LevelState, Rank, SweepStatus
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.references import load_reference
-from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.history.history import found_rows, stored_row
+from sparktop.sweep.compare.series import Series, load_reference, series_of
+from sparktop.sweep.history import found_rows, stored_row
 from sparktop.sweep.result.results import Holds, LevelResult, Rate, ServerSide, SloResult, Validity
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.difference import difference
-from sparktop.sweep.view.evidence import stored_evidence
+from sparktop.sweep.view.levels import result_rows, stored_evidence
 from sparktop.sweep.view.marks import marks_of
-from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.rows import result_rows
-from sparktop.sweep.view.topologies import topologies
+from sparktop.sweep.view.result import result_view, topologies
 from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
 
 

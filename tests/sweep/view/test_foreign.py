@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.sweep_view import LevelKey, LevelState, Rank, SweepStatus
+from sparktop.model.sweep import LevelKey, LevelState, Rank, SweepStatus
 from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import started_at
-from sparktop.sweep.compare.references import load_reference, reference_names
-from sparktop.sweep.view.foreign import ForeignView
+from sparktop.sweep.compare.series import load_reference, reference_names
+from sparktop.sweep.view.result import ForeignView
 from tests.sweep.made_results import made_series
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"

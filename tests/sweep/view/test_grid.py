@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.view.grid import FIRST_STEP_S, MOST_POINTS, Amounts, Points, Readings, States, TimeGrid
+from sparktop.sweep.view.series import FIRST_STEP_S, MOST_POINTS, Amounts, Points, Readings, States, TimeGrid
 
 TIMES = st.lists(st.integers(0, 5000), min_size=1, max_size=80).map(sorted)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.model.sweep_view import Rank
+from sparktop.model.sweep import Rank
 from sparktop.panels.parts.rows import row_text
 from sparktop.panels.sweep.table import table_rows
-from sparktop.sweep.formats import markdown
+from sparktop.sweep.formats import report
 from sparktop.sweep.formats.written import render_json, sweep_report
 from sparktop.sweep.result.results import (
     EachRequest,
@@ -240,7 +240,7 @@ def test_every_report_begins_with_it() -> None:
     result = made_sweep(("a", [level(1, 45, 46, 47), level(4, 150, 151, 152)]))
     words = findings(result).headline or ""
     capital = words[0].upper() + words[1:]
-    assert f"**{capital}**" == " ".join(markdown.render(result).split("\n\n")[1].split())
+    assert f"**{capital}**" == " ".join(report.sweep_markdown(result).split("\n\n")[1].split())
     assert capital in sweep_report(result, "html")
     assert json.loads(render_json(result))["headline"] == words
     assert result.to_json()["headline"] is None

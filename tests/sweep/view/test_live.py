@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded
-from sparktop.model.sweep_view import LevelKey, LevelState, SweepStatus
+from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Order, SloCondition
 from sparktop.sweep.run.progress import Notice, Phase, PhaseChanged, RunTold, SweepEnded
-from sparktop.sweep.view.grid import MOST_SLOTS
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.series import MOST_SLOTS
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, E2E_S, RATE, TTFT_S, PlayedSweep, plan_of
 

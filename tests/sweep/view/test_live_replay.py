@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.commands.sweep.progress import progress_line
 from sparktop.model.load import EndReason, LoadEvent, RequestEnded, RequestStarted, RunStarted
-from sparktop.panels.sweep.words import now_rows
+from sparktop.panels.sweep.screen import now_rows
 from sparktop.sweep.plan.order import loads
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan

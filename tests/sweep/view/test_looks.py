@@ -6,14 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.sweep_view import LevelEvidence, LevelKey
+from sparktop.model.sweep import LevelEvidence, LevelKey
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged
-from sparktop.sweep.view.evidence import level_balance, stored_evidence
-from sparktop.sweep.view.levels import result_key
-from sparktop.sweep.view.looks import LevelLooks
+from sparktop.sweep.view.levels import level_balance, result_key, stored_evidence
+from sparktop.sweep.view.live import LevelLooks
 from stage.sweep import RehearsedSweep
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, PlayedSweep

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sparktop.model.sweep_view import LevelKey, LevelState, PlannedLevel
+from sparktop.model.sweep import LevelKey, LevelState, PlannedLevel
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.view.progress import SweepProgress, may_go_on_to
+from sparktop.sweep.view.live import SweepProgress, may_go_on_to
 from tests.sweep.made_results import made_level, made_sweep
 
 PLAN = Plan((SweepTarget("proxy", "http://127.0.0.1:1"),), (1, 4, 16), climb_to=256)

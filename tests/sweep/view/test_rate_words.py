@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparktop.model.load import LoadKind
 from sparktop.sweep.result.results import LevelResult, OpenLoopResult, Requests, TargetResult, Validity
 from sparktop.sweep.terms.definitions import CUT_SHORT
-from sparktop.sweep.view.words.rates import rate_sentence
+from sparktop.sweep.view.words import rate_sentence
 
 
 def level(

@@ -6,7 +6,7 @@ import pytest
 
 from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import Holds, LevelResult, Rate, SloResult
-from sparktop.sweep.view.words.slo import slo_sentences
+from sparktop.sweep.view.words import slo_sentences
 from tests.sweep.made_results import made_sweep
 
 

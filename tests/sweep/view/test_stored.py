@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from sparktop.model.sweep_view import LevelKey, SweepStatus
-from sparktop.sweep.compare.references import load_reference, reference_names
-from sparktop.sweep.view.evidence import stored_evidence
-from sparktop.sweep.view.levels import stored_levels
-from sparktop.sweep.view.stored import StoredView
+from sparktop.model.sweep import LevelKey, SweepStatus
+from sparktop.sweep.compare.series import load_reference, reference_names
+from sparktop.sweep.view.levels import stored_evidence, stored_levels
+from sparktop.sweep.view.result import StoredView
 from tests.sweep.made_results import made_level, made_sweep
 
 

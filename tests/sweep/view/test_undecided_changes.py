@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE
-from sparktop.model.sweep_comparison import (
+from sparktop.model.sweep import (
     NOT_CERTAIN,
     WITHIN_NOISE,
     Difference,
@@ -14,10 +14,10 @@ from sparktop.model.sweep_comparison import (
     Value,
 )
 from sparktop.panels.parts.rows import row_text
-from sparktop.panels.sweep.difference import difference_screen
+from sparktop.panels.sweep.topology import difference_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load
-from sparktop.sweep.formats.comparison import to_markdown
+from sparktop.sweep.formats.report import comparison_markdown
 from sparktop.sweep.view.difference import _of_first_token, _rest_words, difference
 from tests.sweep.made_results import made_series
 
@@ -93,13 +93,13 @@ def test_results_of_other_lengths_are_not_compared() -> None:
     assert unlike.verdict == "not alike: prompt / output tokens: 100 / 4 (a); 1024 / 128 (b)"
     assert [(row.percent, row.better) for row in unlike.rows] == [(None, None)]
     assert difference(slow, fast).rows[0].better is True
-    report = to_markdown(compare([slow, other]), [slow, other])
+    report = comparison_markdown(compare([slow, other]), [slow, other])
     assert report.splitlines()[2].startswith("**Not the same load** (`prompt / output tokens: 100 / 4 (a); ")
 
 
 def test_a_comparison_ends_with_its_answer() -> None:
     """A terminal shows the last lines of a long report."""
     pair = [made_series("a", {1: (10.0, 10.1, 10.2)}), made_series("b", {1: (30.0, 30.1, 30.2)})]
-    report = to_markdown(compare(pair), pair)
+    report = comparison_markdown(compare(pair), pair)
     assert report.strip().splitlines()[-1] == "**Decode: `b` best at c1 (+198 % against `a`).**"
-    assert "### Answer" not in to_markdown(compare(pair[:1]), pair[:1])
+    assert "### Answer" not in comparison_markdown(compare(pair[:1]), pair[:1])

@@ -8,12 +8,11 @@ import pytest
 from textual.widgets import Input
 
 from sparktop.panels.parts.rows import row_text, row_width
-from sparktop.sweep.history.history import History
-from sparktop.sweep.view.foreign import ForeignView
+from sparktop.sweep.history import History
+from sparktop.sweep.view.result import ForeignView
 from sparktop.ui.path_completion import completed
 from sparktop.ui.screens.sweep import SweepScreen
-from sparktop.ui.screens.sweep_difference import DifferenceScreen
-from sparktop.ui.screens.sweep_history import HistoryScreen
+from sparktop.ui.screens.sweep_history import DifferenceScreen, HistoryScreen
 from tests.ui.history_stage import RESULTS, SIZES, Shown, five_results
 
 

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from sparktop.config.keys import SWEEP_KEYS
-from sparktop.model.sweep_view import LevelKey
+from sparktop.model.sweep import LevelKey
 from sparktop.panels.parts.rows import row_width
 from sparktop.sweep.plan.order import Load
 from sparktop.ui.screens.help import SweepHelpScreen

@@ -11,7 +11,7 @@ from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.view.difference import Compared
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.screens.sweep_difference import DifferenceScreen
+from sparktop.ui.screens.sweep_history import DifferenceScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 from tests.sweep.made_results import made_series
 

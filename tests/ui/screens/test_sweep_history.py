@@ -12,12 +12,11 @@ from textual.app import App
 from sparktop.colors.palette import find_palette
 from sparktop.config.keys import Key
 from sparktop.panels.parts.rows import row_text, row_width
-from sparktop.sweep.history.history import History
-from sparktop.sweep.view.stored import StoredView
+from sparktop.sweep.history import History
+from sparktop.sweep.view.result import StoredView
 from sparktop.ui.screens.ask import AskScreen
 from sparktop.ui.screens.canvas_screen import KeysScreen
-from sparktop.ui.screens.sweep_difference import DIFFERENCE_KEYS, DifferenceScreen
-from sparktop.ui.screens.sweep_history import HISTORY_KEYS, HistoryScreen
+from sparktop.ui.screens.sweep_history import DIFFERENCE_KEYS, HISTORY_KEYS, DifferenceScreen, HistoryScreen
 from sparktop.ui.styles import RoleStyles
 from tests.ui.history_stage import BEGAN, SIZES, Shown, five_results
 

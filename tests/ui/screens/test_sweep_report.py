@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.sweep.history.history import IMPORTS
+from sparktop.sweep.history import IMPORTS
 from tests.ui.history_stage import RESULTS, Shown, five_results
 from tests.ui.sweep_stage import SweepStage, press
 

@@ -16,7 +16,7 @@ from sparktop.simulation.clients import ClosedLoop, DirectWay, RoutedWay, Virtua
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.routers import make_router
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.trace import collect
+from sparktop.sweep.result.measure import collect
 from tests.ui.sweep.virtual_demo import LEVELS, PP, ROUTER, SCENARIO, SERVER, TG
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,10 +11,9 @@ from pydantic import JsonValue
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.compare.imports import tables, tools, vllm_bench
+from sparktop.sweep.compare.imports import tables, tools
 from sparktop.sweep.compare.imports.reading import ImportFormatError, part
-from sparktop.sweep.compare.references import PREFIX, load_reference
-from sparktop.sweep.compare.series import Series, TableRule, merged, series_of
+from sparktop.sweep.compare.series import PREFIX, Series, TableRule, load_reference, merged, series_of
 from sparktop.sweep.result.store import parse, read_value
 
 _TOOLS: tuple[tuple[str, Callable[[object], bool], Callable[[object, str, str], list[Series]]], ...] = (
@@ -24,7 +23,7 @@ _TOOLS: tuple[tuple[str, Callable[[object], bool], Callable[[object, str, str], 
     ("guidellm", tools.is_guidellm, tools.read_guidellm),
     ("inference-perf", tools.is_inference_perf, tools.read_inference_perf),
     ("SGLang's benchmark", tools.is_sglang, tools.read_sglang),
-    ("vllm bench serve", vllm_bench.is_it, vllm_bench.read),
+    ("vllm bench serve", tools.is_it, tools.read),
 )
 _KNOWN = (
     "a sparktop sweep, or a result of llama-benchy, vllm bench serve, SGLang's benchmark, aiperf, guidellm "

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.model.sweep_comparison import Value
+from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.series import LoadShape, Series
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE

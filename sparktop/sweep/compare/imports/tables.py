@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from msgspec import Struct, field
 
 from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
-from sparktop.model.sweep_comparison import Value
+from sparktop.model.sweep import Value
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import ImportFormatError, by_axis, concurrency_at, finite, rate_at
 from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_at

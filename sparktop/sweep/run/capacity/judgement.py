@@ -16,7 +16,7 @@ from sparktop.model.load import EndReason, LoadKind
 from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL, share_needed
 from sparktop.sweep.plan.plan import Capacity, SloCondition
 from sparktop.sweep.plan.slo import STREAM, parts_of
-from sparktop.sweep.result.trace import RequestTrace
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.run.slo.judgement import Verdict
 from sparktop.sweep.terms.statistics import quantile, wilson
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from sparktop.model.load import Level
 from sparktop.sweep.generator.wire.messages import ContextLoad, RunLoad
 from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import ContextPart, LevelResult, Validity
-from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import CONTEXT_LENGTH, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.sweep.generator.wire.messages import RunFinished
-from sparktop.sweep.result.trace import RequestTrace
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.server_side import Span
 from sparktop.sweep.run.validity import Asked

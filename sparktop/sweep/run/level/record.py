@@ -12,10 +12,9 @@ from sparktop.model.targets import ModelFacts
 from sparktop.sweep.generator.wire.messages import ClientHealth
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.result.level import level_result, run_starts, uncounted
-from sparktop.sweep.result.measure import by_run, run_duration_s
+from sparktop.sweep.result.measure import RequestTrace, by_run, collect, run_duration_s
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import BackendSide, LevelResult, ServerSide, UncountedRequests
-from sparktop.sweep.result.trace import RequestTrace, collect
 from sparktop.sweep.run.context.depth import context_part
 from sparktop.sweep.run.conversations.level import with_servers
 from sparktop.sweep.run.level.counts import asked_of, sampled_span

@@ -14,8 +14,8 @@ from sparktop.sweep.generator.wire.messages import RunLoad
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_ARRIVALS, MOST_RATE
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import OPEN_S
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.result.trace import collect
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.worker_process import SweepWorker

@@ -10,10 +10,9 @@ from sparktop.graphics.numbers import duration_words
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.traces.replay import Replay
-from sparktop.sweep.result.measure import Span
-from sparktop.sweep.result.replay import cached_tokens, phases
+from sparktop.sweep.result.level import cached_tokens, phases
+from sparktop.sweep.result.measure import RequestTrace, Span
 from sparktop.sweep.result.results import LevelResult, ReplayResult, TracePlan
-from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.server_side import Counters
 
 _PERCENT = 100.0

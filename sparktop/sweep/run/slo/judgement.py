@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from sparktop.sweep.plan.plan import SloCondition
 from sparktop.sweep.plan.slo import LEAST_RUNS, SHARES, STREAM, parts_of, requests_needed, rises, words_of
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import LevelResult, Rate
-from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.definitions import RATES
 from sparktop.sweep.terms.statistics import least_values, unbiased_quantile
 

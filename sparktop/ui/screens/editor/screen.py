@@ -31,7 +31,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.conversations.forecast import requests_words
 from sparktop.sweep.run.forecast import Forecast, forecast, pieces
-from sparktop.sweep.view.ahead import expected_of
+from sparktop.sweep.view.live import expected_of
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.base import Dialog
 from sparktop.ui.screens.editor.fields import Choice, Field, FieldChanged, Pages, Problem, TargetList, Typed

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
-from sparktop.sweep.compare.imports import tools, vllm_bench
+from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import choose, read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.series import Load, LoadShape, Series
@@ -96,7 +96,7 @@ def test_vllms_first_gap_is_no_token_where_there_are_as_many_gaps_as_tokens() ->
 def test_vllm_without_stamps_gives_its_summary_with_its_own_definitions() -> None:
     """A plain result has single figures and says what its TTFT is."""
     told = {key: value for key, value in captured(VLLM).items() if key not in {"itls", "start_times"}}
-    (series,) = vllm_bench.read(told, "n", "f")
+    (series,) = tools.read(told, "n", "f")
     made = means(series)
     assert made["ttft_ms"] == told["mean_ttft_ms"]
     assert "ttfr_ms" not in made
@@ -108,7 +108,7 @@ def test_vllms_failed_requests_are_told_and_their_latencies_left_out() -> None:
     """A request with an error is not part of the figures."""
     told = deepcopy(captured(VLLM))
     told["errors"][0], told["ttfts"][0], told["failed"] = "HTTP 500", 99.0, 1
-    (series,) = vllm_bench.read(told, "n", "f")
+    (series,) = tools.read(told, "n", "f")
     assert means(series)["ttft_ms"] < 400
     assert series.levels[0].validity == ("errors",)
 
@@ -225,9 +225,9 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 READERS: dict[str, Callable[[object, str, str], list[Series]]] = {
     LLAMA: tools.read_llama_benchy,
     AIPERF: tools.read_aiperf,
-    VLLM: vllm_bench.read,
+    VLLM: tools.read,
     GUIDELLM: tools.read_guidellm,
-    "vllm-bench-serve-0.32-rate-detailed.json": vllm_bench.read,
+    "vllm-bench-serve-0.32-rate-detailed.json": tools.read,
     "guidellm-0.8.1-rate.json": tools.read_guidellm,
 }
 ODD = st.sampled_from([None, True, -1, 0, 1e300, "x\x1b[2J", [], {}, [None, "a"], {"a": [1]}, 10**400])
@@ -270,7 +270,7 @@ def test_counts_below_nothing_are_no_counts(name: str) -> None:
     """A file with negative counts loses the figures that depend on them, and is read all the same."""
     told = deepcopy(trimmed(VLLM))
     told[name] = [-1] * 3 if isinstance(told[name], list) else -1
-    (series,) = vllm_bench.read(told, "n", "f")
+    (series,) = tools.read(told, "n", "f")
     assert all((level.load.pp or 0) >= 0 and (level.load.tg or 0) >= 0 for level in series.levels)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.imports import tools, vllm_bench
+from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.series import LoadShape, Series
@@ -63,7 +63,7 @@ def test_vllms_summary_has_the_rate_reached() -> None:
     """Without stamps there are its own figures; with a limit on requests in flight, E2E with the wait."""
     content = {key: value for key, value in captured(VLLM).items() if key not in {"itls", "start_times"}}
     content |= {"max_concurrency": 4, "mean_e2el_including_client_queue_ms": 2500.0}
-    made = means(*vllm_bench.read(content, "n", "f"))
+    made = means(*tools.read(content, "n", "f"))
     assert made["requests_per_s"] == content["request_throughput"]
     assert made["e2e_due_ms"] == 2500.0
     assert "ttft_due_ms" not in made
@@ -72,7 +72,7 @@ def test_vllms_summary_has_the_rate_reached() -> None:
 def test_vllms_ramp_is_a_rising_rate() -> None:
     """With a ramp the requests per second rise from one rate to the other."""
     ramp = {"ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 3, "request_rate": "inf"}
-    (series,) = vllm_bench.read(captured(VLLM) | ramp, "n", "f")
+    (series,) = tools.read(captured(VLLM) | ramp, "n", "f")
     assert series.levels[0].load.point == LoadPoint(LoadKind.RATE, 1.0, 3.0)
 
 
@@ -80,7 +80,7 @@ def test_a_server_that_does_not_keep_up_has_a_growth_in_vllms_file_too() -> None
     """Requests that wait longer and longer have no mean."""
     content = deepcopy(captured(VLLM))
     content["ttfts"] = [0.2 + 2.0 * place for place in range(20)]
-    (level,) = vllm_bench.read(content, "n", "f")[0].levels
+    (level,) = tools.read(content, "n", "f")[0].levels
     assert "unstable" in level.validity
     assert level.figures["ttft_growth"].mean > 1
     assert not level.figures.keys() & set(LATENCIES)
@@ -123,12 +123,12 @@ def test_aiperfs_concurrency_is_a_limit_at_a_rate() -> None:
 def test_a_rate_that_is_none_is_refused(rate: object) -> None:
     """Zero, negative and infinite rates are refused; the message says what to run."""
     with pytest.raises(ImportFormatError, match="--request-rate"):
-        vllm_bench.read(captured(VLLM) | {"request_rate": rate}, "n", "f")
+        tools.read(captured(VLLM) | {"request_rate": rate}, "n", "f")
 
 
 def test_runs_at_one_rate_are_compared() -> None:
     """Two tools at one rate share a row for each figure that both have."""
-    theirs = vllm_bench.read(captured(VLLM), "v", "f")
+    theirs = tools.read(captured(VLLM), "v", "f")
     others = tools.read_aiperf(at_rate(), "a", "f")
     found = compare([*theirs, *others])
     rows = [row for row in found.rows if row.metric == "ttft_ms"]

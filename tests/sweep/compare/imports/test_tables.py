@@ -16,7 +16,7 @@ from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.imports.tables import figure_of, read
 from sparktop.sweep.compare.series import Series
-from sparktop.sweep.formats.comparison import to_markdown
+from sparktop.sweep.formats.report import comparison_markdown
 from tests.sweep.made_results import made_level, made_series, made_sweep
 
 MATRIX = """Decode Throughput
@@ -236,7 +236,7 @@ def test_what_is_no_table_of_levels_is_refused_in_one_line(text: str) -> None:
 def test_the_tables_of_our_own_reports() -> None:
     """What `compare` and a post print is read again with the same figures."""
     made = [made_series(name, {1: (10.0, 10.0), 4: (30.0, 30.0)}) for name in ("alpha", "beta")]
-    found = read(to_markdown(compare(made), made), "report", "report.md")
+    found = read(comparison_markdown(compare(made), made), "report", "report.md")
     assert {one.name: values(one) for one in found} == {
         name: {1: {"decode_tps": 10.0}, 4: {"decode_tps": 30.0}} for name in ("alpha", "beta")
     }

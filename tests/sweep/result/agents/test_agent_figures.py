@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason, RequestEnded
-from sparktop.sweep.result.agents import agents_result, measured_calls
+from sparktop.sweep.result.level import agents_result, measured_calls
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import AgentsResult
-from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.terms.request_errors import request_failure
 
 HUMAN, TOOL = CallStart.HUMAN, CallStart.TOOL

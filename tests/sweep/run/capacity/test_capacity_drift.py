@@ -14,7 +14,7 @@ from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.run.capacity.answer import JudgedRun, capacity_answer, capacity_result, drift_of
 from sparktop.sweep.run.capacity.judgement import Judged, judge
 from sparktop.sweep.run.capacity.search import CapacitySearch
-from sparktop.sweep.view.words.capacity import answer_words
+from sparktop.sweep.view.capacity import answer_words
 from tests.sweep.run.capacity.test_capacity_judgement import request
 
 CAPACITY = Capacity(LoadKind.CONCURRENCY, parse_conditions("stream_tps=12", LoadKind.CONCURRENCY), most=64)

@@ -11,7 +11,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import EndReason, LoadKind, RequestEnded
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity
-from sparktop.sweep.result.trace import RequestTrace
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.run.capacity.judgement import Judged, judge
 from sparktop.sweep.run.slo.judgement import Verdict
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind
-from sparktop.sweep.formats.capacity import capacity_text
+from sparktop.sweep.formats.written import capacity_text
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.conversations.draw import Draw
 from sparktop.sweep.plan.conversations.preset import ConversationPreset

@@ -14,22 +14,22 @@ from sparktop.errors import UsageError
 from sparktop.model.load import EndReason, Level, LoadMode, RequestEnded
 from sparktop.sweep.compare.imports.tools import read_llama_benchy
 from sparktop.sweep.compare.series import Load, series_of
-from sparktop.sweep.formats import csv_table, llama_benchy, markdown
-from sparktop.sweep.formats.command import repeat_command
+from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.drawings import DEPTH, by_load
+from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.plan.order import loads
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.plan.slo import parse_slo
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import ContextPart, LevelResult, SweepResult
-from sparktop.sweep.result.trace import RequestTrace
 from sparktop.sweep.run.context.depth import context_doubts, context_part
 from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
-from sparktop.sweep.view.depth import depth_curves
 from sparktop.sweep.view.result import findings
+from sparktop.sweep.view.words import depth_curves
 from tests.sweep.watched_servers import watched
 
 TARGETS = (SweepTarget("a", "http://a"),)
@@ -68,13 +68,13 @@ async def test_a_level_with_depth_sends_the_context_first() -> None:
 
 
 def _check_forms(result: SweepResult) -> None:
-    text = " ".join(markdown.render(result).split())
+    text = " ".join(report.sweep_markdown(result).split())
     assert "c2 @ 512" in text
     costs = re.compile("10,000 tokens of context add |context adds nothing measurable")  # as the noise has it
     assert costs.search(text)
     assert "holds to a depth of 512 at least" in text
     assert "| In the cache |" in text
-    rows = list(csv.DictReader(io.StringIO(csv_table.render(result))))
+    rows = list(csv.DictReader(io.StringIO(exports.to_csv(result))))
     assert [row["depth"] for row in rows] == ["0", "0", "512", "512"]
     assert rows[3]["context_found_percent"] == "100.0"
     assert "--depth 0,512" in repeat_command(result)
@@ -84,7 +84,7 @@ def _check_forms(result: SweepResult) -> None:
     series, axis = by_load(series_of(result))
     assert axis == DEPTH
     assert [[level.load.concurrency for level in one.levels] for one in series] == [[64, 576], [64, 576]]
-    file = llama_benchy.to_json(result)
+    file = exports.llama_benchy_json(result)
     assert file["prefix_caching_enabled"] is True
     kinds = [(one["context_size"], one["is_context_prefill_phase"]) for one in file["benchmarks"]]
     assert kinds == [(0, False), (0, False), (512, True), (512, False), (512, True), (512, False)]

@@ -15,11 +15,11 @@ from sparktop.commands.sweep.progress import level_line
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView
-from sparktop.model.sweep_view import LevelKey, LevelState
+from sparktop.model.sweep import LevelKey, LevelState
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.panels.sweep.table import table_rows
 from sparktop.store import SourceKey, Store
-from sparktop.sweep.formats import csv_table, llama_benchy, markdown
+from sparktop.sweep.formats import exports, report
 from sparktop.sweep.generator.wire.messages import Calibrated, PromptLength
 from sparktop.sweep.plan.conversations.reading import find_conversations
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
@@ -27,7 +27,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.context.length import beyond_context, longest_prompt, reported_context
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.terms.request_errors import RequestFailure, request_failure
-from sparktop.sweep.view.evidence import stored_evidence
+from sparktop.sweep.view.levels import stored_evidence
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view
 from tests.sweep.stream_server import Asked, StreamServer
@@ -156,16 +156,16 @@ async def test_every_form_has_the_row(short: Short) -> None:
     refused = result.targets[0].levels[1]
     assert refused.error is not None
     assert level_line("solo", refused) == f"solo: c = 2, pp 300 · ❌ {refused.error}"
-    text = markdown.render(result)
+    text = report.sweep_markdown(result)
     lines = text.splitlines()
     assert any(
         line.startswith("| ❌ c2, 300 in") and set(line.split("|")[-2].strip()) == {"–"} for line in lines
     )
     assert f"❌ 300 in: `{refused.error}`" in text.replace("\n", " ")
-    row = list(csv.DictReader(io.StringIO(csv_table.render(result))))[1]
+    row = list(csv.DictReader(io.StringIO(exports.to_csv(result))))[1]
     assert (row["pp"], row["decode_tps_mean"], row["ttft_ms_mean"], row["ok"]) == ("300", "", "", "0")
     assert short.words in row["error"]
-    (_, benchmark) = json.loads(llama_benchy.render(result))["benchmarks"]
+    (_, benchmark) = json.loads(exports.to_llama_benchy(result))["benchmarks"]
     assert (benchmark["prompt_size"], benchmark["tg_throughput"]) == (300, None)
     assert short.words in benchmark["error"]
     again = SweepResult.model_validate(result.to_json())

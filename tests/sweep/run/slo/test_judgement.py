@@ -15,7 +15,7 @@ from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, 
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.trace import collect
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.run.slo.judgement import Judgement, Verdict, judge_level, quantile_interval
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),))

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from sparktop.errors import OutputError, SparktopError, UsageError
 from sparktop.files import write_whole
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep_comparison import HistoryRow
+from sparktop.model.sweep import HistoryRow
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import listed, started_at, words
@@ -30,10 +30,13 @@ from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import StoredSweep, load, parse, read_json, read_value
-from sparktop.sweep.view.foreign import ForeignView
-from sparktop.sweep.view.result import status_of
-from sparktop.sweep.view.stored import StoredView
-from sparktop.sweep.view.words.capacity import capacity_title
+from sparktop.sweep.view.capacity import capacity_title
+from sparktop.sweep.view.result import ForeignView, StoredView, status_of
+
+# Reading a result takes milliseconds and there may be hundreds of results, so callers use `look` and `read`
+# in a thread and read a few files at a time. `rows` returns the files read so far. The key of a result is
+# the path of its file relative to the folder of results.
+
 
 FRESH: Final = timedelta(minutes=15)
 """Age up to which a result without an end may belong to a running sweep, which writes once per level."""

@@ -1,0 +1,320 @@
+"""A sweep's result for other programs: CSV, and the JSON of llama-benchy."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind
+from sparktop.model.text import clean, spreadsheet_text
+from sparktop.sweep.compare.series import Series
+from sparktop.sweep.result.level import largest_run_share
+from sparktop.sweep.result.results import (
+    ContextPart,
+    EachRequest,
+    LevelResult,
+    PlanResult,
+    Rate,
+    SweepResult,
+    TargetResult,
+)
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
+from sparktop.sweep.view.marks import UNBALANCED, marks_of
+
+_LATENCY_PARTS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
+
+
+def to_csv(result: SweepResult) -> str:
+    """Return a sweep's result as CSV text with a header line."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    levels = [(target, level) for target in result.targets for level in target.in_order()]
+    rows = [dict(_fields(result, target, level)) for target, level in levels]
+    heads = list(dict(_fields(result, _NO_TARGET, _NO_LEVEL)))
+    writer.writerow(heads)
+    writer.writerows([row[head] for head in heads] for row in rows)
+    return out.getvalue()
+
+
+_NAMES = ("target", "source", "tool", "model", "load", "value", "concurrency", "pp", "tg", "depth", "runs")
+
+
+def series_to_csv(series: Sequence[Series]) -> str:
+    """Return series of other tools' results and of published tables as CSV: one row per level."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    known = [name for name in METRICS if any(name in one.metrics() for one in series)]
+    heads = [f"{name}_{part}" for name in known for part in ("mean", "std")]
+    writer.writerow([*_NAMES, *heads])
+    for one in series:
+        words = [spreadsheet_text(text) for text in (one.name, one.source, one.tool, one.model or "")]
+        for level in one.levels:
+            figures = [level.figures.get(name) for name in known]
+            cells = [getattr(figure, part, None) for figure in figures for part in ("mean", "std")]
+            load, point = level.load, level.load.point
+            axis = (point.kind.value, point.words, load.concurrency or None)
+            writer.writerow([*words, *axis, load.pp, load.tg, load.depth, level.runs, *cells])
+    return out.getvalue()
+
+
+_OPEN_LOOP = (
+    "offered_per_s",
+    "arrived_per_s",
+    "completed_per_s",
+    "in_flight_mean",
+    "in_flight_max",
+    "unanswered",
+    "overloaded",
+    "unstable",
+    "ttft_growth",
+    "queue_growth_per_s",
+)
+
+
+_AGENTS = (
+    "calls",
+    "unanswered",
+    "conversations",
+    "calls_per_request",
+    "cached_percent",
+    "server_cached_percent",
+    "amplification",
+    "compactions",
+    "ended_early",
+    "context_tokens",
+    "kv_capacity_tokens",
+    "fit",
+    "interactivity_tps",
+    "in_flight_mean",
+)
+_REPLAY = ("cached_percent", "repeated_percent", "beyond_context", "not_due")
+
+
+def _fields(
+    result: SweepResult, target: TargetResult, level: LevelResult
+) -> Iterator[tuple[str, str | float | None]]:
+    plan = result.plan
+    yield "target", spreadsheet_text(target.name)
+    yield "kind", target.kind.value
+    yield "model", spreadsheet_text(target.model or "")
+    yield "mode", plan.mode.value
+    yield "load", level.load.value
+    yield "value", level.point.words
+    yield "concurrency", level.concurrency
+    yield "pp", level.pp if level.pp is not None else plan.pp
+    yield "tg", level.tg if level.tg is not None else plan.tg
+    yield "depth", level.depth
+    yield from _context(level)
+    yield "runs", level.runs
+    yield "duration_s", level.duration_s
+    yield "ok", level.requests.ok
+    yield "failed", level.requests.failed
+    yield "cancelled", level.requests.cancelled
+    yield "prompt_tokens", level.tokens.prompt
+    yield "asked_prompt_tokens", level.asked_prompt_tokens
+    yield "counted_prompt_tokens", level.counted_prompt_tokens
+    yield "generated_tokens", level.tokens.generated
+    for name in RATES:
+        rate = level.rate(name)
+        yield f"{name}_mean", rate.mean if rate else None
+        yield f"{name}_std", rate.std if rate else None
+        yield f"{name}_ci95_low", rate.ci95[0] if rate and rate.ci95 else None
+        yield f"{name}_ci95_high", rate.ci95[1] if rate and rate.ci95 else None
+    for name in ALL_LATENCIES:
+        latency = level.latency(name)
+        for part in _LATENCY_PARTS:
+            yield f"{name}_{part}", getattr(latency, part) if latency else None
+    yield from _of_axis(level)
+    yield "stream_tps_p10", level.stream_tps.p10 if level.stream_tps else None
+    yield "stream_tps_p50", level.stream_tps.p50 if level.stream_tps else None
+    yield "largest_run_share_percent", largest_run_share(level)
+    yield "router_overhead_ms", level.own_overhead_ms
+    yield "router_overhead_from", level.router_overhead_from
+    for name in ("spec_accept_percent", "spec_accepted_per_draft"):
+        yield name, getattr(level.server, name) if level.server is not None else None
+    yield "padding_percent", level.padding_percent
+    yield "roofline_percent", level.roofline_percent
+    yield "joules_per_token", level.joules_per_token
+    yield "error", spreadsheet_text(level.error or "")
+    yield "validity", spreadsheet_text(" ".join(one.code for one in level.validity))
+    slow = (mark for mark in marks_of(level) if not mark.doubt)
+    words = (mark.word if mark.code == UNBALANCED else mark.code for mark in slow)
+    yield "why_slow", spreadsheet_text(" ".join(words))
+
+
+def _of_axis(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
+    """Yield the columns of levels on other axes than concurrency."""
+    for name in _OPEN_LOOP:
+        yield name, getattr(level.open_loop, name) if level.open_loop else None
+    for name in _AGENTS:
+        yield f"agents_{name}", getattr(level.agents, name) if level.agents else None
+    yield "trace", spreadsheet_text(level.trace or "")
+    for name in _REPLAY:
+        yield name, getattr(level.replay, name) if level.replay else None
+
+
+def _context(level: LevelResult) -> Iterator[tuple[str, str | float | None]]:
+    """Yield the columns of the runs that sent the context of a level with depth."""
+    part = level.context
+    for name in ("prefill_tps", "decode_tps"):
+        rate = None if part is None else getattr(part, name)
+        yield f"context_{name}_mean", None if rate is None else rate.mean
+        yield f"context_{name}_std", None if rate is None else rate.std
+    yield "context_ttft_ms_mean", part.ttft_ms.mean if part is not None and part.ttft_ms else None
+    yield "context_found_percent", None if part is None else part.found_percent
+    yield "context_found_from", None if part is None else part.found_from
+    yield "context_counted_percent", None if part is None else part.counted_percent
+
+
+_NO_TARGET = TargetResult(name="", url="")
+_NO_LEVEL = LevelResult(concurrency=1)
+
+
+# Writes a sweep's result in the JSON format of llama-benchy 0.4, for tools that read this format.
+#
+# The format's standard deviations divide by n, not by n - 1. It has no fields for latency percentiles,
+# errors, validity or several targets. llama-benchy subtracts the network latency from the prompt processing
+# time at concurrency 1; sparktop subtracts nothing and states so (`latency_mode` is "none").
+
+
+def to_llama_benchy(result: SweepResult, target: str | None = None) -> str:
+    """Return the results of one target as JSON text in llama-benchy's format.
+
+    `target` may be None if the sweep has a single target.
+
+    Raises:
+        UsageError: there are several targets and none was named, or the named one does not exist; or levels
+            are not numbers of requests at once.
+    """
+    check_axis(result.plan.load)
+    return json.dumps(llama_benchy_json(result, target), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def llama_benchy_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
+    """Return the results of one target as an object in llama-benchy's format.
+
+    `target` and errors are as for `to_llama_benchy`.
+    """
+    chosen = _chosen(result, target)
+    levels = chosen.in_order()
+    return {
+        "version": f"sparktop {result.sparktop}",
+        "timestamp": f"{result.started_at:%Y-%m-%d %H:%M:%SZ}",
+        "latency_mode": "none",
+        "latency_ms": 0.0,
+        "model": chosen.model or "unknown",
+        "prefix_caching_enabled": any(level.depth for level in levels),
+        "max_concurrency": max((level.concurrency for level in levels), default=0),
+        "benchmarks": [entry for level in levels for entry in _entries(level, result.plan)],
+    }
+
+
+def check_axis(kind: LoadKind) -> None:
+    """Check that llama-benchy's JSON can hold levels of this kind.
+
+    Raises:
+        UsageError: it has no field for their points.
+    """
+    if kind in {LoadKind.RATE, LoadKind.AGENTS}:
+        levels = "rates" if kind is LoadKind.RATE else kind.value
+        raise UsageError(f"llama-benchy's JSON holds requests at once, not {levels}: choose json, csv or md")
+
+
+def _chosen(result: SweepResult, name: str | None) -> TargetResult:
+    if name is not None:
+        found = result.target(name)
+        if found is None:
+            raise UsageError(f"the sweep has no target '{clean(name, 60)}'")
+        return found
+    if len(result.targets) != 1:
+        names = ", ".join(target.name for target in result.targets) or "none"
+        raise UsageError(f"llama-benchy's JSON holds one target, this sweep has {names}; write one at a time")
+    return result.targets[0]
+
+
+def _entries(level: LevelResult, plan: PlanResult) -> Iterator[dict[str, Any]]:
+    """Yield a level as entries of the list "benchmarks" in llama-benchy's format.
+
+    The context of a level with depth is an entry of its own, before that of the prompt. The entry of a level
+    that the server refused has no values, and has the server's message under the additional key "error".
+    """
+    if level.context is not None:
+        yield _context_entry(level, level.context, plan)
+    each = level.each or EachRequest()
+    counts = [None if one is None else max(0, one - level.depth) for one in each.prompt_tokens]
+    refused = {} if level.error is None else {"error": level.error}
+    figures = _figures(level, counts, each.ttfr_ms, each.ttft_ms, each.stream_tps)
+    yield _sizes(level, plan) | figures | refused
+
+
+def _context_entry(level: LevelResult, context: ContextPart, plan: PlanResult) -> dict[str, Any]:
+    """Return the entry of the runs that sent the context of a level with depth."""
+    figures = _figures(
+        context,
+        context.each_prompt_tokens,
+        context.each_ttfr_ms,
+        context.each_ttft_ms,
+        context.each_stream_tps,
+    )
+    return _sizes(level, plan) | {"is_context_prefill_phase": True} | figures
+
+
+def _figures(
+    measured: LevelResult | ContextPart,
+    prompt_tokens: Sequence[int | None],
+    ttfr_ms: Sequence[float | None],
+    ttft_ms: Sequence[float | None],
+    stream_tps: Sequence[float | None],
+) -> dict[str, Any]:
+    """Return an entry's figures from those of a level or context, and from those of each of its requests."""
+    return {
+        "pp_throughput": _rate(measured.prefill_tps),
+        "pp_req_throughput": _mean_and_std(_speeds(prompt_tokens, ttfr_ms)),
+        "tg_throughput": _rate(measured.decode_tps),
+        "tg_req_throughput": _mean_and_std(_known(stream_tps)),
+        "peak_throughput": _rate(measured.peak_tps),
+        "peak_req_throughput": None,
+        "ttfr": _mean_and_std(_known(ttfr_ms)),
+        "est_ppt": _mean_and_std(_known(ttfr_ms)),
+        "e2e_ttft": _mean_and_std(_known(ttft_ms)),
+        "throughput_over_time": None,
+        "requests_throughput_over_time": None,
+    }
+
+
+def _sizes(level: LevelResult, plan: PlanResult) -> dict[str, Any]:
+    """Return the keys that identify an entry; of a whole prompt the context is named apart."""
+    prompt = (level.pp if level.pp is not None else plan.pp) or round(level.counted_prompt_tokens or 0)
+    inside = plan.context_of(prompt)
+    return {
+        "concurrency": level.concurrency,
+        "context_size": level.depth + inside,
+        "prompt_size": prompt - inside,
+        "response_size": (level.tg if level.tg is not None else plan.tg) or 0,
+        "is_context_prefill_phase": False,
+    }
+
+
+def _speeds(counts: Sequence[int | None], times_ms: Sequence[float | None]) -> list[float]:
+    """Return the prompt tokens per second of each request whose tokens and time are known."""
+    pairs = zip(counts, times_ms, strict=False)
+    return [1000 * tokens / ms for tokens, ms in pairs if tokens is not None and ms]
+
+
+def _rate(rate: Rate | None) -> dict[str, Any] | None:
+    return None if rate is None else _mean_and_std(rate.values or (rate.mean,))
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean_and_std(values: Sequence[float]) -> dict[str, Any] | None:
+    if not values:
+        return None
+    return {"mean": fmean(values), "std": pstdev(values), "values": list(values)}

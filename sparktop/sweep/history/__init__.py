@@ -1,1 +1,0 @@
-"""Manages stored results: lists and searches them, imports and deletes."""

@@ -1,0 +1,845 @@
+"""Sentences about a sweep: its headline, its verdict, and the answer of each kind of load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+
+from msgspec import Struct
+
+from sparktop.model.judgement import (
+    NO_DIFFERENCE,
+    NOT_TESTED,
+    Name,
+    Outcome,
+    alike_words,
+    largest_lead,
+    metric_sentence,
+    outcome,
+    percents,
+    rivals,
+    signed,
+)
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.sweep import ComparedLevel, ComparedMetric, Rank, ResultRow, Topologies
+from sparktop.model.text import names_in_words
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, BestLevel, best_level, main_rate, rate_ratio
+from sparktop.sweep.plan.slo import STREAM, parts_of, plain_words
+from sparktop.sweep.result.results import AgentsResult, Holds, Latency, LevelResult, SweepResult, TargetResult
+from sparktop.sweep.terms.definitions import (
+    CUT_SHORT,
+    DRIFT,
+    DUE_LATENCIES,
+    FEW_RUNS,
+    MAIN_RATES,
+    METRICS,
+    RATES,
+    in_sentence,
+)
+from sparktop.sweep.terms.limits import ERROR_SHARE
+from sparktop.sweep.view.capacity import capacity_sentences
+from sparktop.sweep.view.marks import drift_words, marks_of
+
+PER_TOKENS = 10_000
+"""The time that context adds to an output token is stated for this many tokens of context."""
+_CONDITION = re.compile(r"(?P<figure>[a-z0-9_]+) (?P<sign>[≥≤]) (?P<limit>[0-9.e+]+)")
+
+
+class DepthCurve(Struct, frozen=True):
+    """The levels of a target that differ in depth alone."""
+
+    target: str
+    point: LoadPoint
+    prompt_tokens: int | None
+    levels: tuple[LevelResult, ...]
+    """At least two, ascending by depth."""
+    added_ms: float | None
+    """Milliseconds that `PER_TOKENS` tokens of context add to an output token (a straight line through all
+    depths); None if unknown."""
+
+
+def depth_curves(result: SweepResult) -> tuple[DepthCurve, ...]:
+    """Return the curves over depth of all targets; empty for a sweep without depth."""
+    return tuple(curve for target in result.targets for curve in _of_target(target))
+
+
+def _of_target(target: TargetResult) -> Iterator[DepthCurve]:
+    measured = [one for one in target.levels if one.error is None and one.requests.ok]
+    if not any(one.depth for one in measured):
+        return
+    groups: dict[tuple[LoadPoint, int | None], list[LevelResult]] = {}
+    for level in sorted(measured, key=lambda one: (one.point, one.depth)):
+        groups.setdefault((level.point, level.pp), []).append(level)
+    for (point, pp), levels in groups.items():
+        if len(levels) > 1:
+            yield DepthCurve(target.name, point, pp, tuple(levels), _added_ms(levels))
+
+
+def _added_ms(levels: Sequence[LevelResult]) -> float | None:
+    """Return the slope of the TPOT over depth in milliseconds for `PER_TOKENS` tokens."""
+    points = [(one.depth, one.tpot_ms.mean) for one in levels if one.tpot_ms is not None]
+    if len(points) < 2:  # noqa: PLR2004 - a line has two ends
+        return None
+    at, value = fmean(x for x, _ in points), fmean(y for _, y in points)
+    spread = sum((x - at) ** 2 for x, _ in points)
+    return PER_TOKENS * sum((x - at) * (y - value) for x, y in points) / spread
+
+
+def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
+    """Yield sentences on what context costs, the most important first; `name` escapes targets' names."""
+    curves = depth_curves(result)
+    several = len({curve.target for curve in curves}) > 1
+    for curve in curves:
+        where = (f"{name(curve.target)} " if several else "") + f"at {curve.point.label}"
+        first, last = curve.levels[0], curve.levels[-1]
+        if curve.added_ms is not None and first.tpot_ms is not None and last.tpot_ms is not None:
+            ends = (
+                f"({first.tpot_ms.mean:.3g} ms at a depth of {first.depth:,}, {last.tpot_ms.mean:.3g} ms at "
+                f"{last.depth:,})"
+            )
+            if curve.added_ms > 0:
+                yield (
+                    f"{where}, {PER_TOKENS:,} tokens of context add {curve.added_ms:.3g} ms to each output "
+                    f"token {ends}"
+                )
+            else:
+                yield f"{where}, context adds nothing measurable to an output token {ends}"
+        for condition in result.plan.depth_slo:
+            yield f"{where}, {plain_words(condition)} {_holds_to(curve, condition)}"
+
+
+def _holds_to(curve: DepthCurve, condition: str) -> str:
+    """Return up to which depth a condition such as "stream_tps ≥ 15" holds, as the end of a sentence."""
+    found = _CONDITION.fullmatch(condition)
+    if found is None:
+        return "cannot be judged"
+    limit, at_least = float(found["limit"]), found["sign"] == "≥"
+    values = [(one.depth, _value(one, found["figure"])) for one in curve.levels]
+    points = [(depth, value) for depth, value in values if value is not None]
+    if not points:
+        return "cannot be judged: the figure is unknown"
+    holds = [value >= limit if at_least else value <= limit for _, value in points]
+    if not holds[0]:
+        return f"does not hold even at a depth of {points[0][0]:,} ({points[0][1]:.4g})"
+    for (before, good), (after, bad), is_held in zip(points, points[1:], holds[1:], strict=False):
+        if not is_held:
+            depth = before + (after - before) * (limit - good) / (bad - good)
+            about = round(depth, -2) if depth >= PER_TOKENS else round(depth)
+            return (
+                f"holds to a depth of about {about:,.0f} ({good:.4g} at {before:,}, {bad:.4g} at {after:,})"
+            )
+    return f"holds to a depth of {points[-1][0]:,} at least ({points[-1][1]:.4g})"
+
+
+def _value(level: LevelResult, figure: str) -> float | None:
+    quantity, part = parts_of(figure)
+    if quantity in RATES:
+        rate = level.rate(quantity)
+        return None if rate is None else rate.mean
+    if quantity == STREAM:
+        return None if level.stream_tps is None else getattr(level.stream_tps, part)
+    latency = level.latency(f"{quantity}_ms")
+    return None if latency is None else getattr(latency, part)
+
+
+# What levels of agents show, in words: the answer of their sweep, and the details of one level.
+
+
+LIMIT_MS = 2000.0
+"""The time to first token that the answer holds levels against: longer waits are felt in a conversation."""
+_WHOLE_FROM_MS = 10_000.0
+
+
+def has_conversations(target: TargetResult) -> bool:
+    """Return whether the levels of a target are agents."""
+    return any(level.load is LoadKind.AGENTS for level in target.levels)
+
+
+def conversation_sentence(target: TargetResult) -> str | None:
+    """Return how many agents get their first token soon; None if nothing was measured.
+
+    For example "4 agents: TTFT p90 0.52 s after a tool, 1.1 s after a person, 92 % of the prompts from the
+    cache; 8 agents: TTFT p90 after a tool over 2 s (3.4 s)".
+    """
+    levels = [one for one in target.in_order() if one.error is None and one.agents and one.requests.ok]
+    if not levels:
+        return None
+    waits = [_wait(level) for level in levels]
+    slow = next((at for at, wait in enumerate(waits) if wait is not None and wait[1] > LIMIT_MS), None)
+    kept = levels[:slow]
+    parts = [f"{kept[-1].point.label}: {conversation_words(kept[-1])}{_doubt(kept[-1])}"] if kept else []
+    if slow is not None and (wait := waits[slow]) is not None:
+        over = f"TTFT after a tool {wait[0]} over {LIMIT_MS / 1000:g} s ({_seconds(wait[1])})"
+        parts.append(f"{levels[slow].point.label}: {over}{_doubt(levels[slow])}")
+    elif len(levels) > 1:
+        parts[0] += ", the most measured"
+    return "; ".join(parts)
+
+
+def _wait(level: LevelResult) -> tuple[str, float] | None:
+    """Return (name of the quantile, milliseconds) of the wait by which a level is judged."""
+    agents = level.agents
+    found = (
+        level.ttft_ms if agents is None else agents.after_tool_ms or agents.after_human_ms or level.ttft_ms
+    )
+    return None if found is None else _quantile(found)
+
+
+def _quantile(latency: Latency) -> tuple[str, float] | None:
+    if latency.p90 is not None:
+        return "p90", latency.p90
+    return None if latency.p50 is None else ("p50", latency.p50)
+
+
+def conversation_words(level: LevelResult) -> str:
+    """Return what a level of agents shows, in a few words: "TTFT p90 0.52 s after a tool, …"."""
+    agents = level.agents
+    if agents is not None:
+        waits = (
+            (agents.after_tool_ms, "after a tool"),
+            (agents.after_human_ms, "after a person"),
+            (None if agents.after_tool_ms or agents.after_human_ms else agents.first_ms, "of first calls"),
+        )
+        parts = [f"TTFT {_words(one)} {name}" for one, name in waits if one is not None and _quantile(one)]
+        share = agents.cached_percent
+        share = agents.server_cached_percent if share is None else share
+        parts += [] if share is None else [f"{share:.0f} % of the prompts from the cache"]
+        if agents.ended_early:
+            parts.append(f"{agents.early_words} ended early")
+        return ", ".join(parts) or "no answered call"
+    parts = [] if level.ttft_ms is None or not _quantile(level.ttft_ms) else [f"TTFT {_words(level.ttft_ms)}"]
+    return ", ".join(parts) or "no answered request"
+
+
+def _words(latency: Latency) -> str:
+    found = _quantile(latency)
+    return "" if found is None else f"{found[0]} {_seconds(found[1])}"
+
+
+def _seconds(value_ms: float) -> str:
+    return f"{value_ms / 1000:.2f} s" if value_ms < _WHOLE_FROM_MS else f"{value_ms / 1000:.0f} s"
+
+
+def _doubt(level: LevelResult) -> str:
+    doubts = [mark.word for mark in marks_of(level) if mark.doubt]
+    return f" (warning: {doubts[0]})" if doubts else ""
+
+
+def conversation_figures(level: LevelResult) -> dict[str, float]:
+    """Return the figures of a level that only tables of agents show, by name."""
+    agents = level.agents
+    found: dict[str, float | None] = {}
+    if agents is not None:
+        groups = (
+            ("tool", agents.after_tool_ms),
+            ("human", agents.after_human_ms),
+            ("request", agents.request_ms),
+        )
+        for name, one in groups:
+            found[f"{name}_p50_ms"] = None if one is None else one.p50
+            found[f"{name}_p90_ms"] = None if one is None else one.p90
+        share = agents.cached_percent
+        found["cached_percent"] = agents.server_cached_percent if share is None else share
+        found |= {"fit": agents.fit, "calls": agents.calls, "interactivity_tps": agents.interactivity_tps}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def conversation_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) for what a level of agents shows, the most important first."""
+    if level.agents is not None:
+        yield from _agent_facts(level.agents)
+
+
+def _agent_facts(found: AgentsResult) -> Iterator[tuple[str, str]]:
+    calls = f"{found.calls:,} of {found.conversations:,} conversations"
+    calls += f"; {found.unanswered} unanswered" if found.unanswered else ""
+    calls += f"; {found.calls_per_request:.1f} for a person's request" if found.calls_per_request else ""
+    yield "Calls", calls
+    for name, latency in (("First calls", found.first_ms), ("Compacted", found.compacted_ms)):
+        if latency is not None:
+            yield (
+                name,
+                f"TTFT {METRICS['ttft_ms'].text(latency.p50 or latency.mean)} ms, {latency.count} calls",
+            )
+    medians = [(one.name, None if one.ttft_ms is None else one.ttft_ms.p50) for one in found.turns]
+    turns = [f"{name}: {p50:.0f}" for name, p50 in medians if p50 is not None]
+    if turns:
+        yield "TTFT by turn", f"{', '.join(turns)} ms (p50)"
+    shares = ((found.cached_percent, "as answers report"), (found.server_cached_percent, "by counters"))
+    cache = [f"{share:.1f} % of the prompts {words}" for share, words in shares if share is not None]
+    if found.amplification is not None:
+        cache.append(f"{found.amplification:.1f} × the new tokens computed")
+    if cache:
+        yield "From cache", ", ".join(cache)
+    yield "Compactions", f"{found.compactions:,}"
+    if found.ended_early:
+        yield "Ended early", f"{found.early_words}: {found.early_message or ''}".removesuffix(": ")
+    if found.context_tokens is not None:
+        fit = "" if found.fit is None else f"; {found.fit:.0f} such conversations fit the KV cache"
+        yield "Context", f"{found.context_tokens:,.0f} tokens on average{fit}"
+    if found.interactivity_tps is not None:
+        yield "Interactivity", f"{found.interactivity_tps:.1f} tok/s, E2E-normalised, 90th percentile"
+    if (time := found.shares) is not None:
+        parts = (
+            (time.first_token, "first token"),
+            (time.generation, "answer"),
+            (time.tool, "tool"),
+            (time.human, "person"),
+        )
+        yield "Time", ", ".join(f"{share:.0f} % {name}" for share, name in parts if share is not None)
+
+
+# The answer of a sweep over rates in one sentence: with which rate a target keeps up, and with which not.
+
+
+def is_over_rates(target: TargetResult) -> bool:
+    """Return whether the levels of a target are rates."""
+    return any(level.load is LoadKind.RATE for level in target.levels)
+
+
+def is_one_trace(targets: Sequence[TargetResult]) -> bool:
+    """Return whether all targets replayed the same recorded traffic and kept up with it.
+
+    Then a comparison of their latencies is the answer.
+    """
+    levels = [level for target in targets for level in target.levels]
+    points = {level.point for level in levels}
+    whole = not any(_fails(level) or _too_long(level) for level in levels)
+    return len(points) == 1 and levels[0].trace is not None and whole
+
+
+def rate_sentence(target: TargetResult) -> str | None:
+    """Return up to which rate a target keeps up, and how it fails beyond; None if nothing was measured.
+
+    For example "keeps up with 2 /s (237 tok/s, TTFT p90 840 ms from due time), not with 4 /s: TTFT grows 0.43
+    s per s".
+    """
+    levels = [one for one in target.in_order() if one.error is None and one.open_loop is not None]
+    if not levels:
+        return None
+    lengths = list(dict.fromkeys(one.pp for one in levels))
+    parts = (_of_length([one for one in levels if one.pp == length]) for length in lengths)
+    if len(lengths) == 1:
+        return next(parts) + drift_words(target)
+    named = zip(lengths, parts, strict=True)
+    return "; ".join(f"{length or 0:,} tokens in: {words}" for length, words in named) + drift_words(target)
+
+
+def _of_length(levels: list[LevelResult]) -> str:
+    """Return the sentence for the levels of one prompt length, in ascending order of rates."""
+    cut = next((one for one in levels if _is_cut(one)), None)
+    levels = [one for one in levels if not _is_cut(one)]
+    failing = next((one for one in levels if _fails(one)), None)
+    kept = [one for one in levels if not _fails(one) and (failing is None or one.point < failing.point)]
+    if cut is not None:
+        before = _of_length(levels) if levels else ""
+        words = f"{cut.point.label} was cut short" + (f": {_why(cut)}" if _fails(cut) else "")
+        return f"{before}; {words}" if before else words
+    if not kept:
+        return "" if failing is None else f"does not keep up with {failing.point.label}: {_why(failing)}"
+    best = kept[-1]
+    words = f"keeps up with {best.point.label}{_figures(best)}{_rates_doubt(best)}"
+    if failing is not None:
+        return f"{words}, not with {failing.point.label}: {_why(failing)}"
+    return f"{words}, the highest rate measured" if len(levels) > 1 else words
+
+
+def _is_cut(level: LevelResult) -> bool:
+    """Return whether the sweep ended within a level, which then shows no rate that the target can take."""
+    return any(mark.code == CUT_SHORT for mark in level.validity)
+
+
+def _fails(level: LevelResult) -> bool:
+    found = level.open_loop
+    return found is not None and (found.unstable or found.overloaded or _many_failed(level))
+
+
+def _many_failed(level: LevelResult) -> bool:
+    """Return whether more requests failed than a server may lose that keeps up.
+
+    Requests of a trace that are longer than the server's context say nothing about its speed.
+    """
+    ended = level.requests.ok + level.requests.failed
+    return level.requests.failed - _too_long(level) > ERROR_SHARE * ended
+
+
+def _too_long(level: LevelResult) -> int:
+    """Return how many requests of a level's trace are longer than the server's context, in all runs."""
+    return (level.replay.beyond_context or 0) * max(1, level.runs) if level.replay is not None else 0
+
+
+def _why(level: LevelResult) -> str:
+    found = level.open_loop
+    if found is None:
+        return ""
+    if found.growth_words:
+        return found.growth_words
+    if found.overloaded:
+        return f"{found.in_flight_limit} requests in flight, the limit of the client"
+    return f"{level.requests.failed} of {level.requests.ok + level.requests.failed} requests failed"
+
+
+def _figures(level: LevelResult) -> str:
+    parts = []
+    if level.output_tps is not None:
+        parts.append(f"{METRICS['output_tps'].text(level.output_tps.mean)} tok/s")
+    if (ttft := level.ttft_due_ms) is not None and ttft.p50 is not None:
+        which, value = ("p90", ttft.p90) if ttft.p90 is not None else ("p50", ttft.p50)
+        parts.append(f"TTFT {which} {METRICS['ttft_due_ms'].text(value)} ms from due time")
+    if level.replay is not None and (cached := level.replay.cached_percent) is not None:
+        parts.append(f"{cached:.0f} % of the prompt tokens cached")
+    if too_long := _too_long(level):
+        ended = level.requests.ok + level.requests.failed
+        parts.append(f"{too_long} of {ended} requests beyond its context")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _rates_doubt(level: LevelResult) -> str:
+    """Return the first reason to doubt a level, in brackets; "" if there is none.
+
+    That it had few runs is none: the sentence states no interval. A change of the server is its last clause.
+    """
+    marks = [mark.word for mark in marks_of(level) if mark.doubt and mark.code not in {FEW_RUNS, DRIFT}]
+    return f" (warning: {marks[0]})" if marks else ""
+
+
+# Sentences on a search for SLO limits: at which concurrencies a target meets the SLO conditions.
+
+
+_NONE_FAILED = " at least: no level failed for sure"
+_MORE_RUNS = "more runs narrow this"
+
+
+def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
+    """Yield one sentence per target with the concurrencies at which it meets the SLO conditions.
+
+    `name` escapes the names of targets and unknown conditions for the output format. Yield nothing if the
+    sweep has no SLO conditions.
+    """
+    if result.slo is None:
+        return
+    wanted = " and ".join(_plain(one, name) for one in result.slo.conditions)
+    for target, holds in result.slo.holds_to.items():
+        found = result.target(target)
+        if holds.from_interval is not None:
+            answer = _range(holds, *holds.from_interval)
+            if holds.concurrency is None and found is not None:
+                answer += "".join(_most(found, result.slo.conditions))
+        else:
+            answer = _up_to(holds)
+        verb = "hold" if len(result.slo.conditions) > 1 else "holds"
+        drift = drift_words(found) if found is not None else ""
+        if drift:
+            answer = answer.removesuffix(_NONE_FAILED)
+        yield f"{name(target)}: {wanted} {verb} {answer}{drift}"
+
+
+def _plain(condition: str, name: Callable[[str], str]) -> str:
+    """Return a condition in plain words; one that is not known is escaped by `name`."""
+    words = plain_words(condition)
+    return name(words) if words == condition else words
+
+
+def _up_to(holds: Holds) -> str:
+    """Return the end of a sentence on the highest concurrency that meets the SLO conditions.
+
+    An example is "to c = 16 and no further". Used if no condition requires a minimum concurrency.
+    """
+    surely, most = holds.concurrency, holds.interval[1]
+    if surely is None:
+        if most == 0:
+            return "at no concurrency"
+        bound = "" if most is None else f", and surely not beyond c = {most}"
+        return f"at no concurrency for sure{bound} ({_MORE_RUNS})"
+    if most is None:
+        return f"to c = {surely}{_NONE_FAILED}"
+    if most == surely:
+        return f"to c = {surely} and no further"
+    return f"to c = {surely}, surely not beyond {most} ({_MORE_RUNS})"
+
+
+def _range(holds: Holds, may_from: int | None, surely_from: int | None) -> str:
+    """Return the end of a sentence on the range of concurrencies that meet all SLO conditions.
+
+    An example is "from c = 4 to 16". Used if some conditions require a minimum concurrency: `may_from` is the
+    lowest concurrency at which these conditions may hold, `surely_from` the lowest at which they certainly
+    hold; None if unknown.
+    """
+    least, most = may_from or 1, holds.interval[1]
+    first, last = holds.from_concurrency, holds.concurrency
+    if first is not None and last is not None:
+        earlier = f" (perhaps from {least})" if least < first else ""
+        if most is None:
+            return f"from c = {first}{earlier} to {last}, the largest tried"
+        later = f" (perhaps to {most})" if most > last else ""
+        return f"from c = {first}{earlier} to {last}{later}"
+    if most is not None and most < least:
+        return f"never all at once: some need c ≥ {least}, others c ≤ {most}"
+    takes = f"c = {least} at least" if surely_from is None else f"c = {least} to {surely_from}"
+    bound = "" if most is None else f", and {most} at most"
+    return f"at no concurrency for sure: it takes {takes}{bound}"
+
+
+def _most(target: TargetResult, conditions: tuple[str, ...]) -> Iterator[str]:
+    """Yield, for each rate that an SLO condition limits, a text with the highest mean rate of all levels.
+
+    The text also names the concurrency of the level that reached this mean.
+    """
+    for name in (condition.split()[0] for condition in conditions):
+        rates = [
+            (rate.mean, level.concurrency)
+            for level in target.levels
+            if name in RATES and (rate := level.rate(name)) is not None
+        ]
+        if rates:
+            value, concurrency = max(rates)
+            metric = METRICS[name]
+            yield f"; most {metric.title.lower()}: {metric.text(value)} {metric.unit} at c = {concurrency}"
+
+
+# The judgement on compared targets: which metrics judge them, and a sentence for each.
+
+
+_JUDGE_RATES = DUE_LATENCIES[:2]
+"""Latencies by which requests at a rate are judged."""
+
+
+def main_metrics(metrics: Sequence[ComparedMetric]) -> list[ComparedMetric]:
+    """Return the metrics that judge targets: the main token rate, TTFT and prefill rate, in this order.
+
+    Requests at a rate are judged by their latencies from the due time: token rates follow from the rate.
+    """
+    known = {one.metric: one for one in metrics if one.levels}
+    if due := [known[name] for name in _JUDGE_RATES if name in known]:
+        return due
+    counts = {name: len(known[name].levels) for name in MAIN_RATES if name in known}
+    rate = next((name for name, count in counts.items() if count == max(counts.values())), None)
+    return [known[name] for name in (rate, "ttft_ms", "prefill_tps") if name is not None and name in known]
+
+
+def main_sentences(metrics: Sequence[ComparedMetric], name: Name = str) -> list[str]:
+    """Return the judgement on each main metric as a sentence; a single one if no target differs in any.
+
+    `name` escapes the names of targets for the output format.
+    """
+    main = main_metrics(metrics)
+    if main and all(_is_even(level) for one in main for level in one.levels):
+        return [alike_words([in_sentence(one.title) for one in main])]
+    return [metric_sentence(one.title, one.levels, name) for one in main]
+
+
+def _is_even(level: ComparedLevel) -> bool:
+    return outcome(level) is Outcome.OPEN and not level.beats and not round(level.percent or 0.0)
+
+
+# The answer of a sweep in one sentence, which every screen and report shows first.
+#
+# For one target it is the best level: the one with the highest token rate, and whether that is clear. For
+# several targets it is which one wins, and where. All figures are those of the tables.
+
+
+def headline(
+    result: SweepResult, compared: Topologies | None, name: Callable[[str], str] = str
+) -> str | None:
+    """Return the sweep's answer as one sentence; None if nothing was measured.
+
+    `compared` is the comparison of several targets; `name` escapes their names for the output format.
+    """
+    found = "; ".join([*capacity_sentences(result, name), *slo_sentences(result, name)])
+    if found:
+        return found
+    if found := next(depth_sentences(result, name), ""):
+        return found
+    targets = [one for one in result.targets if any(level.error is None for level in one.levels)]
+    if len(targets) == 1:
+        return _headline_of_target(result, targets[0], "best: ")
+    over_rates = any(map(is_over_rates, targets)) and not is_one_trace(targets)
+    if over_rates or any(map(has_conversations, targets)):
+        compared = None  # how much each one takes is the answer
+    if compared is not None and (found := _of_comparison(result, compared, name)):
+        return found
+    answers = ((one.name, _headline_of_target(result, one, "at most ")) for one in targets)
+    found = "; ".join(f"{name(target)}: {words}" for target, words in answers if words)
+    return found or None
+
+
+def _headline_of_target(result: SweepResult, target: TargetResult, start: str) -> str | None:
+    """Return the headline of one target; None if no level has a token rate.
+
+    `start` are the first words for its best level.
+    """
+    if is_over_rates(target):
+        return rate_sentence(target)
+    if has_conversations(target):
+        return conversation_sentence(target)
+    levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
+    metric = main_rate(levels)
+    known = [level for level in levels if metric is not None and level.rate(metric) is not None]
+    known = [level for level in known if not level.has_other_prompt] or known
+    if metric is None or not known:
+        return None
+    lengths = list(dict.fromkeys(level.pp for level in known))
+    if len(lengths) > 1 and len({level.point for level in known}) == 1:
+        ends = (known[0], known[-1])
+        parts = (
+            f"{_rate(level, metric)} with {level.pp or 0:,} tokens in{_warning(level)}" for level in ends
+        )
+        return f"{METRICS[metric].title.lower()} at {known[0].point.label}: {', '.join(parts)}"
+    among = [(length, [level for level in known if level.pp == length]) for length in lengths]
+    return "; ".join(
+        (f"{length or 0:,} tokens in: " if len(lengths) > 1 else "")
+        + _headline_of_length(result, target, part, metric, start)
+        for length, part in among
+    ) + drift_words(target)
+
+
+def _headline_of_length(
+    result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], metric: str, start: str
+) -> str:
+    """Return the headline of one target's levels with the same prompt length, in ascending order."""
+    found = best_level(levels, metric)
+    best = found.level
+    words = f"{best.point.label}, {_rate(best, metric)}"
+    if len(levels) > 1:
+        ended = result.status in {"done", None}
+        begin = start if ended else f"{start.strip(': ')} of what was measured: "
+        words = f"{begin}{words}"
+    parts = [words + _warning(best), *_ttft(best), *_certainty(found)]
+    return "; ".join(parts) + ("" if len(levels) == 1 else _end(result, target, levels, found))
+
+
+def _ttft(level: LevelResult) -> Iterator[str]:
+    """Yield the mean TTFT of a level, which the table of levels shows, too."""
+    if level.ttft_ms is not None:
+        yield f"mean TTFT {METRICS['ttft_ms'].text(level.ttft_ms.mean)} ms"
+
+
+def _warning(level: LevelResult) -> str:
+    """Return the gravest warning of a level in brackets; "" if there is none."""
+    words = _warnings(level, but=DRIFT)
+    return f" (warning: {words[0]})" if words else ""
+
+
+def _warnings(level: LevelResult, but: str | None = None) -> list[str]:
+    return [mark.word for mark in marks_of(level) if mark.doubt and mark.code != but]
+
+
+def _certainty(found: BestLevel) -> Iterator[str]:
+    """Yield which levels are not clearly below the best, and whether some could not be tested."""
+    if found.alike:
+        others = names_in_words([f"c = {one.concurrency}" for one in found.alike])
+        yield f"{NO_DIFFERENCE} from {others}"
+    if found.untested:
+        yield NOT_TESTED
+
+
+def _end(result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], found: BestLevel) -> str:
+    """Return what is known of loads above the best: ", still rising: try c = 64"; "" if nothing."""
+    best, top, metric = found.level, levels[-1], found.metric
+    if top is not best:
+        ratio = None if top in found.alike else rate_ratio(top, best, metric)
+        return "" if ratio is None else f"; {top.point.label} gives {signed(ratio.percent)}{_warning(top)}"
+    if target.slots is not None and best.concurrency >= target.slots:
+        return f"; all {target.slots} slots in use"
+    ratio = rate_ratio(best, levels[-2], metric)
+    if ratio is None or not ratio.beyond(NOISE_FLOOR_PERCENT) or levels[-2] in found.alike:
+        return ""
+    if best.concurrency == result.plan.climb_to:
+        return f"; still rising at the limit of {best.concurrency}"
+    return f"; still rising: try c = {2 * best.concurrency}"
+
+
+def _rate(level: LevelResult, metric: str) -> str:
+    rate = level.rate(metric)
+    return f"{METRICS[metric].text(None if rate is None else rate.mean)} tok/s"
+
+
+def _of_comparison(result: SweepResult, compared: Topologies, name: Callable[[str], str]) -> str:
+    """Return which target wins at which levels, by how much; or the largest lead, which is not clear.
+
+    Return "" if the targets have no level in common.
+    """
+    metrics = main_metrics(compared.metrics)
+    if not metrics:
+        return ""
+    if metrics[0].metric in DUE_LATENCIES:  # neither of them decides alone
+        metrics.sort(key=lambda one: all(level.winner is None for level in one.levels))
+    first = metrics[0]
+    winners = dict.fromkeys(level.winner for level in first.levels if level.winner is not None)
+    if not winners:
+        return _without_winner(result, metrics, compared, name)
+    beside = [one for one in metrics[1:] if one.metric in {"ttft_ms", "e2e_due_ms"}]
+    return "; ".join(
+        _win(winner, first, beside, compared, name)
+        + _level_warnings(result, winner, [level for level in first.levels if level.winner == winner], name)
+        for winner in winners
+    )
+
+
+def _level_warnings(
+    result: SweepResult, winner: str, won: Sequence[ComparedLevel], name: Callable[[str], str]
+) -> str:
+    """Return the warnings of what one target shows, " (warning at c = 4: hidden tokens)"; "" without one.
+
+    `won` are the levels. Those of the target that it is compared with count, too, with its name. Few runs
+    are none: whether a difference was tested is said with it.
+    """
+    levels = {
+        (target.name, level.point, level.depth): level
+        for target in result.targets
+        for level in target.in_order()
+        if level.error is None
+    }
+    places: dict[str, list[str]] = {}
+    for one in won:
+        for target in dict.fromkeys((winner, one.against)):
+            level = levels.get((target or "", one.point, one.depth))
+            for word in [] if level is None else _warnings(level, but=FEW_RUNS)[:1]:
+                whose = "" if target == winner else f" of {name(target or '')}"
+                places.setdefault(f"{word}{whose}", []).append(one.point.label)
+    if not places:
+        return ""
+    everywhere = all(len(where) == len(won) for where in places.values())
+    points = dict.fromkeys(point for where in places.values() for point in where)
+    where = "" if everywhere else f" at {names_in_words(list(points))}"
+    return f" (warning{where}: {', '.join(places)})"
+
+
+def _win(
+    winner: str,
+    first: ComparedMetric,
+    beside: Sequence[ComparedMetric],
+    compared: Topologies,
+    name: Callable[[str], str],
+) -> str:
+    """Return where one target wins and by how much: "a wins from c = 4 up: +24 to +28 % decode against b"."""
+    won = [level for level in first.levels if level.winner == winner]
+    wanted = {(level.point, level.prompt_tokens) for level in won}
+    leads = [(first, won)]
+    for metric in beside:
+        alike = [one for one in metric.levels if (one.point, one.prompt_tokens) in wanted]
+        if alike and all(one.winner == winner for one in alike):
+            leads.append((metric, alike))
+    against = [rivals(levels, name) for _, levels in leads]
+    if len(set(against)) == 1:
+        against[:-1] = [""] * (len(leads) - 1)
+    words = [
+        " ".join(filter(None, (percents(levels), _title(metric), whom)))
+        for (metric, levels), whom in zip(leads, against, strict=True)
+    ]
+    return f"{name(winner)} wins {_where(won, first.levels, compared)}: {', '.join(words)}"
+
+
+def _where(won: Sequence[ComparedLevel], levels: Sequence[ComparedLevel], compared: Topologies) -> str:
+    if len(levels) == 1 and levels[0].point.trace is not None:
+        return f"at {levels[0].point.label}"
+    if len(won) == len(levels):
+        return "at every level"
+    places = [index for index, level in enumerate(levels) if level in won]
+    names = [_place(level, compared) for level in won]
+    if len(won) > 1 and places == list(range(places[0], len(levels))):
+        return f"from {names[0]} up"
+    if len(won) > 1 and places == list(range(places[0], places[-1] + 1)):
+        return f"at {names[0]} to {names[-1]}"
+    return f"at {', '.join(names)}"
+
+
+def _place(level: ComparedLevel, compared: Topologies) -> str:
+    """Return the name of a level: its concurrency, its prompt length where levels differ in it, or both."""
+    length = f"{level.prompt_tokens or 0:,} tokens in" if compared.several_lengths else ""
+    alone = len({one.point for metric in compared.metrics for one in metric.levels}) == 1
+    return length if length and alone else " of ".join(filter(None, (level.point.label, length)))
+
+
+def _without_winner(
+    result: SweepResult, metrics: Sequence[ComparedMetric], compared: Topologies, name: Callable[[str], str]
+) -> str:
+    """Return the headline where no target wins in the first of `metrics`, the main token rate.
+
+    It names the largest lead, and the metrics in which the targets do not differ clearly.
+    """
+    first = metrics[0]
+    ahead = [level for level in first.levels if outcome(level) is Outcome.AHEAD]
+    level = max(ahead, key=lambda one: abs(one.percent or 0.0), default=None)
+    if level is not None and abs(level.percent or 0.0) > first.noise_floor_percent:
+        lead = f"{percents([level])} {_title(first)} {rivals([level], name)}"
+        where = f"at {_place(level, compared)} ({NOT_TESTED})"
+        warning = _level_warnings(result, level.ahead or "", [level], name)
+        return f"{name(level.ahead or '')} {lead} {where}{warning}"
+    even = [one for one in metrics if all(level.winner is None for level in one.levels)]
+    levels = [level for one in even for level in one.levels]
+    return alike_words([_title(one) for one in even], levels) + largest_lead(first.levels, name)
+
+
+def _title(metric: ComparedMetric) -> str:
+    return in_sentence(metric.title)
+
+
+# The sentences below a sweep's headline: where which target or level is the best, and what to read first.
+
+
+def verdict(
+    result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None, name: Name = str
+) -> tuple[str, ...]:
+    """Return the sentences that explain a sweep's headline; empty if there is nothing to report yet.
+
+    They are those of `judgements`, and how many levels have a warning.
+    """
+    sentences = judgements(result, rows, compared, name)
+    made = [row for row in rows if row.error is None]
+    warned = [row for row in made if any(mark.doubt for mark in row.marks)]
+    if warned and (sentences or result.status is not None):
+        ending = "have a warning: see why before you trust them"
+        if len(warned) == 1:
+            ending = "has a warning: see why before you trust it"
+        who = "the level" if len(made) == 1 else f"{len(warned)} of {len(made)} levels"
+        sentences.append(f"{who} {ending}")
+    return tuple(sentences)
+
+
+def judgements(
+    result: SweepResult, rows: Sequence[ResultRow], compared: Topologies | None, name: Name = str
+) -> list[str]:
+    """Return in sentences where which target, or which level of the only target, is the best.
+
+    `rows` are the rows of the result table, `compared` is the comparison of several targets. `name` escapes
+    names for the output format.
+    """
+    sentences: list[str] = list(depth_sentences(result, name))[1:]  # the first is the headline
+    if compared is not None:
+        sentences += main_sentences(compared.metrics, name)
+    elif sum(bool(target.levels) for target in result.targets) == 1:
+        sentences += best_levels(rows)
+    return sentences
+
+
+def best_levels(rows: Sequence[ResultRow]) -> Iterator[str]:
+    """Yield for each prompt length of one target which level has the highest token rate, with its interval.
+
+    It is the level that the table of levels marks as the best.
+    """
+    key = next((row.rate for row in rows if row.rate is not None), None)
+    if key is None or any(row.key.depth for row in rows):
+        return  # the highest rate is that without context
+    lengths = list(dict.fromkeys(row.key.prompt_tokens for row in rows))
+    for length in lengths:
+        ranked = [row for row in rows if row.key.prompt_tokens == length and key in row.ranks]
+        best = next((row for row in ranked if row.ranks[key] is Rank.BEST), None)
+        if best is not None:
+            others = ", ".join(row.key.point.short for row in ranked if row is not best)
+            also = f"; {others}: {NO_DIFFERENCE}" if others else ""
+            among = f" of {length:,} in" if len(lengths) > 1 and length is not None else ""
+            title = in_sentence(METRICS[key].title)
+            yield f"most {title}{among} at {best.key.point.short}: {_sure(best, key)}{also}"
+
+
+def _sure(row: ResultRow, key: str) -> str:
+    """Return the value of the metric `key` as text, with its unit and 95 % confidence interval if known."""
+    metric, figure = METRICS[key], row.figures[key]
+    words = f"{metric.text(figure.mean)} {metric.unit}"
+    if any(mark.code == FEW_RUNS for mark in row.marks) and row.runs > 1:
+        return f"{words} ({row.runs} runs: too few for an interval)"
+    if figure.low is None or figure.high is None:
+        return f"{words} ({NOT_TESTED})"
+    return f"{words} (95 % interval {metric.text(figure.low)} to {metric.text(figure.high)})"

@@ -1,1 +1,0 @@
-"""Sentences about a sweep: its headline, verdict and conditions."""
