@@ -27,12 +27,11 @@ from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.load import Level, LoadMode, RequestEnded, RequestStarted
-from sparktop.simulation.batch import SimulatedRequest
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.clients import ClosedLoop, Faults, ProxyHabits, RoutedWay, VirtualTime, Way
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.routers import RouterSettings, make_router
+from sparktop.simulation.engine import Engine, SimulatedRequest
+from sparktop.simulation.routers import Faults, RouterSettings, make_router
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
+from stage.clients import ClosedLoop, ProxyHabits, RoutedWay, VirtualTime, Way
 from tests.analysis.balance.routed_load import START, cut, rates
 
 ALARMS = frozenset({BalanceWord.OSCILLATING, BalanceWord.STARVED})

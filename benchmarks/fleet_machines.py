@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from sparktop.agent.connection import Limits
-from sparktop.agent.sampler import Sampler
+from sparktop.agent.gate import Limits
+from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
-from sparktop.demo.machine_reader import MachineReader
+from sparktop.demo.machine import MachineReader
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.hardware.ras import RasReader
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sparktop.analysis.balance.spread import fewest_requests
-from sparktop.demo.gb10 import Machine
+from sparktop.demo.machine import Machine
 from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import LimitKind
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO

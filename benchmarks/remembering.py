@@ -28,8 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sparktop.engines import read_page
 from sparktop.engines.exposition import PageMemory
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.recording.past import Past
-from sparktop.recording.spool import Spool
+from sparktop.recording.past import Past, Spool
 from sparktop.store import SourceKey, Store
 from sparktop.watch.monitor import return_memory
 from stage.rehearsal import Rehearsal

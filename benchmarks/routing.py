@@ -34,9 +34,9 @@ from routing_picture import Curve, Panel, draw
 
 from sparktop.model.load import FirstToken, Level, LoadMode, RequestStarted
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.clients import ClosedLoop, RoutedWay, VirtualTime
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.routers import RouterSettings, make_router
+from stage.clients import ClosedLoop, RoutedWay, VirtualTime
 from stage.load_trace import LoadTrace, imbalance, period_s
 
 BACKENDS = (2, 8, 64, 1000)

@@ -15,7 +15,6 @@ from limits import DENSE_8B, DENSE_70B
 
 from sparktop.model.load import Level, LoadEvent, LoadKind, LoadMode, LoadPoint
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
-from sparktop.simulation.clients import ClosedLoop, DirectWay, OpenLoop, VirtualTime
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.plan.arrivals import Pattern, Rate, due_times
 from sparktop.sweep.plan.capacity import default_seconds, parse_conditions
@@ -24,6 +23,7 @@ from sparktop.sweep.plan.conversations.reading import find_conversations
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.run.conversations.level import ramp_s, tail_s
 from sparktop.sweep.run.open_loop.arrivals import warm_up_s
+from stage.clients import ClosedLoop, DirectWay, OpenLoop, VirtualTime
 from stage.conversations import Conversations
 
 TUNED_SEED, FRESH_SEED = 9100, 9300

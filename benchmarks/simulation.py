@@ -25,7 +25,6 @@ from reference_tables import BATCH_SCALING, CONCURRENCY, CONCURRENCY_FIRST, LONG
 
 from sparktop.model.load import Level
 from sparktop.simulation.calibration import (
-    BURST,
     CLUSTER_TP2,
     GX10_PATCHED,
     GX10_VANILLA,
@@ -33,12 +32,12 @@ from sparktop.simulation.calibration import (
     LONG_CONTEXT,
     SOLO,
 )
-from sparktop.simulation.clients import ClosedLoop, DirectWay, RoutedWay, VirtualTime, Way
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.simulation.routers import RouterSettings, make_router
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
+from stage.clients import BURST, ClosedLoop, DirectWay, RoutedWay, VirtualTime, Way
 
 WITHIN = {"decode_tps": 0.10, "prefill_tps": 0.15, "ttft_ms": 0.15}
 """Largest allowed difference of a figure from its table's, as a fraction."""

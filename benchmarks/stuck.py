@@ -38,19 +38,17 @@ from stuck_pages import NOISE, PAGES, Noise
 from sparktop.demo import faults
 from sparktop.demo.engine_page import Ledger
 from sparktop.demo.faults import Bursts, Fault, FaultRun
-from sparktop.demo.gb10 import SLOW_MHZ, Machine
-from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import Level, LoadMode
 from sparktop.model.progress import Progress
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.simulation.batch import SimulatedRequest
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
-from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
 from sparktop.store import SourceKey, Store
+from stage.clients import ClosedLoop, DirectWay, VirtualTime
 
 HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- stuck.py: begin -->", "<!-- stuck.py: end -->")

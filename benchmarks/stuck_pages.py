@@ -11,8 +11,9 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sparktop.demo.engine_page import Ledger, engine_page
+from sparktop.demo.engine_page import Ledger
 from sparktop.simulation.engine import Engine
+from stage.page import engine_page
 
 NOISE = ("none", "aborts", "invalid requests", "retries", "health checks and polls")
 _INTERVALS_S = (3.0, 20.0, 45.0)

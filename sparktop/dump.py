@@ -18,9 +18,8 @@ from sparktop.engines.registry import ENGINES
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean, spreadsheet_text
-from sparktop.recording.calls import call_of
 from sparktop.recording.frames import Kind, Record, RecordError
-from sparktop.recording.head import read_head
+from sparktop.recording.records import call_of, read_head
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
 

@@ -12,7 +12,7 @@ from collections import deque
 from msgspec import Struct
 
 from sparktop.model.load import EndReason
-from sparktop.simulation.batch import SimulatedRequest
+from sparktop.simulation.engine import SimulatedRequest
 
 _BLOCK_TOKENS = 16
 _CONTINUED = 0.4

@@ -22,9 +22,8 @@ from sparktop.model.load import (
     RunEnded,
     RunStarted,
 )
-from sparktop.simulation.batch import SimulatedRequest
-from sparktop.simulation.clients import VirtualTime, Way
-from sparktop.simulation.engine import EngineEvent
+from sparktop.simulation.engine import EngineEvent, SimulatedRequest
+from stage.clients import VirtualTime, Way
 
 _REFUSED_PAUSE_S = 0.5
 """Minimum seconds from a failed request to the next one of its lane."""

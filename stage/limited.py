@@ -13,20 +13,19 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.demo.engine_page import VERSION, Ledger, engine_page
-from sparktop.demo.gb10 import ALONE, Machine
-from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.demo.engine_page import VERSION, Ledger
+from sparktop.demo.machine import ALONE, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.limit import Limit
 from sparktop.model.load import RequestEnded
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.simulation.batch import SimulatedRequest
-from sparktop.simulation.clients import VirtualTime
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, Gauges, Stretch
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, Gauges, SimulatedRequest, Stretch
 from sparktop.simulation.thermal import AMBIENT_C
 from sparktop.store import SourceKey, Store
+from stage.clients import VirtualTime
+from stage.page import engine_page
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 _NODE_EVERY = 2

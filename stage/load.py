@@ -8,12 +8,11 @@ from functools import partial
 from sparktop.demo.engine_page import Ledger
 from sparktop.demo.scenario import Rests, Scenario, lengths_of
 from sparktop.model.load import Level, LoadMode
-from sparktop.simulation.batch import SimulatedRequest
-from sparktop.simulation.clients import ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
 from sparktop.simulation.routers import make_router
 from sparktop.simulation.thermal import NodeThermal
 from stage.arrivals import Arrivals, Swing
+from stage.clients import ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
 
 _FOREVER_S = 1e9
 _ARRIVAL_SPREAD_S = 0.003

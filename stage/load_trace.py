@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import sqrt
 from statistics import fmean
 
-from sparktop.simulation.clients import RoutedWay, VirtualTime
+from stage.clients import RoutedWay, VirtualTime
 
 _LOOKED_AT = 16
 """Number of backends examined for a period, evenly chosen: of a thousand equal ones, a few suffice."""

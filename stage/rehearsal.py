@@ -12,10 +12,9 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.demo.engine_page import VERSION, engine_page
+from sparktop.demo.engine_page import VERSION
 from sparktop.demo.faults import FaultRun, FaultTimes
-from sparktop.demo.gb10 import Machine
-from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.demo.machine import Machine, MachineHeat, MachineReader
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.engines import read_page
 from sparktop.engines.exposition import PageMemory
@@ -24,11 +23,12 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, CLUSTER_TP2, SOLO
-from sparktop.simulation.clients import VirtualTime
 from sparktop.store import SourceKey, Store
 from sparktop.store.journal import Journal
 from stage.arrivals import Swing
+from stage.clients import VirtualTime
 from stage.load import OpenLoad, RehearsedTime, routed_load
+from stage.page import engine_page
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 """Wall-clock time at the start of every rehearsal."""

@@ -21,7 +21,6 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
-from sparktop.simulation.clients import ClosedLoop, DirectWay, ProxyHabits, RoutedWay, Way
 from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.routers import make_router
 from sparktop.sweep.generator.run_log import RunLog
@@ -39,6 +38,7 @@ from sparktop.sweep.generator.wire.messages import (
 )
 from sparktop.sweep.plan.conversations.lane import planned_turns
 from sparktop.sweep.run.worker_process import SweepWorker
+from stage.clients import ClosedLoop, DirectWay, ProxyHabits, RoutedWay, Way
 from stage.conversations import Conversations
 from stage.rehearsal import Rehearsal
 

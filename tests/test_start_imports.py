@@ -76,8 +76,8 @@ def test_watching_and_recording_need_no_pydantic() -> None:
     """Watching and recording do not import pydantic, which saves 13 MiB, nor the views of sweeps."""
     code = """
 import sys
-import sparktop.recording.calls, sparktop.recording.recorder
-import sparktop.recording.head, sparktop.recording.session
+import sparktop.recording.records, sparktop.recording.recorder
+import sparktop.recording.records, sparktop.recording.session
 import sparktop.sources.agent, sparktop.sources.engine_http, sparktop.sources.local, sparktop.sources.router
 import sparktop.sources.ssh.source, sparktop.ui.app, sparktop.watch.monitor
 from sparktop.sources.wire.decode import decode

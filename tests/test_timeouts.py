@@ -8,12 +8,12 @@ from contextlib import AbstractAsyncContextManager, suppress
 
 import pytest
 
-from sparktop.python310 import timeouts
+from sparktop import ending
 
 Make = Callable[[float], AbstractAsyncContextManager[object]]
 
 
-@pytest.fixture(params=[timeouts.timeout, timeouts._Timeout], ids=["in use", "stand-in"])
+@pytest.fixture(params=[ending.timeout, ending._Timeout], ids=["in use", "stand-in"])
 def limit(request: pytest.FixtureRequest) -> Make:
     made: Make = request.param
     return made

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from sparktop.errors import UsageError
 from sparktop.files import read_bounded
 from sparktop.model.targets import AGENT_PORT
@@ -276,3 +278,76 @@ def _reason(error: Exception) -> str:
     with suppress(AttributeError):
         text = getattr(error, "reason", None) or text
     return clean(str(text)[:1].lower() + str(text)[1:]) or type(error).__name__
+
+
+# The agent as an HTTP server: preparation, operation and shutdown.
+
+
+class Service(Struct, frozen=True):
+    """What an agent needs to serve requests: sockets, token and TLS context.
+
+    The sockets are already bound, so an address that is in use is reported before anything else starts.
+    """
+
+    listeners: list[socket.socket]
+    token: str | None
+    tls: ssl.SSLContext | None
+
+    @property
+    def urls(self) -> list[str]:
+        """URLs at which viewers can reach the agent, one for each socket."""
+        scheme = "http" if self.tls is None else "https"
+        return [f"{scheme}://{address(*listener.getsockname()[:2])}" for listener in self.listeners]
+
+    def about(self, name: str = "agent", page: str = "") -> str:
+        """Return a line for the user: the name of the server, its URLs, and whether a token is required.
+
+        `page` is the path that the URLs are to have.
+        """
+        who = "no token wanted" if self.token is None else "token wanted"
+        urls = " and ".join(f"{url}{page}" for url in self.urls)
+        return f"{name} on {urls}: {who}; Ctrl+C ends"
+
+    def warning(self) -> str | None:
+        """Return a warning for the user that TLS or a token is missing.
+
+        None if the agent listens on loopback addresses only, or uses TLS.
+        """
+        if is_local(self.listeners) or self.tls is not None:
+            return None
+        if self.token is None:
+            return "insecure: anyone who reaches this address can read what this machine does"
+        return "no TLS: the token can be read on the way; --tls-cert and --tls-key give it"
+
+
+def prepare(
+    listen: tuple[str, int],
+    token: str | None,
+    *,
+    cert: str | None,
+    key: str | None,
+    insecure: bool,
+    variable: str = TOKEN_VARIABLE,
+) -> Service:
+    """Bind the sockets and load the certificate; return them as a `Service`.
+
+    `variable` is the environment variable that the message about a missing token names.
+
+    Raises:
+        UsageError: a socket or a file cannot be used, or the agent would be reachable from outside without a
+            token.
+    """
+    tls = None
+    if cert is not None and key is not None:
+        tls = open_tls(cert, key)
+    elif cert is not None or key is not None:
+        raise UsageError("--tls-cert and --tls-key go together")
+    listeners = bind(*listen)
+    if token is None and not insecure and not is_local(listeners):
+        for listener in listeners:
+            listener.close()
+        raise UsageError(
+            f"--listen {address(*listen)} is reachable from outside and wants a token: "
+            f"--token-file FILE or {variable} ({HOW_TO_MAKE_ONE}), or --insecure to do without"
+        )
+    return Service(listeners, token, tls)

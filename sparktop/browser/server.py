@@ -18,9 +18,8 @@ from urllib.parse import parse_qs, parse_qsl, unquote
 
 from aiohttp import web
 
-from sparktop.agent.connection import Limits
-from sparktop.agent.rate import Rates
-from sparktop.agent.web_server import WebServer, page, text
+from sparktop.agent.gate import Limits, Rates
+from sparktop.agent.server import WebServer, page, text
 from sparktop.browser.address import Page, parse_path
 from sparktop.browser.document import ICON, page_html, token_html
 from sparktop.browser.sessions import VALID_S, Sessions, cookie

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sparktop.agent.access import own_names
-from sparktop.agent.daemon import Service
-from sparktop.agent.stopping import stopped_by_signals
+from sparktop.agent.access import Service, own_names
 from sparktop.browser.server import BrowserServer
 from sparktop.browser.sessions import Sessions
 from sparktop.browser.shelf import Shelf
 from sparktop.browser.studio import Studio
+from sparktop.ending import stopped_by_signals
 from sparktop.model.targets import Watch
 from sparktop.store import Store
 from sparktop.watch.monitor import Monitor

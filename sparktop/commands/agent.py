@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.listening import Listening, add_names
+from sparktop.commands.arguments import Listening, add_names
 from sparktop.commands.output import tell, write_out, write_parts
 from sparktop.errors import UsageError
 
 if TYPE_CHECKING:
-    from sparktop.agent.daemon import Service
+    from sparktop.agent.access import Service
 
 DEFAULT_LISTEN = "127.0.0.1:9750"
 
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio  # late: --help needs no event loop
 
     from sparktop.agent.access import parse_listen  # as above
-    from sparktop.agent.daemon import serve
+    from sparktop.agent.server import serve
     from sparktop.logfile import open_log
 
     open_log(os.environ)
@@ -135,8 +135,7 @@ def _need_no_others(arguments: argparse.Namespace, message: str) -> None:
 
 def _prepared(arguments: argparse.Namespace) -> Service:
     # Late: --help needs none of them.
-    from sparktop.agent.access import parse_listen, read_token
-    from sparktop.agent.daemon import prepare
+    from sparktop.agent.access import parse_listen, prepare, read_token
 
     token, warning = read_token(arguments.token_file, os.environ)
     if warning is not None:

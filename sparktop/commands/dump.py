@@ -210,7 +210,7 @@ def _list_usual(listed: bool, form: str) -> None:  # noqa: FBT001 - whether --li
     Raises:
         UsageError: not `listed`, or the format is "openmetrics": then a recording is needed.
     """
-    from sparktop.demo.gb10 import IDENTITY, node_sample  # late: --help needs none of it
+    from sparktop.demo.machine import IDENTITY, node_sample  # late: --help needs none of it
     from sparktop.dump import Fields, names_of, rows_of
     from sparktop.model.balance import Balance
     from sparktop.model.router import RouterView

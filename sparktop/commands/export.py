@@ -6,8 +6,7 @@ import argparse
 import os
 from functools import partial
 
-from sparktop.commands.arguments import add_interval, add_targets, add_timeout
-from sparktop.commands.listening import Listening
+from sparktop.commands.arguments import Listening, add_interval, add_targets, add_timeout
 from sparktop.commands.output import tell, write_out
 
 LISTENING = Listening("export", 9751, "SPARKTOP_EXPORT_TOKEN", "/metrics")

@@ -7,15 +7,14 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_interval, add_targets, add_timeout
+from sparktop.commands.arguments import Listening, add_interval, add_targets, add_timeout
 from sparktop.commands.demo import SCENARIOS
-from sparktop.commands.listening import Listening
 from sparktop.commands.output import write_out
 from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
 
 if TYPE_CHECKING:
-    from sparktop.agent.daemon import Service
+    from sparktop.agent.access import Service
 
 LISTENING = Listening("serve", 9752, "SPARKTOP_SERVE_TOKEN")
 _FIRST_SCENARIO = next(iter(SCENARIOS))

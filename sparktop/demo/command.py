@@ -18,9 +18,16 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.demo.plan import KEY, KEY_VARIABLE, Plan
-from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario, backend_name
-from sparktop.demo.visitors import QUIET_S
+from sparktop.demo.scenario import (
+    DEFAULT_SCENARIO,
+    KEY,
+    KEY_VARIABLE,
+    QUIET_S,
+    SCENARIOS,
+    Plan,
+    Scenario,
+    backend_name,
+)
 from sparktop.ending import ENDING
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSettings, Watch

@@ -26,12 +26,11 @@ from sparktop.demo.engine_requests import (
     read_prompt,
 )
 from sparktop.demo.faults import FaultRun, FaultTimes
-from sparktop.demo.machine_reader import MachineReader
+from sparktop.demo.load import Visitors
+from sparktop.demo.machine import MachineReader
 from sparktop.demo.scenario import Restarts, Server
-from sparktop.demo.visitors import Visitors
 from sparktop.model.load import EndReason, RequestEnded
-from sparktop.simulation.batch import SimulatedRequest
-from sparktop.simulation.engine import Engine, EngineEvent, Gauges
+from sparktop.simulation.engine import Engine, EngineEvent, Gauges, SimulatedRequest
 from sparktop.simulation.routers import Router, make_router
 from sparktop.simulation.thermal import NodeThermal
 

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
-from sparktop.simulation.batch import RequestTimeline
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
-
-# In virtual time, the page has only the metrics that viewers read. `process_page` builds the page of an
-# HTTP
-# server, which has all metrics of vLLM.
-
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, RequestTimeline
 
 VERSION = "0.32.0+simulated"
 """Version reported by a simulated server."""
@@ -73,21 +65,6 @@ _CONFIG = {
     "user_specified_block_size": "True",
 }
 """Labels of vLLM's cache configuration metric that are equal for all simulated engines."""
-
-
-def engine_page(engine: Engine, ledger: Ledger, started_unix_s: float) -> bytes:
-    """Return the metrics page of an engine, with only those metrics that viewers read.
-
-    `started_unix_s` is the process start time on the page.
-    """
-    start = _metric("process_start_time_seconds", _START_HELP, "gauge")
-    start.add_sample(start.name, {}, started_unix_s)
-    cpu = _metric("process_cpu_seconds", "Total user and system CPU time spent in seconds.", "counter")
-    cpu.add_sample("process_cpu_seconds_total", {}, HTTP_SHARE * engine.tally.busy_s)
-    return exposition((start, cpu, *engine_families(engine, ledger, started_unix_s)))
-
-
-_START_HELP = "Start time of the process since unix epoch in seconds."
 
 
 def engine_families(
@@ -623,12 +600,6 @@ class HttpFigures(Collector):
         metric.add_sample(f"{metric.name}_created", labels, self._created)
 
 
-# Writes metric families as text, byte for byte as prometheus_client does, at a tenth of the cost.
-#
-# A simulation in virtual time builds hundreds of pages a second, and all of them have the same series: each
-# name with its labels is written once and kept.
-
-
 class Families(Collector):
     """Prometheus collector for metric families that were built for a single page."""
 
@@ -643,36 +614,3 @@ class Families(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the stored metric families."""
         return self._made
-
-
-def exposition(families: Iterable[Metric]) -> bytes:
-    """Return the text format of metric families that have no creation times."""
-    parts = []
-    for metric in families:
-        parts.append(_head(metric.name, metric.type, metric.documentation))
-        for name, labels, value, *_ in metric.samples:
-            parts += (_series(name, tuple(labels.items())), " ", _number(value), "\n")
-    return "".join(parts).encode()
-
-
-def _text(metric: Metric) -> str:
-    """Return the text format of a metric, as prometheus_client writes it."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Families((metric,)))
-    return generate_latest(registry).decode()
-
-
-@lru_cache(1024)
-def _head(name: str, kind: str, about: str) -> str:
-    return _text(Metric(name, about, kind))
-
-
-@lru_cache(16_384)
-def _series(name: str, labels: tuple[tuple[str, str], ...]) -> str:
-    """Return a series' name with its labels, as they stand before the value."""
-    metric = Metric(name, "", "gauge")
-    metric.add_sample(name, dict(labels), 0.0)
-    return _text(metric).split("\n")[-2].removesuffix(" 0.0")
-
-
-_number = lru_cache(16_384)(floatToGoString)

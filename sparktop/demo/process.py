@@ -24,16 +24,14 @@ from pathlib import Path
 from aiohttp import web
 from msgspec.structs import replace
 
-from sparktop.agent.sampler import Sampler
+from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
-from sparktop.demo.driver import Driver
 from sparktop.demo.engine import HOST, EngineSite
-from sparktop.demo.machine_reader import MachineReader
-from sparktop.demo.plan import Plan
+from sparktop.demo.load import Driver, GivingWay, Visitors
+from sparktop.demo.machine import MachineReader
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.demo.ras import RasServer, SimulatedJob
-from sparktop.demo.scenario import Scenario, backend_name
-from sparktop.demo.visitors import GivingWay, Visitors
+from sparktop.demo.scenario import Plan, Scenario, backend_name
 from sparktop.hardware.ras import RasReader
 from sparktop.simulation.routers import make_router
 

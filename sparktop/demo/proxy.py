@@ -14,11 +14,10 @@ from aiohttp import web
 from msgspec import Struct
 
 from sparktop.demo.engine import MOST_BODY_BYTES, SERVER
-from sparktop.demo.plan import KEY
-from sparktop.demo.visitors import MARK, MARKED, Visitors
+from sparktop.demo.load import MARK, MARKED, Visitors
+from sparktop.demo.scenario import KEY
 from sparktop.model.text import clean
-from sparktop.simulation.clients import Faults
-from sparktop.simulation.routers import Router
+from sparktop.simulation.routers import Faults, Router
 from sparktop.sources.router_counts import ANSWERS, FAILED_REQUESTS, FAILURES
 
 VERSION = "1.106.2+simulated"

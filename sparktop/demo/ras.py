@@ -11,7 +11,7 @@ from random import Random
 
 from msgspec import Struct
 
-from sparktop.demo.machine_reader import MachineReader
+from sparktop.demo.machine import MachineReader
 from sparktop.model.ranks import Communicator, MissingRank, Rank, RanksAnswer, RankStatus
 
 _HOST = "127.0.0.1"

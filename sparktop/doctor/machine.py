@@ -15,7 +15,7 @@ from sparktop import __version__
 from sparktop.doctor.check import Check, Status
 from sparktop.files import Place, folder_of
 from sparktop.graphics import numbers
-from sparktop.hardware.nvml import NvmlModule
+from sparktop.hardware.gpu import NvmlModule
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.targets import Watch
@@ -38,7 +38,7 @@ _WORDS = {
     "processes": "processes",
 }
 _NOT_THERE = "no NVIDIA"
-"""Beginning of the notes in `sparktop.hardware.nvml` that mean that the machine has no GPU, which is not a
+"""Beginning of the notes in `sparktop.hardware.gpu` that mean that the machine has no GPU, which is not a
 fault."""
 
 

@@ -17,8 +17,7 @@ from prometheus_client.core import InfoMetricFamily
 from prometheus_client.core import Metric as Family
 
 from sparktop import __version__
-from sparktop.agent.exposition import node_families
-from sparktop.agent.families import counter, gauge
+from sparktop.agent.exposition import counter, gauge, node_families
 from sparktop.analysis.roles import Role
 from sparktop.errors import UsageError
 from sparktop.model.balance import Balance, BalanceWord

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from sparktop.agent.connection import Limits
-from sparktop.agent.daemon import Service
-from sparktop.agent.families import content_type_of, encoded
-from sparktop.agent.stopping import stopped_by_signals
-from sparktop.agent.web_server import WebServer, page, text
+from sparktop.agent.access import Service
+from sparktop.agent.exposition import content_type_of, encoded
+from sparktop.agent.gate import Limits
+from sparktop.agent.server import WebServer, page, text
+from sparktop.ending import stopped_by_signals
 from sparktop.export.metrics import EventCounts, NewestSweep, page_families
 from sparktop.model.targets import Watch
 from sparktop.store import Store

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sparktop.hardware.cpu import CpuReader
-from sparktop.hardware.gpu import GpuReader
+from sparktop.hardware.gpu import GpuReader, NvmlModule
 from sparktop.hardware.identity import IdentityReader
 from sparktop.hardware.kernel_log import KernelLogReader
 from sparktop.hardware.memory import Meminfo, MemoryReader, read_cpuless_nodes, read_meminfo, without_gpus
 from sparktop.hardware.network import NetworkReader, RdmaReader
-from sparktop.hardware.nvml import NvmlModule
-from sparktop.hardware.processes import ContainerReader, ProcessTableReader
+from sparktop.hardware.processes import ContainerReader, ProcessTableReader, WorkloadReader
 from sparktop.hardware.sensors import PowerRailReader, SensorReader
-from sparktop.hardware.workloads import WorkloadReader
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
 
 _MILLI = 1000.0

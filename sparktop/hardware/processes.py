@@ -1,4 +1,4 @@
-"""The processes of a machine and their containers."""
+"""The processes of a machine, their containers, and those of inference engines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import socket
 import stat
 import threading
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from sparktop.hardware.kernel_file import entries, parse_int, read_bytes, read_small
 from sparktop.model.node import ProcessReading, ProcessTable
 from sparktop.model.text import clean
+from sparktop.model.workload import COMPILERS, Workload, Workloads
 
 # The file /proc/PID/stat of a process: name, parent, processor time, start and memory.
 
@@ -327,3 +330,467 @@ class ProcessTableReader:
             if words and words[0].startswith(name):
                 name = words[0]
         return clean(name.decode("utf-8", "replace"), 64) or f"pid {process.pid}"
+
+
+# The processes of inference engines.
+
+
+# Recognises processes of inference engines by their command lines.
+#
+# Engines change their titles with setproctitle; the kernel's short name (comm) is cut to 15 characters, so
+# that ranks are only in the command line. Nothing else than model and port is kept of a command line,
+# because it can hold keys.
+
+_LONGEST = 80
+_MOST_ARGUMENTS = 200
+_RANKS = re.compile(r"_((?:ATTN_|MOE_)?(?:DP|EP|PP|TP|CP|PCP|DCP))(\d{1,4})(?![0-9])")
+_VLLM = re.compile(r"[\w.-]{1,32}::(APIServer|DPCoordinator|EngineCore|Worker)(?![a-z])")
+_VLLM_ROLES = {
+    "APIServer": "API server",
+    "DPCoordinator": "DP coordinator",
+    "EngineCore": "engine core",
+    "Worker": "worker",
+}
+_RAY = re.compile(r"ray::RayWorker(Wrapper|Proc)(\.initialize_worker)?")
+_SGLANG = re.compile(r"sglang::(\w+?)(?:_(?:[A-Z].*)|:.*)?$")
+_SGLANG_ROLES = {
+    "scheduler": "scheduler",
+    "detokenizer": "detokenizer",
+    "data_parallel_controller": "DP controller",
+    "tokenizer_worker": "tokenizer",
+}
+_HUB = re.compile(r"models--([^/]+?)--([^/]+)")
+_NAME = ("--served-model-name", "--alias")
+_PATH = ("--model", "--model-path", "--model-id", "-m", "--hf-repo", "-hf")
+_SERVERS: Mapping[str, tuple[str, int]] = {
+    "vllm": ("vllm", 8000),
+    "sglang": ("sglang", 30000),
+    "llama-server": ("llamacpp", 8080),
+    "trtllm-serve": ("trtllm", 8000),
+    "text-generation-launcher": ("tgi", 3000),
+    "text-generation-router": ("tgi", 3000),
+    "ollama": ("ollama", 11434),
+}
+"""By name of a server's program: (engine, port without an option). `vllm` and `sglang` count only with the
+word `serve`."""
+_MODULES: Mapping[str, str] = {
+    "vllm.entrypoints.openai.api_server": "vllm",
+    "vllm.entrypoints.cli.main": "vllm",
+    "sglang.launch_server": "sglang",
+}
+"""By module run with `python -m`: the program of `_SERVERS`."""
+UNSETTLED = ("python", "ray::", "sh", "bash", "docker-init", "tini", "uv", "env")
+"""Beginnings of program names that may become an engine's process: by a new title, or by exec."""
+
+
+class Title(NamedTuple):
+    """What a command line says about a process of an engine."""
+
+    engine: str
+    role: str
+    rank: str | None = None
+    model: str | None = None
+    port: int | None = None
+    """Only of a server's own process."""
+    path: str | None = None
+    """Path or name of the model as the command line has it; only of a server's own process."""
+
+
+def arguments_of(content: bytes) -> list[str]:
+    """Split the content of /proc/PID/cmdline into arguments; a title of setproctitle is a single one."""
+    parts = content.rstrip(b"\0 ").split(b"\0")[:_MOST_ARGUMENTS]
+    return [part.decode("utf-8", "replace") for part in parts]
+
+
+def program_of(arguments: Sequence[str]) -> str:
+    """Return the name of the program without its folder; "" for an empty command line."""
+    words = arguments[0].split() if arguments else []
+    if not words or "::" in words[0]:
+        return words[0] if words else ""
+    return words[0].rpartition("/")[2]
+
+
+def read_title(arguments: Sequence[str]) -> Title | None:
+    """Return what a command line says about an engine's process; None if it is not one."""
+    if not arguments or not arguments[0]:
+        return None
+    title = arguments[0]
+    if found := _VLLM.match(title):
+        return Title("vllm", _VLLM_ROLES[found[1]], _ranks(title))
+    if found := _RAY.match(title):
+        return Title("vllm", "worker, loading" if found[2] else "worker")
+    if title.startswith("sglang::"):
+        name = _SGLANG.match(title)
+        word = name[1] if name else ""
+        return Title("sglang", _SGLANG_ROLES.get(word) or clean(word, 32) or "worker", _ranks(title))
+    return _server(arguments)
+
+
+def _ranks(title: str) -> str | None:
+    found = _RANKS.findall(title)
+    return " ".join(f"{kind.rpartition('_')[2]}{number}" for kind, number in found) or None
+
+
+def _server(arguments: Sequence[str]) -> Title | None:
+    """Return the title of a server by its program, its script or its module."""
+    program, rest = program_of(arguments), list(arguments[1:])
+    if program.startswith("python"):
+        program, rest = _script(rest)
+    if program.startswith("mgmn_worker_node"):
+        return Title("trtllm", "worker")
+    if program == "ollama" and rest[:1] == ["runner"]:
+        return Title("ollama", "runner", model=_model(rest))
+    if program in {"vllm", "sglang", "ollama"}:
+        return _with_options(program, rest[1:]) if rest[:1] == ["serve"] else None
+    return _with_options(program, rest) if program in _SERVERS else None
+
+
+def _script(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return (program, its arguments) that a Python interpreter runs; a module of a server as its program."""
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] != "-m":
+        rest.pop(0)
+    if rest[:1] == ["-m"]:
+        module, rest = (rest[1:2] or [""])[0], rest[2:]
+        program = _MODULES.get(module, module.rpartition(".")[2])
+        is_server = program in {"vllm", "sglang"} and rest[:1] != ["serve"]
+        return program, ["serve", *rest] if is_server else rest
+    return (rest[0].rpartition("/")[2], rest[1:]) if rest else ("", [])
+
+
+def _with_options(program: str, options: Sequence[str]) -> Title:
+    engine, port = _SERVERS[program]
+    given = _option(options, ("--port", "-p") if program.startswith("text-") else ("--port",))
+    number = int(given) if given is not None and given.isascii() and given.isdecimal() else port
+    valid = number if 0 < number < 1 << 16 else None
+    return Title(engine, "server", model=_model(options), port=valid, path=_named(options, _PATH))
+
+
+def _model(options: Sequence[str]) -> str | None:
+    named = _named(options, _NAME) or _named(options, _PATH)
+    return short_model(named) if named else None
+
+
+def _named(options: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the value of the first option in `names`, for `_PATH` else the first argument, if it is none."""
+    named = next((value for name in names if (value := _option(options, (name,)))), None)
+    if named is None and names is _PATH and options and not options[0].startswith("-"):
+        return options[0]
+    return named
+
+
+def _option(options: Sequence[str], names: tuple[str, ...]) -> str | None:
+    for place, word in enumerate(options):
+        name, equals, value = word.partition("=")
+        if name in names:
+            if equals:
+                return value
+            return options[place + 1] if place + 1 < len(options) else None
+    return None
+
+
+def short_model(name: str) -> str | None:
+    """Return a model's name without the folders of a path; that of a download keeps its owner."""
+    hub = _HUB.search(name)
+    if hub is not None:
+        return clean(f"{hub[1]}/{hub[2]}", _LONGEST)
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        name = name.rstrip("/").rpartition("/")[2]
+    return clean(name.removesuffix(".gguf"), _LONGEST) or None
+
+
+# Size of the files with a model's weights, through the server's own view of the file system.
+#
+# Only of servers whose files this user may see: its own, or all as root. Files can lie on a slow network
+# drive, so each folder is read once, in a thread of its own.
+
+_MOST_FILES = 2000
+_WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+_HUB_FOLDER = "root/.cache/huggingface/hub"
+
+
+class CheckpointReader:
+    """Finds the size of each server's weights once, in the background."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Read through /proc/PID/root below `root`."""
+        self._proc = root / "proc"
+        self._sizes: dict[tuple[int, int], int | None] = {}
+
+    def find(self, pid: int, start: int, model: str | None) -> int | None:
+        """Return the bytes of the weights of `model`, a path or a name; None while that is not known.
+
+        `start` is the start of the server's process in clock ticks.
+        """
+        if model is None:
+            return None
+        key = (pid, start)
+        if key not in self._sizes:
+            if len(self._sizes) >= _MOST_FILES:
+                self._sizes.clear()
+            self._sizes[key] = None
+            folder = self._proc / str(pid) / "root"
+            if os.access(folder, os.X_OK):
+                threading.Thread(
+                    target=self._measure, args=(key, folder, model), name="sparktop-weights", daemon=True
+                ).start()
+        return self._sizes[key]
+
+    def _measure(self, key: tuple[int, int], root: Path, model: str) -> None:
+        self._sizes[key] = weights_bytes(root, model)
+
+
+def weights_bytes(root: Path, model: str) -> int | None:
+    """Return the bytes of the weights of `model` below `root`; None if they are not found."""
+    try:
+        if model.startswith("/"):
+            place = root / model.lstrip("/")
+            return place.stat().st_size if place.is_file() else _sum(place)
+        snapshots = root / _HUB_FOLDER / f"models--{model.replace('/', '--')}" / "snapshots"
+        found = sorted(snapshots.iterdir(), key=lambda one: one.stat().st_mtime)
+        return _sum(found[-1]) if found else None
+    except (OSError, ValueError):
+        return None
+
+
+def _sum(folder: Path) -> int | None:
+    sizes: dict[str, int] = {}
+    with os.scandir(folder) as files:
+        for _, file in zip(range(_MOST_FILES), files, strict=False):
+            suffix = Path(file.name).suffix
+            if suffix in _WEIGHTS:
+                sizes[suffix] = sizes.get(suffix, 0) + file.stat().st_size
+    # A folder can hold the same weights in several formats; the first of the list is loaded.
+    return next((sizes[suffix] for suffix in _WEIGHTS if suffix in sizes), None)
+
+
+# Finds the processes of inference engines at little cost: only new processes are read.
+#
+# The list of process IDs takes 0.1 ms; a command line takes 8 µs. So every few seconds the IDs are listed,
+# and only command lines that are new, or that may still change (a Python process gets its title seconds
+# after its start), are read.
+
+_WORKLOADS_READ_AGAIN_S, _SETTLED_AGAIN_S = 5.0, 10.0
+"""Seconds between two readings; the second where no process of an engine is young, and none ended lately."""
+_LIST_AGAIN_S, _LIST_IDLE_S = 60.0, 20.0
+"""Seconds after which a settled machine's processes are listed again, with and without an engine; in between,
+only known processes are read."""
+_AFTER_END_S = 300.0
+"""Seconds after the end of an engine's process in which its next start is expected."""
+_STARTING_S = 1800.0
+"""Age up to which a process of an engine may still be loading a model."""
+_YOUNG_S, _UNSETTLED_S = 12.0, 180.0
+"""Seconds since it was first seen for which a process' command line is read again: of any process that
+started meanwhile, and of one that may become an engine's."""
+_WORKLOADS_MOST = 64
+"""Upper limit of workloads in a sample."""
+_NOT_ENGINE = Title("", "")
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A process whose command line was read."""
+
+    title: Title | None
+    compiler: bool
+    until: float
+    """Time up to which the command line is read again."""
+
+
+@dataclass(slots=True)
+class _Use:
+    """CPU time and start of a workload at the previous reading."""
+
+    start: int
+    ticks: int
+    at: float
+    may_read_io: bool = True
+
+
+def _names(folder: str) -> list[str]:
+    """Return the names in a folder in any order; [] if it cannot be read."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names are wanted, not a Path object for each
+    except OSError:
+        return []
+
+
+def _boot_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class WorkloadReader:
+    """Reads the workloads of a machine every few seconds; returns the previous ones in between."""
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        *,
+        containers: ContainerReader | None = None,
+        since_boot: Callable[[], float] = _boot_s,
+        page_bytes: int | None = None,
+        ticks_per_s: int | None = None,
+    ) -> None:
+        """Create a reader of /proc below `root`; `since_boot` returns seconds since the machine booted."""
+        self._proc = str(root / "proc")
+        self._containers = containers or ContainerReader(root)
+        self._checkpoints = CheckpointReader(root)
+        self._since_boot = since_boot
+        self._page_bytes = page_bytes or os.sysconf("SC_PAGE_SIZE")
+        self._ticks_per_s = ticks_per_s or os.sysconf("SC_CLK_TCK")
+        self._read_at: float | None = None
+        self._wait_s = _WORKLOADS_READ_AGAIN_S
+        self._titled: set[int] = set()
+        self._compilers = 0
+        self._listed_at: float | None = None
+        self._ended_at: float | None = None
+        """When a workload was last found to have ended."""
+        self._workloads = Workloads()
+        self._seen: dict[int, _Seen] = {}
+        self._used: dict[int, _Use] = {}
+
+    def read(self, now: float, on_gpu: Collection[int] = ()) -> Workloads:
+        """Return the workloads at `now` (seconds); `on_gpu` are the IDs of processes that hold GPU memory."""
+        age_s = None if self._read_at is None else now - self._read_at
+        if age_s is not None and 0 <= age_s < self._wait_s:
+            known = self._workloads
+            return Workloads(known.processes, known.compilers, age_s)
+        self._read_at = now
+        before = self._workloads.processes
+        found = [] if self._is_list_due(now, on_gpu) else self._known(on_gpu)
+        if len(found) < len(before) or self._is_list_due(now, on_gpu):
+            first, self._listed_at = self._listed_at is None, now
+            pids = [int(name) for name in _names(self._proc) if name.isdecimal()]
+            self._look(pids, now, first=first)
+            found = self._known(on_gpu)
+        if len(found) < len(before):
+            self._ended_at = now
+        self._used = {one.pid: self._used[one.pid] for one in found if one.pid in self._used}
+        workloads = tuple(self._workload(process, now) for process in found)
+        self._workloads = Workloads(
+            _with_servers(workloads, {process.pid: process.parent for process in found}),
+            self._compilers,
+            0.0,
+        )
+        starting = (self._ended_at is not None and now - self._ended_at < _AFTER_END_S) or any(
+            one.age_s is not None and one.age_s < _STARTING_S for one in workloads
+        )
+        settled_s = _SETTLED_AGAIN_S if workloads else _LIST_IDLE_S
+        self._wait_s = _WORKLOADS_READ_AGAIN_S if starting else settled_s
+        self._containers.learn_names(now)
+        return self._workloads
+
+    def _is_list_due(self, now: float, on_gpu: Collection[int]) -> bool:
+        fast = self._wait_s == _WORKLOADS_READ_AGAIN_S or self._listed_at is None
+        new = any(pid not in self._seen for pid in on_gpu)
+        wait_s = _LIST_AGAIN_S if self._workloads.processes else _LIST_IDLE_S
+        return fast or new or not 0 <= now - (self._listed_at or 0.0) < wait_s
+
+    def _known(self, on_gpu: Collection[int]) -> list[Process]:
+        wanted = self._titled | set(on_gpu)
+        return [
+            process for pid in sorted(wanted)[:_WORKLOADS_MOST] if (process := self._stat(pid)) is not None
+        ]
+
+    def _look(self, pids: Iterable[int], now: float, *, first: bool) -> None:
+        """Read the command lines that are new or may have changed; forget processes that ended."""
+        seen, kept = self._seen, {}
+        for pid in pids:
+            known = seen.get(pid)
+            if known is None:
+                kept[pid] = self._meet(pid, now, first=first)
+            else:
+                kept[pid] = known
+                if now < known.until:
+                    _, known.title, known.compiler = self._command(pid)
+        self._seen = kept
+        self._titled = {pid for pid, one in kept.items() if one.title is not None}
+        self._compilers = sum(one.compiler for one in kept.values())
+
+    def _meet(self, pid: int, now: float, *, first: bool) -> _Seen:
+        """Read the command line of a new process; `first` is true in the first reading of all."""
+        program, title, compiler = self._command(pid)
+        wait_s = _UNSETTLED_S if program.startswith(UNSETTLED) else 0.0 if first else _YOUNG_S
+        return _Seen(title, compiler, now + wait_s)
+
+    def _command(self, pid: int) -> tuple[str, Title | None, bool]:
+        """Return (program, title, whether it is a compiler) of a process."""
+        content = read_small(f"{self._proc}/{pid}/cmdline")
+        arguments = arguments_of(content) if content else []
+        program = program_of(arguments)
+        return program, read_title(arguments), program in COMPILERS
+
+    def _stat(self, pid: int) -> Process | None:
+        content = read_small(f"{self._proc}/{pid}/stat")
+        return None if content is None else parse_stat(pid, content)
+
+    def _workload(self, process: Process, now: float) -> Workload:
+        pid = process.pid
+        seen = self._seen.get(pid)
+        title = (seen.title if seen is not None else None) or _NOT_ENGINE
+        container, name = self._containers.find(pid, process.start)
+        used = self._used.get(pid)
+        percent = None
+        if used is not None and used.start == process.start and now > used.at:
+            ticks = process.ticks - used.ticks
+            percent = max(0.0, 100.0 * ticks / self._ticks_per_s / (now - used.at))
+        may_read_io = used is None or used.start != process.start or used.may_read_io
+        read_bytes = self._read_bytes(pid) if may_read_io else None
+        self._used[pid] = _Use(process.start, process.ticks, now, read_bytes is not None)
+        return Workload(
+            pid,
+            title.engine or None,
+            title.role or None,
+            title.rank,
+            title.model,
+            title.port,
+            None,
+            container,
+            name,
+            max(0.0, self._since_boot() - process.start / self._ticks_per_s),
+            process.rss_pages * self._page_bytes,
+            percent,
+            read_bytes,
+            self._checkpoints.find(pid, process.start, title.path),
+            self._containers.oom_kills(pid, process.start) if title.engine else None,
+        )
+
+    def _read_bytes(self, pid: int) -> int | None:
+        content = read_small(f"{self._proc}/{pid}/io") or b""
+        for line in content.splitlines():
+            if line.startswith(b"read_bytes:"):
+                return parse_int(line.partition(b":")[2].strip())
+        return None
+
+
+def _with_servers(workloads: tuple[Workload, ...], parents: dict[int, int]) -> tuple[Workload, ...]:
+    """Return the workloads, each with its server, and with the server's model where it names none.
+
+    The server is the first ancestor that is a server; else the only server in the same container.
+    """
+    by_pid = {one.pid: one for one in workloads}
+
+    def server_of(one: Workload) -> Workload | None:
+        place: Workload | None = one
+        for _ in range(8):
+            if place is None or place.role == "server":
+                return place
+            place = by_pid.get(parents.get(place.pid, 0))
+        return None
+
+    def in_container(one: Workload) -> Workload | None:
+        if one.container is None:
+            return None
+        servers = [
+            each
+            for each in workloads
+            if (each.role, each.engine, each.container) == ("server", one.engine, one.container)
+        ]
+        return servers[0] if len(servers) == 1 else None
+
+    found: list[Workload] = []
+    for one in workloads:
+        server = None if one.engine is None else server_of(one) or in_container(one)
+        known = None if server is None else server.pid
+        found.append(replace(one, server=known, model=one.model or (server.model if server else None)))
+    return tuple(found)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparktop.python310.str_enum import StrEnum
+from sparktop.model.text import TextEnum
 
 
-class FailureKind(StrEnum):
+class FailureKind(TextEnum):
     """Category of a failure, as a fixed word that scripts can match."""
 
     REFUSED = "refused"

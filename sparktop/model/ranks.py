@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sparktop.python310.str_enum import StrEnum
+from sparktop.model.text import TextEnum
 
 ALL_OPERATIONS = "operations"
 """Name of the only count that NCCL 2.24 and 2.25 report: all collective operations together."""
 
 
-class RankStatus(StrEnum):
+class RankStatus(TextEnum):
     """Whether a rank takes part in a communicator."""
 
     RUNNING = "running"
@@ -114,7 +114,7 @@ class RanksReading:
     """A remark about the NCCL version that answered; None without one."""
 
 
-class RanksWord(StrEnum):
+class RanksWord(TextEnum):
     """The verdict on the ranks of a backend."""
 
     ASKING = "asking"

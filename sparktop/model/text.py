@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from enum import Enum
 
 # Control (Cc), format (Cf: bidi marks, zero-width, soft hyphen), surrogates, private use, unassigned, line
 # and paragraph separators: terminals disagree on their width, and some move the cursor.
@@ -20,6 +21,12 @@ _BLANK = "\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\u034f\U0001d159 "
 """Characters that look like nothing, though they are no spaces."""
 _FORMULA = ("=", "+", "-", "@")
 """Characters that make a spreadsheet run a field as a formula if it begins with one of them."""
+
+
+class TextEnum(str, Enum):  # noqa: UP042 - the reader of machines runs with Python 3.10, which has no StrEnum
+    """An enumeration whose members are texts and are formatted as these."""
+
+    __str__ = str.__str__
 
 
 def clean(text: object, limit: int = 200) -> str:

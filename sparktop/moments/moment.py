@@ -24,12 +24,10 @@ from sparktop.model.event import Event, Severity
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot, SpeedState
 from sparktop.model.text import clean
-from sparktop.recording.calls import sweep_of
-from sparktop.recording.chapter import Picture
 from sparktop.recording.frames import Kind, Record, RecordError
-from sparktop.recording.head import Announced
-from sparktop.recording.past import Past
+from sparktop.recording.past import Past, Picture
 from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording, Span, records_in, snapshots_in
+from sparktop.recording.records import Announced, sweep_of
 from sparktop.recording.when import time_words
 from sparktop.report.large import is_large, narrowed, omission
 from sparktop.store.journal import Change

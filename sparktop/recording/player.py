@@ -20,16 +20,18 @@ from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Thresholds
 from sparktop.model.text import clean
-from sparktop.recording.calls import MOST_TARGETS, call_of, sweep_of
 from sparktop.recording.frames import MAGIC, Damage, FrameReader, Kind, Located, Record, RecordError
-from sparktop.recording.head import (
+from sparktop.recording.records import (
+    MOST_TARGETS,
     SCHEMA,
     Head,
     Landmarks,
     TooManyTargetsError,
+    call_of,
     key_of,
     read_head,
     read_landmarks,
+    sweep_of,
 )
 from sparktop.store import Store
 from sparktop.store.journal import Call, Change

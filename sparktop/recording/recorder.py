@@ -30,7 +30,7 @@ from sparktop.store.journal import Call, Change
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView
     from sparktop.recording.frames import FrameWriter, Record
-    from sparktop.recording.head import Head
+    from sparktop.recording.records import Head
     from sparktop.store import Store
 
 
@@ -126,7 +126,7 @@ class Recorder:
 
     def start(self, store: Store) -> None:
         """Start the thread that encodes and writes the calls of `store`; the recorder must be its journal."""
-        from sparktop.recording.head import first_head
+        from sparktop.recording.records import first_head
 
         self._head = first_head(self._watch, store)
         self._picture = store.snapshot
@@ -292,7 +292,7 @@ class Recorder:
 
     def _begin_frame(self, instant: Instant, item: Item) -> None:
         from sparktop.recording.frames import SMALL_WINDOW_LOG, WINDOW_LOG, FrameWriter
-        from sparktop.recording.head import announced
+        from sparktop.recording.records import announced
 
         assert self._head is not None  # noqa: S101 - set when the thread starts
         if isinstance(item, Snapshot):
@@ -315,7 +315,7 @@ class Recorder:
         return old or self._file.length >= self._part_bytes
 
     def _head_record(self, instant: Instant) -> Record:
-        from sparktop.recording.head import record_of_head
+        from sparktop.recording.records import record_of_head
 
         assert self._head is not None  # noqa: S101 - set when the thread starts
         return record_of_head(instant, self._head)
@@ -336,8 +336,8 @@ class Recorder:
             return b""
 
     def _record(self, instant: Instant, item: Item) -> Record | None:
-        from sparktop.recording.calls import record_of, record_of_sweep
         from sparktop.recording.frames import Kind, Record
+        from sparktop.recording.records import record_of, record_of_sweep
 
         if isinstance(item, Snapshot):
             return None

@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean
-from sparktop.recording.calls import call_of
 from sparktop.recording.frames import MOST_DAMAGE, Damage, FrameReader, FrameWriter, Kind, RecordError, encode
+from sparktop.recording.records import call_of
 
 _LEVEL = 6
 _LISTED = 20

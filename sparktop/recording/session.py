@@ -34,8 +34,8 @@ from sparktop.recording.flight import (
     part_path,
     retain,
 )
+from sparktop.recording.past import Spool
 from sparktop.recording.recorder import Recorder, RecordingFile
-from sparktop.recording.spool import Spool
 from sparktop.store import Store
 from sparktop.store.journal import Call, Change, Journals
 from sparktop.watch.monitor import Monitor
@@ -145,7 +145,7 @@ class Recordings:
 
     @staticmethod
     def _report_end(folder: Path, report: Callable[[str], None]) -> None:
-        from sparktop.recording.head import boot_id  # late, and in a thread: it loads pydantic
+        from sparktop.recording.records import boot_id  # late, and in a thread: it loads pydantic
 
         ended = last_end(folder, boot_id())
         if ended is None:

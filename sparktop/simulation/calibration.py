@@ -62,7 +62,6 @@ What the model does not reproduce, and was not adjusted for:
 
 from __future__ import annotations
 
-from sparktop.simulation.clients import ProxyHabits
 from sparktop.simulation.engine import EngineProfile, StepCost
 from sparktop.simulation.routers import RouterSettings
 
@@ -214,5 +213,3 @@ least-busy column."""
 
 LITELLM = RouterSettings(increment_lag_s=HOP_S)
 """A warm LiteLLM of one process, without errors."""
-BURST = ProxyHabits(arrival_spread_s=HOP_S / HOPS_PER_SPREAD)
-"""The delays with which the requests of a benchmark's burst reach the router."""

@@ -376,3 +376,19 @@ class Counts:
         if now >= self._forget_at:
             self._forget_at = math.inf
             self._known[:] = [0] * len(self._known)
+
+
+class Faults(Struct, frozen=True):
+    """Injected faults: which requests fail, and how."""
+
+    share: float = 0.0
+    """Share of the requests that fail, drawn independently."""
+    status: int = 500
+    after_tokens: int | None = None
+    """Number of tokens after which a request is broken off; None: it is refused before it reaches the
+    engine."""
+    backends: frozenset[int] | None = None
+    """Indices of the backends whose requests can fail; None: all backends."""
+    from_s: float = 0.0
+    until_s: float = float("inf")
+    """Only requests that are routed from `from_s` to `until_s` (seconds) fail."""

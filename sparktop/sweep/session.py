@@ -14,13 +14,13 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from sparktop.ending import timeout
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown, LevelEvidence, LevelKey, SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import clean
-from sparktop.python310.timeouts import timeout
 from sparktop.store import Store
 from sparktop.sweep.compare.series import Reference
 from sparktop.sweep.plan.plan import Plan

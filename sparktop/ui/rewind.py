@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.time_bar import TimeBar
-from sparktop.recording.chapter import Picture
-from sparktop.recording.past import Past, picture_of
+from sparktop.recording.past import Past, Picture, picture_of
 from sparktop.recording.when import TimeRange
 
 if TYPE_CHECKING:

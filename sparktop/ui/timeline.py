@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from sparktop.panels.board.time_bar import TimeBar
-from sparktop.recording.chapter import Picture
-from sparktop.recording.past import Past
+from sparktop.recording.past import Past, Picture
 from sparktop.recording.when import TimeRange
 
 

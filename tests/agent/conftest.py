@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.agent.access import bind
-from sparktop.agent.connection import Limits
-from sparktop.agent.sampler import Sampler
+from sparktop.agent.gate import Limits
+from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from tests.agent.fake_machine import FakeMachine
 from tests.agent.raw_client import Agent

@@ -17,10 +17,10 @@ from sparktop.agent.access import (
     is_local,
     open_tls,
     parse_listen,
+    prepare,
     reachable_from_outside,
     read_token,
 )
-from sparktop.agent.daemon import prepare
 from sparktop.errors import UsageError
 
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only

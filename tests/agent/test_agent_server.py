@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from sparktop import __version__
-from sparktop.agent import sampler as sampler_module
+from sparktop.agent import reader as sampler_module
 from sparktop.agent.access import bind, open_tls
-from sparktop.agent.sampler import Sampler
+from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.sources.local import LocalSource
@@ -215,7 +215,7 @@ async def test_an_error_of_ours_is_500_and_logged(
         answer = await ask(agent.port, "/v1/sample")
     assert answer.status == 500
     assert b"secret" not in answer.body
-    assert [one.name for one in caplog.records] == ["sparktop.agent.web_server"]
+    assert [one.name for one in caplog.records] == ["sparktop.agent.server"]
 
 
 async def test_tls_serves_those_who_trust_the_certificate(

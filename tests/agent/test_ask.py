@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.agent.ask import Ask, AskError, from_line, from_query
+from sparktop.agent.reader import Ask, AskError, from_line, from_query
 
 
 def test_query_and_line_say_the_same() -> None:

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from sparktop.agent.exposition import page
-from sparktop.demo.gb10 import IDENTITY, node_sample
+from sparktop.demo.machine import IDENTITY, node_sample
 from sparktop.model.node import (
     CoreGroup,
     CpuReading,

@@ -9,8 +9,7 @@ import socket
 import pytest
 
 from sparktop.agent.access import bind
-from sparktop.agent.connection import Limits
-from sparktop.agent.gate import Gate
+from sparktop.agent.gate import Gate, Limits
 
 pytestmark = pytest.mark.outside
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.agent.access import open_tls
-from sparktop.agent.connection import Limits
+from sparktop.agent.gate import Limits
 from sparktop.model.node import NodeSample, SensorReading
 from tests.agent.conftest import StartAgent
 from tests.agent.raw_client import Answer, Client, ask, connect, request, until, watching

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.agent.rate import Bucket, Rates
+from sparktop.agent.gate import Bucket, Rates
 
 
 def test_a_bucket_lets_a_burst_pass_and_then_its_rate() -> None:

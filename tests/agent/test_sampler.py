@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sparktop.agent.ask import Ask
-from sparktop.agent.sampler import KEPT_S, REST_S, Sampler
+from sparktop.agent.reader import KEPT_S, REST_S, Ask, Sampler
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from tests.agent.fake_machine import TABLE, FakeMachine, Timers, hung, settle
@@ -167,7 +166,7 @@ async def test_an_error_of_ours_is_a_failure_and_in_the_log(
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.INTERNAL
     assert found.message.isprintable()
-    assert [one.name for one in caplog.records] == ["sparktop.agent.sampler"]
+    assert [one.name for one in caplog.records] == ["sparktop.agent.reader"]
     machine.error = None
     assert len(await samples(sampler)) == 1
 

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparktop import __version__
-from sparktop.agent.pipes import LONGEST_LINE
-from sparktop.agent.sampler import Sampler
-from sparktop.agent.stdio import serve
+from sparktop.agent.reader import LONGEST_LINE, Sampler, serve
 from sparktop.model.failure import FailureKind
 from sparktop.sources.wire.decode import WireError, decode
 from sparktop.sources.wire.reply import Reply

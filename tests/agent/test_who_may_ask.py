@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.agent.access import bind, is_own, is_same_origin, own_names
-from sparktop.agent.sampler import Sampler
+from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.ras import RasServer
 from sparktop.hardware.ras import RasReader

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from sparktop.analysis.ranks import judge_ranks
-from sparktop.hardware.ras_forms import parse_json, parse_text
+from sparktop.hardware.ras import parse_json, parse_text
 from sparktop.model.ranks import (
     MissingRank,
     Rank,

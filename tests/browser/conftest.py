@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.agent.access import bind, own_names
-from sparktop.agent.connection import Limits
+from sparktop.agent.gate import Limits
 from sparktop.browser.server import LIMITS, BrowserServer
 from sparktop.browser.sessions import Sessions
 from sparktop.browser.shelf import Shelf

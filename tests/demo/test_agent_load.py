@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-from sparktop.demo.driver import DemoAgent, streamed_text
+from sparktop.demo.load import DemoAgent, streamed_text
 
 
 async def test_each_prompt_holds_what_was_answered_before() -> None:

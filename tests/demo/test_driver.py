@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.driver import Driver
+from sparktop.demo.load import Driver
 from sparktop.demo.scenario import SCENARIOS
 from tests.demo.quick_engines import QUICK, StartServer, live_engine
 

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.demo.gb10 import MOST_LEAK_BYTES, SLOW_MHZ, Machine, node_sample
-from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.demo.machine import MOST_LEAK_BYTES, SLOW_MHZ, Machine, MachineHeat, MachineReader, node_sample
 from sparktop.hardware.kernel_file import link_bits_per_s
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
-from sparktop.simulation.batch import SimulatedRequest
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
-from sparktop.simulation.engine import Engine
+from sparktop.simulation.engine import Engine, SimulatedRequest
 from sparktop.simulation.thermal import AMBIENT_C, BARE_W, LOADED_W
 from tests.demo.quick_engines import Clock
 

@@ -23,8 +23,7 @@ from msgspec.structs import replace
 
 from sparktop.config.schema import load as load_config
 from sparktop.demo.command import DemoCluster, as_toml, demo_sweeps, make_watch, run_demo
-from sparktop.demo.plan import KEY, KEY_VARIABLE, Plan
-from sparktop.demo.scenario import backend_name, rival_of
+from sparktop.demo.scenario import KEY, KEY_VARIABLE, Plan, backend_name, rival_of
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSettings, Watch

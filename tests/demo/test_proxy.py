@@ -14,13 +14,12 @@ import pytest
 from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
-from sparktop.demo.plan import KEY
 from sparktop.demo.proxy import Proxy, Upstream
+from sparktop.demo.scenario import KEY
 from sparktop.model.failure import Failure
 from sparktop.model.load import EndReason
 from sparktop.model.targets import RouterTarget
-from sparktop.simulation.clients import Faults
-from sparktop.simulation.routers import Router, RouterSettings, make_router
+from sparktop.simulation.routers import Faults, Router, RouterSettings, make_router
 from sparktop.sources.router import RouterSource
 from sparktop.sources.router_counts import read_counts
 from tests.demo.quick_engines import QUICK, StartServer, live_engine

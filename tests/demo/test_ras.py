@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sparktop.analysis.ranks import judge_ranks
 from sparktop.demo.faults import DEAD_RANK, HANG_A, HANG_B, NO_SYMPTOMS, Symptoms
-from sparktop.demo.gb10 import Machine
-from sparktop.demo.machine_reader import MachineHeat, MachineReader
+from sparktop.demo.machine import Machine, MachineHeat, MachineReader
 from sparktop.demo.ras import DEAD_AFTER_S, SimulatedJob
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksWord
 from sparktop.simulation.calibration import CLUSTER_TP2

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.commands import demo as demo_command
-from sparktop.demo.plan import Plan
-from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Plan
 from sparktop.model.snapshot import Snapshot
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA, SOLO
 from sparktop.simulation.routers import STRATEGIES

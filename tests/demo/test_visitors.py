@@ -13,11 +13,10 @@ import pytest
 from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
-from sparktop.demo.driver import Driver
 from sparktop.demo.engine import EngineServer, LiveEngine
+from sparktop.demo.load import MARKED, Driver, GivingWay, Visitors
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.demo.visitors import MARKED, GivingWay, Visitors
 from sparktop.model.load import EndReason
 from sparktop.simulation.routers import make_router
 from tests.demo.quick_engines import QUICK, live_engine

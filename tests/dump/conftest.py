@@ -11,8 +11,8 @@ import pytest
 from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.recording.frames import FrameWriter, Kind, Record, encode
-from sparktop.recording.head import first_head, record_of_head
 from sparktop.recording.recorder import Recorder
+from sparktop.recording.records import first_head, record_of_head
 from sparktop.store import Store
 from stage.rehearsal import START, Outage, Rehearsal
 

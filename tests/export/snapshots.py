@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparktop.agent.families import encoded
-from sparktop.demo.gb10 import IDENTITY, node_sample
+from sparktop.agent.exposition import encoded
+from sparktop.demo.machine import IDENTITY, node_sample
 from sparktop.export.metrics import Level, page_families
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity

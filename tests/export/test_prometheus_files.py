@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sparktop.agent.exposition import page as node_page
-from sparktop.demo.gb10 import IDENTITY, node_sample
+from sparktop.demo.machine import IDENTITY, node_sample
 from tests.agent.agent_process import ROOT
 from tests.export.full_stack import RULES, asked, full_stack
 from tests.export.snapshots import snapshot, text

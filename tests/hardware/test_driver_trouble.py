@@ -44,7 +44,7 @@ def test_without_the_library_the_real_module_says_so(monkeypatch: pytest.MonkeyP
     def missing(*_: object) -> None:
         raise OSError("libnvidia-ml.so.1: cannot open shared object file")
 
-    monkeypatch.setattr("sparktop.hardware.nvml.has_library", lambda: True)
+    monkeypatch.setattr("sparktop.hardware.gpu.has_library", lambda: True)
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(pynvml, "CDLL", missing)
     assert GpuReader(NOWHERE).read(0.0).note == "no NVIDIA driver on this machine"
@@ -52,7 +52,7 @@ def test_without_the_library_the_real_module_says_so(monkeypatch: pytest.MonkeyP
 
 def test_without_nvidia_ml_py_the_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """If nvidia-ml-py is not installed, a note says so."""
-    monkeypatch.setattr("sparktop.hardware.nvml.has_library", lambda: True)
+    monkeypatch.setattr("sparktop.hardware.gpu.has_library", lambda: True)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     note = GpuReader(NOWHERE).read(0.0).note
     assert note == "nvidia-ml-py is not installed: GPUs cannot be read"
@@ -60,7 +60,7 @@ def test_without_nvidia_ml_py_the_line_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 def test_without_the_library_the_module_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the driver's library nvidia-ml-py is not imported, which would be costly."""
-    monkeypatch.setattr("sparktop.hardware.nvml.has_library", lambda: False)
+    monkeypatch.setattr("sparktop.hardware.gpu.has_library", lambda: False)
     monkeypatch.setitem(sys.modules, "pynvml", None)  # its import would fail
     reader = GpuReader(NOWHERE)
     assert [reader.read(now).note for now in (0.0, 40.0)] == ["no NVIDIA driver on this machine"] * 2

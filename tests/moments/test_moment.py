@@ -14,8 +14,7 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.moments import moment as reading
 from sparktop.moments.moment import ALL, BACKEND, NODE, Moment, moment_of, read_moment
 from sparktop.moments.report import moment_report
-from sparktop.recording.chapter import Picture
-from sparktop.recording.past import Past
+from sparktop.recording.past import Past, Picture
 from sparktop.recording.player import Player, Recording, Span
 from stage.fleet import RehearsedFleet
 from tests.moments.conftest import MARK, MARK_S, OUTAGE_S, PLAYED_S, Recorded, wall

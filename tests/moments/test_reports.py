@@ -22,8 +22,8 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.moments import moment as reading
 from sparktop.moments.moment import Moment, SweepSpan, moment_of
 from sparktop.moments.report import FORMATS, moment_report
-from sparktop.recording.chapter import Picture
 from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
+from sparktop.recording.past import Picture
 from sparktop.report.document.prose import wrapped
 from sparktop.report.privacy import Privacy
 from tests.dump.conftest import instant, page, written

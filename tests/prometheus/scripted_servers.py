@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from sparktop.demo.engine_page import Ledger, engine_page
+from sparktop.demo.engine_page import Ledger
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine, EngineTally
+from stage.page import engine_page
 
 HOST = "127.0.0.1"
 TICKS_PER_S = 10

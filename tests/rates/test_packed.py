@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparktop import rates
 from sparktop.model.engine import Histogram
-from sparktop.rates import packed
 
 BOUNDS = (0.1, 1.0, float("inf"))
 COUNTS = st.floats(0, 1e15)
@@ -21,7 +21,7 @@ def test_a_packed_tally_has_the_values_of_the_tally(
 ) -> None:
     """Counters, buckets and sums come back to the last bit; what the tally lacks is None."""
     histograms = {name: Histogram(BOUNDS, values[:3], values[3]) for name, values in counts.items()}
-    found = packed(7.0, counters, histograms, None)
+    found = rates(7.0, counters, histograms, None)
     assert {name: found.counter(name) for name in counters} == counters
     assert found.counter("preemptions") is None
     for name, (*cumulative, total) in counts.items():
@@ -32,9 +32,9 @@ def test_a_packed_tally_has_the_values_of_the_tally(
 def test_an_idle_server_keeps_one_array() -> None:
     """Tallies with equal values share them; tallies with the same names share their layout."""
     histogram = Histogram(BOUNDS, (1.0, 2.0, 3.0), 4.5)
-    first = packed(1.0, {"steps": 5.0}, {"ttft": histogram}, None)
-    idle = packed(2.0, {"steps": 5.0}, {"ttft": histogram}, first)
-    moved = packed(3.0, {"steps": 6.0}, {"ttft": histogram}, idle)
+    first = rates(1.0, {"steps": 5.0}, {"ttft": histogram}, None)
+    idle = rates(2.0, {"steps": 5.0}, {"ttft": histogram}, first)
+    moved = rates(3.0, {"steps": 6.0}, {"ttft": histogram}, idle)
     assert idle.values is first.values
     assert moved.layout is first.layout
     assert (first.counter("steps"), moved.counter("steps")) == (5.0, 6.0)
@@ -42,8 +42,8 @@ def test_an_idle_server_keeps_one_array() -> None:
 
 def test_other_bounds_or_names_have_another_layout() -> None:
     """A restarted server of another version may have other buckets: none of its counts is misplaced."""
-    first = packed(1.0, {"steps": 5.0}, {"ttft": Histogram(BOUNDS, (1.0, 2.0, 3.0), 4.5)}, None)
-    short = packed(2.0, {"steps": 6.0}, {"ttft": Histogram(BOUNDS[1:], (2.0, 3.0), 4.5)}, first)
-    named = packed(3.0, {"stepped": 7.0}, {}, short)
+    first = rates(1.0, {"steps": 5.0}, {"ttft": Histogram(BOUNDS, (1.0, 2.0, 3.0), 4.5)}, None)
+    short = rates(2.0, {"steps": 6.0}, {"ttft": Histogram(BOUNDS[1:], (2.0, 3.0), 4.5)}, first)
+    named = rates(3.0, {"stepped": 7.0}, {}, short)
     assert list(short.histogram("ttft").cumulative) == [2.0, 3.0]
     assert (named.counter("steps"), named.counter("stepped")) == (None, 7.0)

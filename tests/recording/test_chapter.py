@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from sparktop.model.history_page import Page
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
-from sparktop.recording.chapter import Chapter, Picture
-from sparktop.recording.past import KEPT_S, MINUTE_S, Past
+from sparktop.recording.past import KEPT_S, MINUTE_S, Chapter, Past, Picture
 from sparktop.report.json_snapshot import to_json
 from stage.rehearsal import Rehearsal
 from tests.recording.conftest import instant

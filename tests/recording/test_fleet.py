@@ -9,8 +9,7 @@ import pytest
 from sparktop.model.fleet import Fleet, FleetServer, Scrape
 from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
-from sparktop.recording.calls import call_of, read_target, record_of, target_fields
-from sparktop.recording.head import first_head
+from sparktop.recording.records import call_of, first_head, read_target, record_of, target_fields
 from sparktop.store import SourceKey, Store
 from sparktop.store.journal import Call, Change
 
@@ -38,7 +37,7 @@ def test_the_wall_is_read_as_it_was_recorded() -> None:
 
 def test_a_wall_larger_than_a_record_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tens of thousands of servers do not end a recording."""
-    monkeypatch.setattr("sparktop.recording.calls.MAX_BODY_BYTES", 100)
+    monkeypatch.setattr("sparktop.recording.records.MAX_BODY_BYTES", 100)
     fleet = Fleet(99.0, 15.0, (FleetServer("a", "http://a", "g"),) * 20)
     assert record_of(NOW, Call(Change.ACCEPT, (SourceKey.prometheus("main"), fleet, None))) is None
 

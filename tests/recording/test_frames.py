@@ -22,8 +22,8 @@ from sparktop.recording.frames import (
     decode,
     encode,
 )
-from sparktop.recording.head import Head, record_of_head
 from sparktop.recording.player import Recording
+from sparktop.recording.records import Head, record_of_head
 from sparktop.recording.zstandard import ZstdDecompressor
 from tests.recording.conftest import A_FRAME, Made, read
 

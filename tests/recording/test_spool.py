@@ -13,10 +13,9 @@ from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.model.targets import Watch
 from sparktop.moments.moment import moment_of
-from sparktop.recording.past import KEPT_MANY_S, KEPT_S, MANY_SOURCES, Past
+from sparktop.recording.past import KEPT_MANY_S, KEPT_S, MANY_SOURCES, PART_BYTES, Past, Spool, Stored
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.session import Recordings
-from sparktop.recording.spool import PART_BYTES, Spool, Stored
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import Store
 from tests.recording.conftest import instant

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from sparktop.model.instant import Instant
 from sparktop.model.loading import PastStart
-from sparktop.recording.calls import call_of, record_of
 from sparktop.recording.frames import Kind
+from sparktop.recording.records import call_of, record_of
 from sparktop.store.journal import Call, Change
 
 NOW = Instant(5.0, datetime(2026, 11, 23, 14, 7, tzinfo=UTC))

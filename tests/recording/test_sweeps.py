@@ -10,9 +10,9 @@ from msgspec.structs import asdict, replace
 
 from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.recording.calls import record_of_sweep, sweep_of
 from sparktop.recording.frames import MAX_BODY_BYTES, RecordError
 from sparktop.recording.player import Player, Recording
+from sparktop.recording.records import record_of_sweep, sweep_of
 from sparktop.recording.replay import Replay
 from sparktop.recording.rescue import check
 from sparktop.recording.session import SWEEP_EVERY_S, Recordings

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from sparktop.model.event import Alert
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.model.targets import NodeThresholds, StateThresholds, Thresholds
-from sparktop.recording.calls import call_of, record_of
 from sparktop.recording.frames import Kind, Record, RecordError
-from sparktop.recording.head import read_head, record_of_head
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
+from sparktop.recording.records import call_of, read_head, record_of, record_of_head
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import Store
 from sparktop.store.journal import Call, Change, Journals

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, Level, LoadEvent, LoadMode, RequestEnded, RequestStarted
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.clients import ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.routers import RouterSettings, make_router
+from stage.clients import ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
 from stage.load_trace import LoadTrace, imbalance, period_s
 
 ROOMY = replace(SOLO, max_num_seqs=128)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.simulation.batch import BlockPool
+from sparktop.simulation.engine import BlockPool
 
 
 def test_a_new_pool_is_empty() -> None:

@@ -16,11 +16,11 @@ from sparktop.simulation.calibration import (
     SHORT_CONTEXT,
     SOLO,
 )
-from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, Rate
+from stage.clients import ClosedLoop, DirectWay, VirtualTime
 
 
 def burst(

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
 from sparktop.simulation import engine as engine_module
-from sparktop.simulation.batch import Phase, RequestTimeline, SimulatedRequest
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, StepCost
+from sparktop.simulation.engine import (
+    Engine,
+    EngineEvent,
+    EngineProfile,
+    Phase,
+    RequestTimeline,
+    SimulatedRequest,
+    StepCost,
+)
 
 pytestmark = pytest.mark.long
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from sparktop.model.load import Level, LoadMode
-from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
+from stage.clients import ClosedLoop, DirectWay, VirtualTime
 
 Maker = Callable[..., EngineProfile]
 TRUE_STEP_S = 0.010 * 2 + 0.0001 * 4

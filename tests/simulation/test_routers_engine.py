@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from sparktop.model.load import RequestEnded
-from sparktop.simulation.batch import SimulatedRequest
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, StepCost
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest, StepCost
 
 SMALL = EngineProfile(
     "small", "m", StepCost(0.010, 0.5, 0.040, 0.0001, 1e-6, 1e-9), 200, 6, 32, 30, block_tokens=4, jitter=0.05

@@ -8,14 +8,13 @@ from functools import cache
 import pytest
 
 from sparktop.model.load import EndReason, Level, LoadMode, RequestEnded, RequestStarted
-from sparktop.simulation.batch import SimulatedRequest
-from sparktop.simulation.calibration import BURST, LITELLM, SOLO
-from sparktop.simulation.clients import ClosedLoop, Faults, ProxyHabits, RoutedWay, VirtualTime
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
-from sparktop.simulation.routers import RouterSettings, make_router
+from sparktop.simulation.calibration import LITELLM, SOLO
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
+from sparktop.simulation.routers import Faults, RouterSettings, make_router
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
+from stage.clients import BURST, ClosedLoop, ProxyHabits, RoutedWay, VirtualTime
 from stage.load_trace import LoadTrace, imbalance, period_s
 
 pytestmark = pytest.mark.long

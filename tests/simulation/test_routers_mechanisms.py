@@ -8,10 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, RequestEnded
-from sparktop.simulation.batch import SimulatedRequest
-from sparktop.simulation.clients import Faults, ProxyHabits, RoutedWay, VirtualTime
-from sparktop.simulation.engine import Engine
-from sparktop.simulation.routers import LeastBusy, RouterSettings
+from sparktop.simulation.engine import Engine, SimulatedRequest
+from sparktop.simulation.routers import Faults, LeastBusy, RouterSettings
+from stage.clients import ProxyHabits, RoutedWay, VirtualTime
 from tests.simulation.routed_scene import ROOMY, Scene, Seen, one_sided, play, skew
 
 pytestmark = pytest.mark.long

@@ -13,8 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
-from sparktop.simulation.batch import RequestTimeline, SimulatedRequest
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, StepCost
+from sparktop.simulation.engine import (
+    Engine,
+    EngineEvent,
+    EngineProfile,
+    RequestTimeline,
+    SimulatedRequest,
+    StepCost,
+)
 from sparktop.simulation.thermal import NodeThermal
 
 Maker = Callable[..., EngineProfile]

@@ -18,9 +18,8 @@ from sparktop.model.load import (
     RunEnded,
     RunStarted,
 )
-from sparktop.simulation.batch import SimulatedRequest
-from sparktop.simulation.clients import ClosedLoop, DirectWay, VirtualTime
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile
+from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
+from stage.clients import ClosedLoop, DirectWay, VirtualTime
 
 Maker = Callable[..., EngineProfile]
 

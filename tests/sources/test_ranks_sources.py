@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.agent.access import bind
-from sparktop.agent.sampler import Sampler
+from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.ras import Habits, RasServer
 from sparktop.hardware.ras import Found, RasReader

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.agent.sampler import Sampler
+from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, ProcessReading, ProcessTable

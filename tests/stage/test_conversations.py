@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from sparktop.model.conversation import CallStart, ConversationCall, Turn
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO
-from sparktop.simulation.clients import DirectWay, VirtualTime
 from sparktop.simulation.engine import Engine
 from sparktop.sweep.plan.conversations.lane import planned_turns
 from sparktop.sweep.plan.conversations.reading import find_conversations
+from stage.clients import DirectWay, VirtualTime
 from stage.conversations import Conversations, turn_hashes
 
 ENGINE = replace(SOLO, max_model_len=65_536)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sparktop.demo.gb10 import Machine
+from sparktop.demo.machine import Machine
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.report.json_snapshot import to_json
 from stage.rehearsal import Rehearsal

@@ -14,10 +14,10 @@ from sparktop.model.node import NodeIdentity
 from sparktop.model.ranks import RanksAnswer, RanksReading, RanksView, RanksWord
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.recording.calls import call_of, record_of
 from sparktop.recording.frames import Kind
 from sparktop.recording.frames import decode as decode_record
 from sparktop.recording.frames import encode as encode_record
+from sparktop.recording.records import call_of, record_of
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
 from sparktop.store.journal import Call, Change

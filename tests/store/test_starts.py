@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from sparktop.demo.machine_reader import starting
+from sparktop.demo.machine import starting
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.loading import PastStart

@@ -16,17 +16,12 @@ from importlib.util import find_spec
 
 from msgspec import Struct
 
-_PACKAGES = ("hardware", "python310")
+_PACKAGES = ("hardware",)
 """Packages that are sent whole."""
 _MODULES = (
     "__init__",
     "agent/__init__",
-    "agent/ask",
-    "agent/pipes",
     "agent/reader",
-    "agent/sampler",
-    "agent/stdio",
-    "agent/stopping",
     "ending",
     "model/__init__",
     "model/ending",

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from sparktop.ending import timeout
 from sparktop.hardware.ras import Found
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.python310.timeouts import timeout
 from sparktop.sources.beside import read_beside
 from sparktop.sources.ssh.failure import Ending, LinkError, explain
 from sparktop.sources.ssh.remote import READY, Remote, command_line, quiet_environment

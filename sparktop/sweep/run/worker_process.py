@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from sparktop.ending import timeout
 from sparktop.errors import SparktopError
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
-from sparktop.python310.timeouts import timeout
 from sparktop.sweep.generator.wire.lines import (
     ALIVE,
     ALIVE_S,

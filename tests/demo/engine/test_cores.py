@@ -8,7 +8,7 @@ from sparktop.demo.engine import LiveCores
 from sparktop.demo.engine_page import server_page
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
-from sparktop.simulation.batch import SimulatedRequest
+from sparktop.simulation.engine import SimulatedRequest
 from sparktop.simulation.routers import RouterSettings, make_router
 from tests.demo.quick_engines import Clock, live_engine
 

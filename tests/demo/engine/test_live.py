@@ -9,7 +9,7 @@ import pytest
 
 from sparktop.demo.engine import Answer
 from sparktop.model.load import EndReason
-from sparktop.simulation.batch import SimulatedRequest
+from sparktop.simulation.engine import SimulatedRequest
 from tests.demo.quick_engines import Clock, live_engine
 
 

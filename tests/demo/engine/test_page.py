@@ -13,20 +13,12 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparktop.demo.engine_page import (
-    Families,
-    HttpFigures,
-    Ledger,
-    engine_families,
-    engine_page,
-    exposition,
-    server_page,
-)
+from sparktop.demo.engine_page import Families, HttpFigures, Ledger, engine_families, server_page
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
-from sparktop.simulation.batch import SimulatedRequest
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.engine import Engine
+from sparktop.simulation.engine import Engine, SimulatedRequest
+from stage.page import engine_page, exposition
 
 CAPTURES = Path(__file__).parent.parent.parent / "data" / "vllm-0.32"
 MODEL = "openai/gpt-oss-120b"

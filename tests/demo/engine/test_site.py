@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from sparktop.demo.engine import EngineSite
-from sparktop.demo.machine_reader import MachineReader
+from sparktop.demo.machine import MachineReader
 from sparktop.demo.scenario import SCENARIOS, Restarts
 from sparktop.engines import read_page
 

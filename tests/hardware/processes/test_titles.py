@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.hardware.workloads import Title, arguments_of, read_title, short_model
+from sparktop.hardware.processes import Title, arguments_of, read_title, short_model
 
 
 @pytest.mark.parametrize(

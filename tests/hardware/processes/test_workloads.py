@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.hardware.workloads import WorkloadReader
+from sparktop.hardware.processes import WorkloadReader
 from tests.hardware.conftest import stat_line, write
 
 ID = "0123456789abcdef" * 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sparktop.hardware.ras_forms import parse_json
+from sparktop.hardware.ras import parse_json
 from sparktop.model.ranks import RanksAnswer
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "ras"

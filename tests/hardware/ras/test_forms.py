@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.demo.ras import as_json, as_text
-from sparktop.hardware.ras_forms import RanksError, parse_json, parse_text
+from sparktop.hardware.ras import RanksError, parse_json, parse_text
 from sparktop.model.ranks import RanksAnswer, RankStatus
 from tests.hardware.ras.examples import answer, example
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.demo.ras import Habits, RasServer
-from sparktop.hardware.ras import MOST_BYTES, Found, RasReader, parse_address
-from sparktop.hardware.ras_forms import parse_text
+from sparktop.hardware.ras import MOST_BYTES, Found, RasReader, parse_address, parse_text
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer
 from tests.hardware.ras.examples import DATA, FORMS, answer, example

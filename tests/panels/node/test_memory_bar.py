@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.colors.palette import palettes
-from sparktop.demo.gb10 import Machine, node_sample
+from sparktop.demo.machine import Machine, node_sample
 from sparktop.model.node import (
     CACHE_PART,
     CMA_FREE_PART,

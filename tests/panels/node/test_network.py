@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparktop.demo.gb10 import Machine, node_sample
+from sparktop.demo.machine import Machine, node_sample
 from sparktop.model.node import NetworkReading, NodeSample
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.board.flat import flatten

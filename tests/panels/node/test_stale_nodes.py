@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.verdict import verdict
 from sparktop.analysis.wall import wall_of
-from sparktop.demo.gb10 import Machine, node_sample
+from sparktop.demo.machine import Machine, node_sample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Scrape
 from sparktop.model.snapshot import Snapshot

@@ -8,12 +8,12 @@ import pytest
 
 from sparktop.model.load import EndReason, LoadEvent, RequestEnded
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
-from sparktop.simulation.clients import DirectWay, OpenLoop, VirtualTime
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.plan.arrivals import Rate, due_times, later_times, parse_pattern
 from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
 from sparktop.sweep.result.results import OpenLoopResult
+from stage.clients import DirectWay, OpenLoop, VirtualTime
 
 WARM_UP_S, TAIL_S = 15.0, 60.0
 SATURATED_PER_S = {"solo": 2.44, "tp2": 2.02}

@@ -12,11 +12,11 @@ import pytest
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.load import Level
-from sparktop.simulation.clients import ClosedLoop, DirectWay, RoutedWay, VirtualTime, Way
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.routers import make_router
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
+from stage.clients import ClosedLoop, DirectWay, RoutedWay, VirtualTime, Way
 from tests.ui.sweep.virtual_demo import LEVELS, PP, ROUTER, SCENARIO, SERVER, TG
 
 ROOT = Path(__file__).resolve().parents[3]

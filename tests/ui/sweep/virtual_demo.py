@@ -119,8 +119,8 @@ async def _start_generator(*_: object, **__: object) -> _Generator:
 async def _demo() -> AsyncIterator[Watch]:
     """Run what the demo's processes run; yield what watches it."""
     from sparktop.demo.command import DemoCluster, make_watch
-    from sparktop.demo.plan import Plan
     from sparktop.demo.process import engines, load, proxy
+    from sparktop.demo.scenario import Plan
 
     reading, writing = os.pipe()
     plan = Plan(SCENARIO, seed=SEED, load=LOAD, visitors=writing)

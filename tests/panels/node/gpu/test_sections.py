@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.demo.gb10 import Machine, node_sample
+from sparktop.demo.machine import Machine, node_sample
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.snapshot import NodeView, SpeedState
 from sparktop.panels.node.detail import node_detail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from heapq import heappop, heappush
@@ -26,9 +26,9 @@ from sparktop.model.load import (
     RunEnded,
     RunStarted,
 )
-from sparktop.simulation.batch import SimulatedRequest
-from sparktop.simulation.engine import Engine, EngineEvent, Gauges
-from sparktop.simulation.routers import Router
+from sparktop.simulation.calibration import HOP_S, HOPS_PER_SPREAD
+from sparktop.simulation.engine import Engine, EngineEvent, Gauges, Lengths, SimulatedRequest
+from sparktop.simulation.routers import Faults, Router
 
 # Nothing happens between events, so time jumps from one event to the next. An idle engine costs nothing,
 # and
@@ -141,10 +141,6 @@ class VirtualTime:
 # same events as the real load generator, so that `sparktop.sweep.result.measure` computes the same metrics
 # from
 # both.
-
-
-Lengths = Callable[[random.Random], tuple[int, int]]
-"""Draws (prompt tokens, output tokens) of a request."""
 
 
 class Way(Protocol):
@@ -301,21 +297,6 @@ class ClosedLoop:
 # Simulated clients in virtual time that send each request when it is due, however many are in flight.
 
 
-class Recorded(Struct, frozen=True):
-    """A request of recorded traffic."""
-
-    due_s: float | None
-    """Seconds after the begin of the replay; None if only the request `after` decides."""
-    prompt_tokens: int
-    output_tokens: int
-    after: int | None = None
-    """Index of the request that has to end before."""
-    delay_s: float = 0.0
-    """Pause in seconds after its end."""
-    hashes: tuple[int, ...] = ()
-    """A hash for each full block of the prompt."""
-
-
 class OpenLoop:
     """The arrivals of one open-loop run; after `VirtualTime.run`, `events` has what happened."""
 
@@ -368,75 +349,12 @@ class OpenLoop:
         self._time.listeners.remove(self._hear)
 
 
-class Replay:
-    """A replay of recorded traffic; after `VirtualTime.run`, `events` has what happened."""
-
-    def __init__(
-        self, time: VirtualTime, way: Way, requests: Sequence[Recorded], name: str = "trace"
-    ) -> None:
-        """Schedule all requests from now on; those that follow another one wait for its end."""
-        self.events: list[LoadEvent] = [RunStarted(time.now_s, 0)]
-        self._time = time
-        self._way = way
-        self._requests = requests
-        self._name = name
-        self._begin_s = time.now_s
-        self._numbers: dict[str, int] = {}
-        """Numbers of the requests in flight, by id."""
-        self._following: defaultdict[int, list[int]] = defaultdict(list)
-        time.listeners.append(self._hear)
-        for number, one in enumerate(requests):
-            if one.after is not None:
-                self._following[one.after].append(number)
-            else:
-                self._at(number, time.now_s + (one.due_s or 0.0))
-
-    def _at(self, number: int, due: float) -> None:
-        self._time.call_at(due, partial(self._send, number, due))
-
-    def _send(self, number: int, due: float) -> None:
-        one = self._requests[number]
-        request_id = f"{self._name}-{number}"
-        self._numbers[request_id] = number
-        self.events.append(RequestStarted(request_id, self._time.now_s, 0, one.prompt_tokens, due))
-        self._way.send(
-            SimulatedRequest(request_id, one.prompt_tokens, one.output_tokens, block_hashes=one.hashes)
-        )
-
-    def _hear(self, engine: int, event: EngineEvent) -> None:
-        del engine
-        if event.request_id not in self._numbers:
-            return
-        self.events.append(event)
-        if isinstance(event, RequestEnded):
-            for number in self._following.pop(self._numbers.pop(event.request_id), ()):
-                one = self._requests[number]
-                due = event.at + one.delay_s
-                self._at(number, due if one.due_s is None else max(due, self._begin_s + one.due_s))
-
-
 # A simulated proxy in virtual time: requests reach their engines through a router, and some of them fail.
 
 
 REFUSED_S = 0.1
 """Seconds until a client receives the refusal of a router or backend, and may retry."""
 ROUTER_FULL = "no deployments available: every backend cools down"
-
-
-class Faults(Struct, frozen=True):
-    """Injected faults: which requests fail, and how."""
-
-    share: float = 0.0
-    """Share of the requests that fail, drawn independently."""
-    status: int = 500
-    after_tokens: int | None = None
-    """Number of tokens after which a request is broken off; None: it is refused before it reaches the
-    engine."""
-    backends: frozenset[int] | None = None
-    """Indices of the backends whose requests can fail; None: all backends."""
-    from_s: float = 0.0
-    until_s: float = float("inf")
-    """Only requests that are routed from `from_s` to `until_s` (seconds) fail."""
 
 
 class ProxyHabits(Struct, frozen=True):
@@ -450,6 +368,10 @@ class ProxyHabits(Struct, frozen=True):
     leaks: bool = False
     """Whether a request still counts as in flight after its client has disconnected, as in old LiteLLM."""
     faults: Faults = Faults()
+
+
+BURST = ProxyHabits(arrival_spread_s=HOP_S / HOPS_PER_SPREAD)
+"""The delays with which the requests of a benchmark's burst reach the router."""
 
 
 class RoutedWay:
