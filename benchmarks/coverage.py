@@ -3,7 +3,7 @@
 Runs are drawn from distributions with a known mean or quantile, and passed to the code that computes each
 interval. A 95 % interval is good if it contains the true value in 93 to 97 % of the trials.
 
-usage: coverage.py [--trials N] [--seed N] [--only rate latency quantile ratio search share] [--write]
+usage: coverage.py [--trials N] [--seed N] [--only rate latency quantile ratio] [--write]
 
 With --write, the table is written to benchmarks/README.md. Exit code 1 if an interval misses its limits.
 """
@@ -24,8 +24,6 @@ from sparktop.sweep.terms.statistics import value_of
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from searched_servers import SEARCHES, searched_range
-
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.result.results import Rate
 from sparktop.sweep.run.slo.judgement import quantile_interval
@@ -38,8 +36,6 @@ NOISE = 0.01
 """Relative standard deviation of single values, in addition to that between runs."""
 COVERED = (93.0, 97.0)
 """Least and most percent of trials in which a 95 % interval may contain the truth."""
-_EXACT = (95.0, 100.0)
-"""The same for an exact interval, which is never too narrow, and too wide if outcomes are few."""
 _WITHIN = 0.35
 """Standard deviation of the logarithm of latencies within a run."""
 _NORMAL_90 = 1.2815515655446004
@@ -170,41 +166,13 @@ def ratios(dice: Random, trials: int) -> Iterator[Coverage]:
             yield _study("ratio", f"{runs} runs each", spread, trials, 1.2, draw)
 
 
-def searches(dice: Random, trials: int) -> Iterator[Coverage]:
-    """Study the answers of `--slo` (both ends of a range) for servers whose limits are known."""
-    for name, search in SEARCHES.items():
-        for spread in SPREADS:
-            held, widths = 0, []
-            for _ in range(trials):
-                found = searched_range(search, dice, spread)
-                held += found.holds_truth
-                widths.append(found.width)
-            runs = f"{name}, 3 runs"
-            yield Coverage("search", runs, spread, trials, held, median(widths), (93.0, 100.0))
-
-
-def shares(dice: Random, trials: int) -> Iterator[Coverage]:
-    """Study the intervals of shares in `balance.py`: exact binomial ones (Clopper and Pearson)."""
-    from balance import interval  # late: it needs the simulated cluster
-
-    for count, share in ((40, 0.05), (100, 0.3)):
-        held, widths = 0, []
-        for _ in range(trials):
-            low, high = interval(sum(dice.random() < share for _ in range(count)), count)
-            held += low <= share <= high
-            widths.append(high / low if low else math.inf)
-        yield Coverage("share", f"{count} runs, {share:.0%}", 0.0, trials, held, median(widths), _EXACT)
-
-
 STUDIES: dict[str, tuple[Callable[[Random, int], Iterator[Coverage]], float]] = {
     "rate": (rates, 1.0),
     "latency": (latencies, 1.0),
     "quantile": (quantiles, 0.5),
     "ratio": (ratios, 1.0),
-    "search": (searches, 0.1),
-    "share": (shares, 0.1),
 }
-"""Studies by name, with the fraction of the trials that each runs: searches are slow."""
+"""Studies by name; with the fraction of the trials that each runs."""
 
 
 def coverages(trials: int, seed: int, only: Sequence[str] = tuple(STUDIES)) -> Iterator[Coverage]:
@@ -245,7 +213,7 @@ def write(text: str, readme: Path = HERE / "README.md") -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the studies and print the table; return 1 if an interval misses its limits, else 0."""
     parser = argparse.ArgumentParser(description="how often intervals hold the truth")
-    parser.add_argument("--trials", type=int, default=4000, help="of a condition; searches make a tenth")
+    parser.add_argument("--trials", type=int, default=4000, help="of a condition")
     parser.add_argument("--seed", type=int, default=20_000)
     parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES))
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")

@@ -111,15 +111,6 @@ def directly(count: int, machines: int, dead: int = 0, mute: int = 0) -> Iterato
         yield Fleet(count, machines, "directly", config, "model-000" if count > BOARD else "busy")
 
 
-@contextmanager
-def through_prometheus(count: int) -> Iterator[Fleet]:
-    """Serve a Prometheus that scrapes `count` servers; yield them as a fleet."""
-    with tempfile.TemporaryDirectory() as folder, serving("prometheus_cost.py", "--serve", count) as port:
-        config = Path(folder) / "sparktop.toml"
-        config.write_text(f'[[prometheus]]\nurl = "http://127.0.0.1:{int(port)}"\n', encoding="utf-8")
-        yield Fleet(count, count, "Prometheus", config, "model-0")
-
-
 def cost(percent: float, pages: int | None, seconds: float) -> tuple[str, str, str]:
     """Return the cells for CPU time, pages per second and CPU time per page."""
     if not pages:
@@ -187,9 +178,6 @@ def fleets(options: argparse.Namespace) -> Iterator[Fleet]:
         machines = max(2, count // SERVERS_OF_A_MACHINE) if options.machines is None else options.machines
         with directly(count, machines, options.dead, options.mute) as fleet:
             yield fleet
-    for count in numbers(options.prometheus):
-        with through_prometheus(count) as fleet:
-            yield fleet
 
 
 def numbers(words: str) -> Sequence[int]:
@@ -201,7 +189,6 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--servers", default="2,20,100,500")
-    parser.add_argument("--prometheus", default="500,2000,10000")
     parser.add_argument("--machines", type=int, help="machines beside the servers (a fifth of them)")
     parser.add_argument("--dead", type=int, default=0, help="number of servers that do not listen")
     parser.add_argument("--mute", type=int, default=0, help="number of servers that accept and never answer")

@@ -5,8 +5,7 @@ simultaneous requests. Topology table: one engine ("solo"), two machines as one 
 solo engines behind LiteLLM with the strategies simple-shuffle ("shuffle") and least-busy. Concurrency-first
 table: one engine with the recipe of `GX10_PATCHED`. Long-context table: one engine, `LONG_CONTEXT`. The speed
 of an engine is four numbers of `StepCost`, fitted to all values of a table at once; the other two come from
-the model's architecture and from a third table. `benchmarks/simulation.py` prints each table beside the
-simulated values.
+the model's architecture and from a third table. `tests/simulation/test_calibration.py` holds figures of each.
 
 What the fit assumes, with the evidence in the tables:
 

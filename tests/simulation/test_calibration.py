@@ -53,7 +53,7 @@ def mean(figure: Rate | None) -> float:
 def test_the_topologies_are_as_fast_as_their_table(
     profile: EngineProfile, concurrency: int, decode_tps: float, prefill_tps: float, ttft_ms: float
 ) -> None:
-    """Decode within 10 %, prefill and TTFT within 15 % (benchmarks/simulation.py holds every level)."""
+    """Decode within 10 %, prefill and TTFT within 15 %."""
     figures = burst(profile, concurrency)
     assert mean(figures.decode_tps) == pytest.approx(decode_tps, rel=0.10)
     assert mean(figures.prefill_tps) == pytest.approx(prefill_tps, rel=0.15)

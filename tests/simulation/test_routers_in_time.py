@@ -58,7 +58,7 @@ def test_counts_that_rise_at_once_lose_nothing() -> None:
 
 @pytest.mark.parametrize("concurrency", [8, 32])
 def test_shuffle_wins_where_it_wins_in_the_table(concurrency: int) -> None:
-    """Decode, prefill and TTFT from c = 8 up (benchmarks/simulation.py holds every level)."""
+    """Decode, prefill and TTFT from c = 8 up."""
     (shuffle, _), (herding, _) = (
         burst(strategy, LITELLM, concurrency) for strategy in ("simple-shuffle", "least-busy")
     )

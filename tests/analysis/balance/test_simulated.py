@@ -1,4 +1,4 @@
-"""Verdicts on simulated routers, in a few cases; the full study is in the benchmarks."""
+"""Verdicts on simulated routers, in a few cases."""
 
 from __future__ import annotations
 
