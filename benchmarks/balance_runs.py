@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch
 from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import Balance, BalanceWord
@@ -31,6 +30,7 @@ from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine, SimulatedRequest
 from sparktop.simulation.routers import Faults, RouterSettings, make_router
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ
+from sparktop.store.balance_groups import EVERY_S, BalanceWatch
 from stage.clients import ClosedLoop, ProxyHabits, RoutedWay, VirtualTime, Way
 from tests.analysis.balance.routed_load import START, cut, rates
 

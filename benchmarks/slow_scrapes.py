@@ -27,13 +27,13 @@ from pathlib import Path
 from balance_runs import ALARMS, HZ, Follower, Recording, Scene, simulate
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.judge import judge
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.slow import (
+from sparktop.analysis.balance.judge import (
     REQUESTS_S,
+    judge,
     judge_slowly,
     spread_of,
 )
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import BalanceWord
 from tests.analysis.balance.balance_traces import LIFE_S, trace
 

@@ -29,7 +29,7 @@ from sparktop.doctor.check import to_json as doctor_json
 from sparktop.events import event_document
 from sparktop.report.json_snapshot import to_json as snapshot_json
 from sparktop.report.large import worst_json
-from sparktop.sources.wire.reply import Reply
+from sparktop.sources.replies import Reply
 from sparktop.sweep.result.results import SweepResult
 from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal

@@ -24,7 +24,7 @@ from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, CLUSTER_TP2, SOLO
 from sparktop.store import SourceKey, Store
-from sparktop.store.journal import Journal
+from sparktop.store.store import Journal
 from stage.arrivals import Swing
 from stage.clients import VirtualTime
 from stage.load import OpenLoad, RehearsedTime, routed_load

@@ -79,9 +79,9 @@ import sys
 import sparktop.recording.records, sparktop.recording.recorder
 import sparktop.recording.records, sparktop.recording.session
 import sparktop.sources.agent, sparktop.sources.engine_http, sparktop.sources.local, sparktop.sources.router
-import sparktop.sources.ssh.source, sparktop.ui.app, sparktop.watch.monitor
-from sparktop.sources.wire.decode import decode
-from sparktop.sources.wire.reply import Reply, encode
+import sparktop.sources.ssh, sparktop.ui.app, sparktop.watch.monitor
+from sparktop.sources.decode import decode
+from sparktop.sources.replies import Reply, encode
 assert decode(encode(Reply("1"))).sparktop == "1"
 unneeded = "pydantic", "httpx", "sparktop.sweep.session"
 print([name for name in unneeded if name in sys.modules])

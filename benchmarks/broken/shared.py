@@ -18,7 +18,7 @@ from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.instant import Instant
 from sparktop.recording.frames import FrameReader, Record
 from sparktop.recording.recorder import Recorder
-from sparktop.store.journal import Call
+from sparktop.store.store import Call
 from stage.rehearsal import Rehearsal
 
 ROOT = Path(__file__).resolve().parent.parent.parent

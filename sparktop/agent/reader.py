@@ -24,8 +24,7 @@ from sparktop.model.instant import MAX_INTERVAL_S, MIN_INTERVAL_S
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.text import clean
 from sparktop.sources.local import LocalSource
-from sparktop.sources.wire.ranks import encode_ranks
-from sparktop.sources.wire.reply import encode, encode_error, make_reply
+from sparktop.sources.replies import encode, encode_error, encode_ranks, make_reply
 
 _YES, _NO = frozenset({"1", "true", "yes"}), frozenset({"0", "false", "no", ""})
 
@@ -429,10 +428,10 @@ class Sampler:
 #
 # Its first output line is a greeting: a reply without samples. Each input line is a request, `{"since":
 # 5120.0,
-# "processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` of `sparktop.sources.wire` or
+# "processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` of `sparktop.sources.replies` or
 # an
 # error. The request `{"ranks": true}` makes the agent ask NCCL; the reply is of
-# `sparktop.sources.wire.ranks`.
+# `sparktop.sources.replies`.
 # The program ends at the end of the input, when the output is closed, on a signal, or after a while without
 # a
 # request, so that no process is left when the connection is gone.

@@ -19,10 +19,9 @@ from sparktop.agent.reader import Ask, AskError, Sampler, from_query
 from sparktop.ending import stopped_by_signals
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure
+from sparktop.sources.decode import encode_fast
 from sparktop.sources.local import LocalSource
-from sparktop.sources.wire.decode import encode_fast
-from sparktop.sources.wire.ranks import ASKS_RANKS, encode_ranks
-from sparktop.sources.wire.reply import make_reply
+from sparktop.sources.replies import ASKS_RANKS, encode_ranks, make_reply
 
 # `AgentServer` and the servers of `sparktop export` and `sparktop serve` add the routes. The last one
 # overrides
@@ -189,7 +188,7 @@ def text(
 
 # HTTP server of the agent: its routes.
 #
-# GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.sources.wire.reply`
+# GET /v1/sample?since=&processes=1&interval_s=   JSON of `sparktop.sources.replies`
 # GET /v1/ranks                                   what NCCL here says of its ranks; asks it, so on request
 # only,
 #                                                 and without a token only with the header X-Sparktop-Ranks

@@ -1,9 +1,4 @@
-"""Assigns backends to the nodes that they run on: by the configuration, else by address, never by a guess.
-
-A backend is on a node if the host of the backend's URL is the host of the agent's URL or of the ssh
-target, one of the addresses of the machine's interfaces, or its host name. A loopback address means the
-node that is read on this machine. If two nodes match, the node is unknown and none is returned.
-"""
+"""Which servers, machines and deployments belong together: by configuration or address, never by a guess."""
 
 from __future__ import annotations
 
@@ -16,9 +11,114 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sparktop.model.node import GpuReading
+from sparktop.model.router import Deployment
 from sparktop.model.snapshot import EngineProcess
+from sparktop.model.targets import NodeTarget
 
+# They are matched by address, else by the configuration, else by equal names.
+
+
+Address = tuple[str, int, str]
+"""(host, port, path), normalized so that two spellings of the same address are equal."""
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _HERE = "localhost"
+_THIS_MACHINE = frozenset({_HERE, "127.0.0.1", "::1", "0.0.0.0", "::", "host.docker.internal"})  # noqa: S104 - compared, not bound
+"""Host names that mean the machine of the program that uses them."""
+_PLAIN = re.compile(r"(?:https?://)?([\w.-]+):([1-9]\d{0,3})", re.ASCII)
+"""A host and a port of at most four digits, without a path."""
+
+
+@lru_cache(maxsize=4096)
+def address_of(url: str, speaker: str = _HERE) -> Address | None:
+    """Return the address that `url` means when it is used on the host `speaker`; None when it is not a URL.
+
+    localhost and its aliases become `speaker`, default ports are filled in, and a `/v1` at the end of the
+    path is dropped.
+    """
+    plain = _PLAIN.fullmatch(url)
+    host: str | None
+    port: int | None
+    if plain is not None:  # nearly all: ten times as fast
+        host, port, path = plain[1], int(plain[2]), ""
+    else:
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            return None
+        port = port or _DEFAULT_PORTS.get(parts.scheme)
+        path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
+    host = (host or "").removesuffix(".").lower()
+    if not host or port is None:
+        return None
+    return (speaker if host in _THIS_MACHINE else host), port, path
+
+
+def match_deployments(
+    told: Iterable[Deployment] | None,
+    *,
+    router_url: str,
+    backend_urls: Mapping[str, str],
+    configured: Mapping[str, str],
+) -> dict[str, str | None] | None:
+    """Return {deployment id: backend name}, where None means that the deployment is not a watched backend.
+
+    The first argument has the deployments that the router reports. If it is None, return `configured`,
+    which also maps ids to backend names, or None if `configured` is empty too.
+    """
+    if told is None:
+        return {**configured} or None
+    own = address_of(router_url)
+    speaker = own[0] if own else _HERE
+    by_address: dict[Address, str] = {}
+    for name, url in backend_urls.items():
+        address = address_of(url)
+        if address is not None:
+            by_address.setdefault(address, name)
+    found: dict[str, str | None] = {}
+    for one in told:
+        place = address_of(one.address, speaker) if one.address else None
+        backend = by_address.get(place) if place else None
+        found[one.id] = backend or configured.get(one.id) or (one.id if one.id in backend_urls else None)
+    return found
+
+
+# Whether two names mean the same machine.
+
+
+def is_same_machine(known: NodeTarget, found: NodeTarget) -> bool:
+    """Return whether the agent `found` by discovery runs on the watched node `known`.
+
+    True where both have the same URL, or where `known` is read on this machine and the agent's host is
+    localhost or the node's name.
+    """
+    if found.ssh is not None:
+        host = bare_host(found.ssh.rpartition("@")[2])
+        own = (known.name, (known.ssh or "").rpartition("@")[2], urlsplit(known.url or "").hostname or "")
+        return host in {bare_host(word) for word in own if word}
+    host = bare_host(urlsplit(found.url or "").hostname or "")
+    if known.via == "local":
+        return host in {"localhost", known.name.lower()}
+    return known.url == found.url
+
+
+def bare_host(host: str) -> str:
+    """Return a host in lower case without brackets, loopback addresses as "localhost".
+
+    Discovery compares these, so that it polls each machine only once.
+    """
+    host = host.strip("[]").lower()
+    return "localhost" if host in {"127.0.0.1", "::1"} else host
+
+
+# Assigns backends to the nodes that they run on: by the configuration, else by address, never by a guess.
+#
+# A backend is on a node if the host of the backend's URL is the host of the agent's URL or of the ssh
+# target, one of the addresses of the machine's interfaces, or its host name. A loopback address means the
+# node that is read on this machine. If two nodes match, the node is unknown and none is returned.
+
+
 _ENGINES = (
     ("vllm", "vllm"),
     ("sglang", "sglang"),

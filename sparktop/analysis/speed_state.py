@@ -1,21 +1,21 @@
-"""Judges whether a GPU runs as fast as it should under its load.
-
-Clock and power are compared with the load, and step times with earlier step times of the same batch size.
-Two faults of a GB10 appear in no throttle reason (reported by users): a power-delivery fault pins the SM
-clock at 500 to 850 MHz, at 15 to 18 W and 95 % load; and an unexplained state makes a step take 94 ms
-instead of 63 at a clock that looks healthy. So the clock alone does not reveal both faults.
-"""
+"""Whether a GPU runs as fast as it should under its load, how near its bandwidth, and its faults (Xids)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.node import GpuReading
+from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.snapshot import SpeedState
 from sparktop.model.targets import NodeThresholds
+
+# Clock and power are compared with the load, and step times with earlier step times of the same batch size.
+# Two faults of a GB10 appear in no throttle reason (reported by users): a power-delivery fault pins the SM
+# clock at 500 to 850 MHz, at 15 to 18 W and 95 % load; and an unexplained state makes a step take 94 ms
+# instead of 63 at a clock that looks healthy. So the clock alone does not reveal both faults.
+
 
 UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK, SLOW_STEPS = (
     "unknown",
@@ -274,3 +274,119 @@ def _heat_cause(gpu: GpuReading) -> str:
         f"the driver slows the GPU for heat{heat}, now {margin:.0f} °C below its limit:"
         " it cooled down since, or memory or board are hot"
     )
+
+
+# Computes how close a server comes to the limit that its memory bandwidth sets.
+#
+# Each generated token of a single request requires reading all active weights once. So the memory bandwidth
+# divided by the bytes read per token is the highest token rate of a single request: 273 GB/s / 2.55 GB =
+# 107
+# tokens/s for gpt-oss-120b on a GB10. A *lane* is an engine core (data-parallel rank) of a server.
+
+
+GB10_BANDWIDTH_GB_PER_S = 273.0
+"""Peak bandwidth of a GB10's LPDDR5X (data sheet); NVML cannot measure how much of it is used."""
+
+
+def bandwidth_gb_per_s(nodes: Sequence[NodeSample | None]) -> float | None:
+    """Return the memory bandwidth in GB/s of each GPU of a backend's nodes; None unless all are GB10s."""
+    return GB10_BANDWIDTH_GB_PER_S if nodes and all(map(_has_gb10s, nodes)) else None
+
+
+def _has_gb10s(node: NodeSample | None) -> bool:
+    if node is None or not node.gpus:
+        return False
+    return all(is_gb10(gpu, unified=node.memory.unified) for gpu in node.gpus)
+
+
+def limit_tps(
+    bandwidth: float | None, bytes_per_token_gb: float | None, nodes: int, lanes: int
+) -> float | None:
+    """Return the highest possible tokens/s of a single request; None where bandwidth or bytes are unknown.
+
+    `bandwidth` is the memory bandwidth of one node in GB/s, `lanes` the number of engine cores of the
+    server on its `nodes`. If a lane spans several nodes, these share its weights (tensor parallel), so
+    their bandwidths add up.
+    """
+    if bandwidth is None or not bytes_per_token_gb:
+        return None
+    return bandwidth * max(1, nodes // max(1, lanes)) / bytes_per_token_gb
+
+
+def read_percent(
+    bandwidth: float | None, read_gb_per_s: float | None, nodes: int, lanes: int
+) -> float | None:
+    """Return memory reads as a percentage (0 to 100) of the memory bandwidth of GPUs; None if unknown.
+
+    `read_gb_per_s` is the sum over all engine cores ("lanes") of the read rate of one GPU of each. The
+    lanes are assumed to be distributed evenly over the nodes.
+    """
+    if bandwidth is None or read_gb_per_s is None:
+        return None
+    return 100.0 * read_gb_per_s / (bandwidth * max(1, min(nodes, lanes)))
+
+
+# NVIDIA's Xids, the numbered faults of a GPU in the kernel's log: meaning and advice.
+
+
+RESTART, RESET, REBOOT = "restart the program", "reset the GPU", "reboot the machine"
+FOLLOWS, OWN = (
+    "a follow-up: look at what came before it",
+    "it has a procedure of its own: see NVIDIA's catalogue",
+)
+NOTE = "for your information"
+
+_MEANINGS: dict[int, tuple[str, str]] = {
+    8: ("GPU stopped processing", RESTART),
+    13: ("graphics engine exception", RESTART),
+    31: ("GPU memory page fault", RESTART),
+    32: ("invalid push buffer", RESTART),
+    43: ("GPU stopped processing", FOLLOWS),
+    45: ("preemptive cleanup", FOLLOWS),
+    46: ("GPU stopped processing", RESET),
+    48: ("double-bit ECC error", OWN),
+    62: ("internal micro-controller halt", RESET),
+    63: ("row remapping recorded", NOTE),
+    64: ("row remapping failed", RESET),
+    69: ("graphics engine class error", RESTART),
+    74: ("NVLink error", OWN),
+    79: ("GPU fell off the bus", REBOOT),
+    92: ("high single-bit ECC error rate", NOTE),
+    94: ("contained memory error", RESTART),
+    95: ("uncontained memory error", RESET),
+    109: ("context switch timeout", RESET),
+    110: ("security fault", RESET),
+    119: ("GSP timeout", RESET),
+    120: ("GSP error", RESET),
+    121: ("C2C link corrected error", NOTE),
+    136: ("link training failed", RESET),
+    137: ("NVLink flow control error", NOTE),
+    140: ("unrecovered ECC error", RESET),
+    143: ("GPU initialisation failed", RESET),
+    **dict.fromkeys(range(144, 151), ("NVLink error", OWN)),
+    154: ("recovery action changed", FOLLOWS),
+    155: ("NVLink fault", RESET),
+    156: ("resource retirement", RESET),
+    157: ("resource retirement failed", NOTE),
+    158: ("fatal timeout", RESET),
+    160: ("channel retirement", NOTE),
+    161: ("channel retirement failed", NOTE),
+    167: ("PCIe fatal timeout", ""),
+    168: ("WPR fault", ""),
+    171: ("detail of Xid 48", FOLLOWS),
+    172: ("detail of Xid 48", FOLLOWS),
+}
+"""By number: (meaning, advice), "" where NVIDIA's catalogue has no advice."""
+
+
+def xid_words(code: int | None) -> str:
+    """Return number, meaning and advice: "Xid 79: GPU fell off the bus; reboot the machine"."""
+    if code is None:
+        return "Xid"
+    meaning, advice = _MEANINGS.get(code, ("", ""))
+    return f"Xid {code}" + (f": {meaning}" if meaning else "") + (f"; {advice}" if advice else "")
+
+
+def is_severe(code: int | None) -> bool:
+    """Return whether an Xid calls for a reset or a reboot."""
+    return code is not None and _MEANINGS.get(code, ("", ""))[1] in {RESET, REBOOT, OWN}

@@ -113,7 +113,7 @@ def _print_bundle(arguments: argparse.Namespace) -> int:
         OutputError: it cannot be written.
     """
     _need_no_others(arguments, "--print-bundle goes without other arguments than --digest")
-    from sparktop.sources.ssh.bundle import reader_bundle  # late: --help does not need it
+    from sparktop.sources.ssh_remote import reader_bundle  # late: --help does not need it
 
     if arguments.digest:
         write_out(f"{reader_bundle().sha256}\n")

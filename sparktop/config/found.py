@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
-from sparktop.analysis.deployments import address_of
+from sparktop.analysis.placement import address_of
 from sparktop.errors import ConfigError
 from sparktop.files import FILE_NAME
 from sparktop.model.failure import Failure, FailureKind

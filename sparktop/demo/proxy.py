@@ -18,7 +18,7 @@ from sparktop.demo.load import MARK, MARKED, Visitors
 from sparktop.demo.scenario import KEY
 from sparktop.model.text import clean
 from sparktop.simulation.routers import Faults, Router
-from sparktop.sources.router_counts import ANSWERS, FAILED_REQUESTS, FAILURES
+from sparktop.sources.router import ANSWERS, FAILED_REQUESTS, FAILURES
 
 VERSION = "1.106.2+simulated"
 _RETRIES = 2

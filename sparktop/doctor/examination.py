@@ -20,8 +20,7 @@ from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.sources.source import Reading, Source
 from sparktop.watch.discovery import Found, discover
-from sparktop.watch.sparkrun import listed
-from sparktop.watch.target_files import settled_targets
+from sparktop.watch.listed import listed, settled_targets
 
 _AT_ONCE = 16
 """Most servers that are checked at the same time, so that checking a hundred servers does not look like an
@@ -124,7 +123,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 def way_in(target: NodeTarget) -> Source:
     """Return the source through which the monitor would read the node `target`: an agent or ssh."""
     if target.via == "ssh":
-        from sparktop.sources.ssh.source import SshSource  # late: most examinations have no node elsewhere
+        from sparktop.sources.ssh import SshSource  # late: most examinations have no node elsewhere
 
         return SshSource(target)
     from sparktop.sources.agent import AgentSource  # as above

@@ -23,22 +23,22 @@ from sparktop.model.text import clean
 from sparktop.net.client import Answer
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, server_words, status_error
 from sparktop.net.once import Reply
-from sparktop.sources.engine_probe import EnginePages, RouteFinder, ask_facts
-from sparktop.sources.prometheus.answer import Series
-from sparktop.sources.prometheus.client import PrometheusClient
-from sparktop.sources.prometheus.down import down_query, past_query, said_down
+from sparktop.sources.engine_http import EnginePages, RouteFinder, ask_facts
+from sparktop.sources.prometheus.client import PrometheusClient, Series, in_steps
 from sparktop.sources.prometheus.found import (
     GROUPS_ADVICE,
     Key,
     active_targets,
+    down_query,
     found_servers,
     groups_fault,
     is_federated,
     key_of,
+    past_query,
+    said_down,
     servers_query,
 )
-from sparktop.sources.prometheus.steps import in_steps
-from sparktop.sources.router_probe import LIVELINESS, is_litellm
+from sparktop.sources.source import LIVELINESS, is_litellm
 
 # All requests are GETs on read-only routes. A router's `/health` is never requested, because LiteLLM would
 # send

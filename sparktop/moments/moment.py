@@ -30,7 +30,7 @@ from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording, 
 from sparktop.recording.records import Announced, sweep_of
 from sparktop.recording.when import time_words
 from sparktop.report.large import is_large, narrowed, omission
-from sparktop.store.journal import Change
+from sparktop.store.store import Change
 
 TAKEN_S = 60.0
 """Seconds between two snapshots whose histories are read; the histories hold several minutes."""

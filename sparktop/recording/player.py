@@ -34,7 +34,7 @@ from sparktop.recording.records import (
     sweep_of,
 )
 from sparktop.store import Store
-from sparktop.store.journal import Call, Change
+from sparktop.store.store import Call, Change
 
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView

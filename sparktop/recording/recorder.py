@@ -25,7 +25,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, FrameReader
-from sparktop.store.journal import Call, Change
+from sparktop.store.store import Call, Change
 
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView

@@ -49,10 +49,10 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean
 from sparktop.recording.frames import MAX_BODY_BYTES, Kind, Record, RecordError
-from sparktop.sources.wire.decode import WireError, checked
-from sparktop.sources.wire.json_line import json_line
+from sparktop.sources.decode import WireError, checked
+from sparktop.sources.replies import json_line
 from sparktop.store import Reading, SourceKey, SourceKind, Store
-from sparktop.store.journal import Call, Change
+from sparktop.store.store import Call, Change
 
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView

@@ -37,7 +37,7 @@ from sparktop.recording.flight import (
 from sparktop.recording.past import Spool
 from sparktop.recording.recorder import Recorder, RecordingFile
 from sparktop.store import Store
-from sparktop.store.journal import Call, Change, Journals
+from sparktop.store.store import Call, Change, Journals
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.reachable import reported
 

@@ -7,15 +7,18 @@ Only read-only routes (`PATHS`) are requested: LiteLLM's `/health` sends complet
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec import field as struct_field
 
 from sparktop.engines import PageError
 from sparktop.engines.document import entries, field, parse, words
+from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.router_pages import (
     LISTS,
     LLAMA_SWAP,
@@ -31,9 +34,96 @@ from sparktop.model.text import clean
 from sparktop.net.client import Answer, Request, SharedSession, fetch
 from sparktop.net.failure import AnswerError
 from sparktop.net.server import Trust, host_and_port, key_problem
-from sparktop.sources.beside import read_beside
-from sparktop.sources.router_counts import RouterCounts, read_counts
-from sparktop.sources.router_probe import LIVELINESS, is_litellm
+from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
+
+# The page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. The page has no gauge
+# of
+# requests in flight per deployment, so load always comes from the backends themselves.
+
+
+FAILURES = "litellm_deployment_failure_responses_total"
+ANSWERS = "litellm_deployment_success_responses_total"
+IN_FLIGHT = "litellm_in_flight_requests"
+"""All HTTP requests inside the router's process, the one for this page included."""
+CPU_SECONDS = "process_cpu_seconds_total"
+COOLED_DOWN = "litellm_deployment_cooled_down_total"
+FAILED_REQUESTS = "litellm_proxy_failed_requests_metric_total"
+_REFUSED_CLASS = "RouterRateLimitError"
+"""Exception class of the router itself when no deployment is left."""
+_OURS = b"litellm_"
+STATE = "litellm_deployment_state"
+_STATES: Mapping[float, str] = {1.0: "partial outage", 2.0: "outage"}
+"""Values of `STATE`; 0 is healthy."""
+_READER = Reader((FAILURES, ANSWERS, COOLED_DOWN, FAILED_REQUESTS, IN_FLIGHT, CPU_SECONDS, STATE))
+_MOST_DEPLOYMENTS, _ID_LIMIT = 256, 100
+
+
+class RouterCounts(Struct, frozen=True):
+    """Counters since the router's start."""
+
+    failures: Mapping[str, float]
+    """Failed answers by deployment id; empty while none failed."""
+    cooldowns: float
+    refusals: float
+    answered: Mapping[str, float] | None = None
+    """Answers by deployment id, failed ones included; None where only failures are on the page."""
+    in_flight: float | None = None
+    """Requests that the router has received and that have not ended."""
+    cpu_s: float | None = None
+    """CPU seconds of the router's process."""
+    cooled: Mapping[str, float] = struct_field(default_factory=dict)
+    """How often each deployment was taken out of service, by its id."""
+    troubles: Mapping[str, str] = struct_field(default_factory=dict)
+    """The state of each deployment that is not healthy, by its id."""
+
+
+def read_counts(body: bytes) -> RouterCounts | None:
+    """Parse the counters of a LiteLLM metrics page; return None for a page of anything else."""
+    if _OURS not in body:
+        return None
+    families = _READER.read(body)
+    failures = _by_deployment(families.get(FAILURES, {}))
+    answered = _by_deployment(families.get(ANSWERS, {}))
+    refused: Family = {
+        labels: count
+        for labels, count in families.get(FAILED_REQUESTS, {}).items()
+        if dict(labels).get("exception_class", "").endswith(_REFUSED_CLASS)
+    }
+    in_flight = [count for count in families.get(IN_FLIGHT, {}).values() if _is_count(count)]
+    cpu_s = [count for count in families.get(CPU_SECONDS, {}).values() if _is_count(count)]
+    states = _by_deployment(families.get(STATE, {}), largest=True)
+    return RouterCounts(
+        failures,
+        _sum(families.get(COOLED_DOWN, {})),
+        _sum(refused),
+        {name: answered.get(name, 0.0) + failures.get(name, 0.0) for name in {**answered, **failures}}
+        if answered
+        else None,
+        max(0.0, math.fsum(in_flight) - 1) if in_flight else None,
+        cpu_s[0] if len(cpu_s) == 1 else None,
+        _by_deployment(families.get(COOLED_DOWN, {})),
+        {name: _STATES[state] for name, state in states.items() if state in _STATES},
+    )
+
+
+def _by_deployment(family: Family, *, largest: bool = False) -> dict[str, float]:
+    """Return a metric's values by deployment id: their sum, or the `largest`."""
+    found: dict[str, float] = {}
+    for labels, value in family.items():
+        name = clean(dict(labels).get("model_id", ""), _ID_LIMIT)
+        if name and _is_count(value) and (name in found or len(found) < _MOST_DEPLOYMENTS):
+            known = found.get(name, 0.0)
+            found[name] = max(known, value) if largest else known + value
+    return found
+
+
+def _sum(family: Family) -> float:
+    return math.fsum(count for count in family.values() if _is_count(count))
+
+
+def _is_count(value: float) -> bool:
+    return 0 <= value < math.inf
+
 
 READINESS = "/health/readiness"
 DETAILS = "/health/readiness/details"
@@ -62,7 +152,7 @@ _COUNTS_AGAIN_S, _COUNTS_DEADLINE_S = 10.0, 1.0
 _LONGEST_COOLDOWN_S = 86400.0
 _MOST_WEIGHT = 1e15
 _ENOUGH_DEPLOYMENTS = 256
-_ID_LIMIT = 100
+_ROUTER_ID_LIMIT = 100
 _ADDRESS_LIMIT = 300
 _NO_DATABASE = "No connected db"
 """Part of the answer (status 400) of a LiteLLM without a database to any key but its master key."""
@@ -343,7 +433,7 @@ def _deployments(found: object) -> tuple[Deployment, ...] | None:
         return None
     deployments: dict[str, Deployment] = {}
     for entry in listed[:_ENOUGH_DEPLOYMENTS]:
-        name = words(field(entry, "model_info", "id"), _ID_LIMIT)
+        name = words(field(entry, "model_info", "id"), _ROUTER_ID_LIMIT)
         if name is not None:
             address = _address(field(entry, "litellm_params", "api_base"))
             asks_for = words(field(entry, "litellm_params", "model"))

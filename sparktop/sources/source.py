@@ -1,8 +1,13 @@
-"""The `Source` protocol: what the scheduler polls."""
+"""What the scheduler polls, and what several sources share: long answers are read in a thread."""
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure
@@ -30,3 +35,82 @@ class Source(Protocol):
     async def close(self) -> None:
         """Release connections and tasks; no poll may follow."""
         ...
+
+
+# Reads long answers in a thread, so that keys and other sources never wait for a page of megabytes.
+
+
+AT_ONCE_BYTES = 64 << 10
+"""An answer up to this size is read at once: a page of vLLM with one engine takes a millisecond."""
+
+Found = TypeVar("Found")
+
+
+class _Readers:
+    """One thread that reads answers one after the other.
+
+    It is a daemon, for which the end of the program does not wait. As it is one, two answers of a server are
+    never read at the same time, even if the caller of the first has given up.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self._lock = Lock()
+        self._is_started = False
+
+    def add(self, read: Callable[[], Found]) -> Future[Found]:
+        """Return the future result of `read`."""
+        future: Future[Found] = Future()
+        self._waiting.put((read, future))
+        with self._lock:
+            if not self._is_started:
+                self._is_started = True
+                Thread(target=self._work, name="reader", daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            read, future = self._waiting.get()
+            if future.set_running_or_notify_cancel():  # its caller has not given up
+                try:
+                    found = read()
+                except Exception as error:  # noqa: BLE001 - for whoever waits
+                    future.set_exception(error.with_traceback(None))  # its frame holds the future
+                else:
+                    future.set_result(found)
+                    del found
+            del read, future
+
+
+_readers = _Readers()
+
+
+async def read_beside(
+    read: Callable[[], Found], size: int, *, at_once: int = AT_ONCE_BYTES, turn: asyncio.Lock | None = None
+) -> Found:
+    """Return `read()`, which reads an answer of `size` bytes; a longer one than `at_once` in a thread.
+
+    Only one thread reads, and in the order of the calls. A caller that is cancelled does not wait for it.
+    `turn` is held while a short answer is read.
+    """
+    if size > at_once:
+        return await asyncio.wrap_future(_readers.add(read))
+    if turn is None:
+        return read()
+    async with turn:
+        await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
+        return read()
+
+
+# Detection of a LiteLLM router by a route that needs no key and starts no work.
+
+
+LIVELINESS = "/health/liveliness"
+"""The route to request. Never `/health`, which sends completions to every deployment."""
+_LONGEST = 64
+"""Bytes of that answer, at most: a metrics page, which exporters send on any route, has such words, too."""
+
+
+def is_litellm(body: bytes) -> bool:
+    """Return whether `body` is LiteLLM's answer on the route `LIVELINESS`, "I'm alive!"."""
+    return len(body) <= _LONGEST and b"alive" in body.lower()

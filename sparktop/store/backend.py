@@ -11,10 +11,10 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from sparktop.analysis.limited_by.evidence import prefill_s
+from sparktop.analysis.evidence import prefill_s
 from sparktop.analysis.roles import Role
 from sparktop.analysis.speed_state import StepPace
-from sparktop.analysis.standstill import StandstillClock
+from sparktop.analysis.stall import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event

@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch, period
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
-from sparktop.store.balance_groups import JudgedGroup
+from sparktop.store.balance_groups import EVERY_S, BalanceWatch, JudgedGroup, period
 from sparktop.store.event_log import AlertBook, Finding, lasted_s
 
 LOOKED_AT_S = 3 * EVERY_S

@@ -10,27 +10,33 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.hysteresis import BalanceWatch
-from sparktop.analysis.balance.judge import judge, window_s
-from sparktop.analysis.balance.limits import MANY, MANY_S, SKEW, STEADY
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.requests import (
-    MEANT_S,
-    PIECES,
-    are_unequal,
-    is_steady,
-    ratio,
-    request_shares,
-    weigh_requests,
-)
-from sparktop.analysis.balance.rules import WAYS_TO_SWING, ahead, requests, starved
-from sparktop.analysis.balance.slow import (
+from sparktop.analysis.balance.judge import (
     REQUESTS_S,
     is_slow_again,
+    judge,
     judge_slowly,
     quick_since,
     slow_step_s,
     thinned,
+    window_s,
+)
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
+from sparktop.analysis.balance.rules import (
+    MANY,
+    MANY_S,
+    MEANT_S,
+    PIECES,
+    SKEW,
+    STEADY,
+    WAYS_TO_SWING,
+    ahead,
+    are_unequal,
+    is_steady,
+    ratio,
+    request_shares,
+    requests,
+    starved,
+    weigh_requests,
 )
 from sparktop.analysis.roles import Role
 from sparktop.graphics import numbers
@@ -39,7 +45,7 @@ from sparktop.model.event import Event, Phase, Severity, Values
 from sparktop.model.fleet import Scrape, stale_s
 from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample
-from sparktop.store.balance_groups import JudgedGroup, Member
+from sparktop.store.balance_groups import BalanceWatch, JudgedGroup, Member
 from sparktop.store.load_log import length_variation, median_life_s
 from sparktop.store.router import RouterTrack
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.analysis.deployments import address_of
+from sparktop.analysis.placement import address_of
 from sparktop.model.counter_figures import COUNTER_FIGURES, How
 from sparktop.model.engine import POSITION, LaneSample
 from sparktop.model.fleet import Fleet, FleetServer, FleetView, Sum, Totals

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from sparktop.analysis.limited_by.evidence import Evidence, Machine, Peer
-from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
+from sparktop.analysis.evidence import Evidence, Machine, Peer
+from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import shown_limit
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.limit import Limit, LimitKind
@@ -136,7 +136,7 @@ def _verdict(
 ) -> Limit | None:
     if track.health.failure is not None or not track.work.looks:
         return None
-    from sparktop.analysis.limited_by.judge import limited_by  # late: the first verdict comes after seconds
+    from sparktop.analysis.limited_by import limited_by  # late: the first verdict comes after seconds
 
     beside = (name for node in track.view.nodes for name in running.get(node, ()))
     neighbours = tuple(name for name in dict.fromkeys(beside) if backends[name] is not track)

@@ -13,8 +13,8 @@ from statistics import median
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.analysis.evidence import MachineLook
 from sparktop.analysis.headroom import PLENTY, SLOT_S, Fall, Trend, headroom, trend
-from sparktop.analysis.limited_by.evidence import MachineLook
 from sparktop.analysis.placement import engine_processes
 from sparktop.analysis.speed_state import (
     SLOW_CLOCK,
@@ -23,10 +23,11 @@ from sparktop.analysis.speed_state import (
     StepPace,
     follow,
     is_gb10,
+    is_severe,
     with_steps,
     worst,
+    xid_words,
 )
-from sparktop.analysis.xid import is_severe, xid_words
 from sparktop.graphics import numbers
 from sparktop.model.ending import OOM, XID, KernelLine, LastBoot
 from sparktop.model.event import Event, Phase, Severity, Values

@@ -9,25 +9,23 @@ from datetime import timedelta
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.analysis.machine_work import (
-    engine_cpu,
-    engine_gpus,
-    excuse_of,
-    full_core_percent,
-    rdma_mb_per_s,
-    why,
-)
-from sparktop.analysis.progress import (
+from sparktop.analysis.speed_state import is_gb10
+from sparktop.analysis.stall import (
     BLIND_S,
     FACT_S,
     GB10_POWER_W,
     QUIET_S,
     GpuWork,
     Standstill,
+    engine_cpu,
+    engine_gpus,
+    excuse_of,
+    full_core_percent,
     judge_standstill,
     power_limits,
+    rdma_mb_per_s,
+    why,
 )
-from sparktop.analysis.speed_state import is_gb10
 from sparktop.model.event import Event, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GpuReading, NodeSample

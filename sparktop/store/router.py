@@ -10,7 +10,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from sparktop.analysis.deployments import match_deployments
+from sparktop.analysis.placement import match_deployments
 from sparktop.model.failure import Failure
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import BackendState, BackendView

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from types import MappingProxyType
 
-from sparktop.analysis.limited_by.evidence import Look
+from sparktop.analysis.evidence import Look
 from sparktop.analysis.speed_state import StepPace
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Severity, Values

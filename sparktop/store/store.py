@@ -1,4 +1,4 @@
-"""The store, which accepts the results of polls and returns snapshots."""
+"""The store, which accepts the results of polls and returns snapshots; each change can be journalled."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import partial
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
+from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
@@ -29,6 +31,7 @@ from sparktop.store.alerts import (
     judge_backend,
     judge_ended,
     judge_health,
+    judge_node,
     judge_router,
     link_events,
     model_events,
@@ -39,18 +42,73 @@ from sparktop.store.balance import BalanceBook
 from sparktop.store.balance_groups import judged_groups
 from sparktop.store.event_log import AlertBook, Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
-from sparktop.store.fleet import FleetTrack
-from sparktop.store.journal import Call, Change, Journal
 from sparktop.store.limits import LimitBook
 from sparktop.store.node import ENGINE_ENDED, NodeTrack, restart_events
-from sparktop.store.node_alerts import judge_node
-from sparktop.store.placement import Placement
 from sparktop.store.progress import ProgressBook
 from sparktop.store.ranks import RankBook
 from sparktop.store.router import RouterTrack
 from sparktop.store.sources import SourceKey, SourceKind
 from sparktop.store.starts import StartBook
-from sparktop.store.tracks import Tracks
+from sparktop.store.tracks import FleetTrack, Placement, Tracks
+
+
+class Change(StrEnum):
+    """The methods of the store that change its state; each value is the name of a method."""
+
+    ADD = "add"
+    REMOVE = "remove"
+    ACCEPT = "accept"
+    IDENTIFY = "identify"
+    NOTE = "note"
+    MEASURE_SELF = "measure_self"
+    SET_INTERVAL = "set_interval"
+    SET_THRESHOLDS = "set_thresholds"
+    SET_SEARCHING = "set_searching"
+    BEGIN_OWN_LOAD = "begin_own_load"
+    END_OWN_LOAD = "end_own_load"
+    JUDGE = "judge"
+    LEARN_STARTS = "learn_starts"
+
+
+class Call(NamedTuple):
+    """One call of a method that changes the store."""
+
+    change: Change
+    arguments: tuple[object, ...] = ()
+    """Positional arguments of the call."""
+
+
+class Journal(Protocol):
+    """Receives every call that changes a store, in order, before the call takes effect."""
+
+    def write(self, instant: Instant, call: Call) -> None:
+        """Record a call made at the time `instant`; return at once and do not raise."""
+        ...
+
+
+class Journals:
+    """A journal that passes each call on to any number of journals, which may change while it is used."""
+
+    def __init__(self) -> None:
+        """Start without a journal to pass calls on to."""
+        self._journals: tuple[Journal, ...] = ()
+
+    def add(self, journal: Journal) -> None:
+        """Pass later calls on to `journal`, too."""
+        self._journals = (*self._journals, journal)
+
+    def remove(self, journal: Journal) -> None:
+        """Pass no further calls on to `journal`."""
+        self._journals = tuple(one for one in self._journals if one is not journal)
+
+    def write(self, instant: Instant, call: Call) -> None:
+        """Pass a call on."""
+        for journal in self._journals:
+            journal.write(instant, call)
+
+
+# The store, which accepts the results of polls and returns snapshots.
+
 
 Reading = EngineSample | NodeSample | MemorySample | RouterSample | RanksReading | Fleet | Failure
 """The result of polling a source: a sample or a failure."""

@@ -1,27 +1,279 @@
-"""The tracks of all watched sources, and which backends belong together behind the routers."""
+"""The tracks of all watched sources: which backends belong together, and which run on which node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from sparktop.analysis.deployments import address_of
+from sparktop.analysis.placement import BackendPlace, NodePlace, address_of, matched, place
+from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.analysis.wall import kv_percent, ttft_s
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetServer, FleetView, stale_s
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView, stale_s
 from sparktop.model.instant import Instant
-from sparktop.model.node import NodeIdentity
+from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, Target, Thresholds
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import AlertBook
-from sparktop.store.fleet import EachOnce, FleetTrack
 from sparktop.store.node import NodeTrack
 from sparktop.store.router import Group, RouterTrack, group_names
-from sparktop.store.sources import SourceKey, SourceKind
+from sparktop.store.sources import Health, SourceKey, SourceKind
+
+
+class FleetTrack:
+    """One Prometheus: the servers that it scrapes, and whether it answers."""
+
+    def __init__(self, target: PrometheusTarget) -> None:
+        """Start without any answer."""
+        self.target = target
+        self.health = Health()
+        self._fleet: Fleet | None = None
+        self._newest: float | None = None
+        """Monotonic time of the newest scrape of any server."""
+        self._fresh_at: float | None = None
+        """The same of the newest answer; where all its servers are down, when that came."""
+
+    def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:  # noqa: ARG002 - as of all tracks
+        """Record failed queries; the last answer is kept."""
+        self.health.bad(failure, now)
+
+    def accept_fleet(self, fleet: Fleet) -> None:
+        """Record an answer."""
+        self.health.good(fleet.at)
+        self._fleet = _current(fleet)
+        newest = max((one.at for one in fleet.servers if one.at is not None), default=None)
+        self._newest = self._newest if newest is None else newest
+        self._fresh_at = fleet.at if newest is None else newest
+
+    @property
+    def size(self) -> int:
+        """Number of servers and machines in the newest answer."""
+        return 0 if self._fleet is None else len(self._fleet.servers) + len(self._fleet.nodes)
+
+    def view(self, at: float) -> FleetView:
+        """Return the Prometheus as shown at `at` (monotonic seconds).
+
+        Once the newest scrape of all servers is too old, the figures of all servers and machines are unknown.
+        """
+        fleet, newest, fresh_at = self._fleet, self._newest, self._fresh_at
+        if fleet is not None and fresh_at is not None and fleet.at <= fresh_at + stale_s(fleet.every_s) < at:
+            nodes = tuple(FleetNode(one.name, one.at, backends=one.backends) for one in fleet.nodes)
+            fleet = self._fleet = _current(replace(fleet, at=at, nodes=nodes))
+        age_s = None if newest is None else max(0.0, at - newest)
+        failure, since = self.health.failure, self.health.failing_since
+        return FleetView(self.target.name, self.target.url, fleet, failure, since, age_s)
+
+
+def _current(fleet: Fleet) -> Fleet:
+    """Return an answer without the figures of servers whose newest scrape is too old."""
+    late_at = fleet.late_at
+    if all(one.at is None or one.at >= late_at for one in fleet.servers):
+        return fleet
+    servers = (
+        one
+        if one.at is None or one.at >= late_at
+        else FleetServer(one.name, one.url, one.group, one.at, one.down, nodes=one.nodes)
+        for one in fleet.servers
+    )
+    return replace(fleet, servers=tuple(servers))
+
+
+class EachOnce:
+    """Leaves each server and machine in one of several Prometheus, as pairs for high availability need it.
+
+    That is the first one through which it answers, else the first that knows it.
+    """
+
+    def __init__(self) -> None:
+        """Start without answers."""
+        self._from: tuple[tuple[Fleet | None, bool], ...] = ()
+        self._made: tuple[Fleet | None, ...] = ()
+        """What was made of the newest answers, so that the same answers stay the same objects."""
+
+    def of(self, views: tuple[FleetView, ...]) -> tuple[FleetView, ...]:
+        """Return the views without what stands in another one."""
+        if len(views) < 2:  # noqa: PLR2004 - two share
+            return views
+        answers = tuple((view.fleet, view.ok) for view in views)
+        if len(answers) != len(self._from) or any(
+            new[0] is not old[0] or new[1] != old[1] for new, old in zip(answers, self._from, strict=True)
+        ):
+            self._from, self._made = answers, _apart(views)
+        return tuple(
+            view if fleet is view.fleet else replace(view, fleet=fleet)
+            for view, fleet in zip(views, self._made, strict=True)
+        )
+
+
+_Key = tuple[str, str, str]
+
+
+def _key(one: FleetServer) -> _Key:
+    """Return what says that a server is the same; pods of two clusters may have equal addresses."""
+    return one.url, one.name, one.group
+
+
+def _apart(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
+    """Return the answers without servers that stand in another one, and without the machines beside these."""
+    servers: dict[_Key, tuple[bool, int]] = {}
+    nodes: dict[str, tuple[bool, int]] = {}
+    shared: set[int] = set()
+    answered = [(index, view.fleet, view.ok) for index, view in enumerate(views) if view.fleet is not None]
+    for index, fleet, is_ok in answered:
+        for one in fleet.servers:
+            key, known = _key(one), servers.get(_key(one))
+            is_current = is_ok and not one.down and one.at is not None and one.at >= fleet.late_at
+            if known is None or (is_current and not known[0]):
+                servers[key] = (is_current, index)
+            if known is not None:
+                shared |= {known[1], index}
+    for index, fleet, is_ok in answered:
+        for node in fleet.nodes if index in shared else ():
+            is_current = is_ok and not node.down and node.at is not None
+            if node.name not in nodes or (is_current and not nodes[node.name][0]):
+                nodes[node.name] = (is_current, index)
+    found = [view.fleet for view in views]
+    for index, fleet, _ in answered:
+        if index not in shared:
+            continue
+        kept = tuple(one for one in fleet.servers if servers[_key(one)][1] == index)
+        machines = tuple(one for one in fleet.nodes if nodes[one.name][1] == index)
+        left_out = len(fleet.servers) - len(kept)
+        said = f"{left_out:,} of its servers are shown by another Prometheus" if left_out else ""
+        note = "; ".join(part for part in (said, fleet.note) if part) or None
+        found[index] = replace(fleet, servers=kept, nodes=machines, note=note)
+    return tuple(found)
+
+
+# Determines which backend runs on which node, and which node its slow steps can be attributed to.
+
+
+MOST_PEERS = 16
+"""Peers that a backend is compared with: the median of as many is no worse than that of hundreds."""
+
+
+class Placement:
+    """Determines which backends run on each node, when asked to `update` after a change."""
+
+    def __init__(self, backends: Mapping[str, BackendTrack], nodes: Mapping[str, NodeTrack]) -> None:
+        """Keep references to `backends` and `nodes` (by name), which may gain and lose entries later."""
+        self._backends = backends
+        self._nodes = nodes
+        self._on_node: dict[str, list[str]] = {}
+        """Names of the backends that run on a node, by node name."""
+        self._current = False
+        self._by_model: dict[str, list[BackendTrack]] = {}
+        self._calls_left = 0
+        """Calls of `peers` until backends are grouped by model again: one for each backend."""
+
+    def outdate(self) -> None:
+        """Make the next `update` determine the placement again, because something has changed."""
+        self._current = False
+
+    def update(self) -> None:
+        """Determine which backend runs on which node, and store the result in the views of both.
+
+        Do nothing if nothing has changed since the last call.
+        """
+        if self._current:
+            return
+        self._current = True
+        backends = [
+            BackendPlace(name, one.target.url, one.view.engine, one.target.nodes)
+            for name, one in self._backends.items()
+        ]
+        found = place(backends, [_node_place(one) for one in self._nodes.values()])
+        self._on_node = {}
+        for name, nodes in found.items():
+            self._backends[name].place(nodes)
+            for node in nodes:
+                self._on_node.setdefault(node, []).append(name)
+        for name, track in self._nodes.items():
+            engines = {one: self._backends[one].view.engine for one in self._on_node.get(name, ())}
+            track.assign(matched(track.processes, engines))
+
+    def steps_on(self, node: str) -> tuple[StepPace, ...]:
+        """Return the step time comparison of the backend on `node`, as a tuple of at most one element.
+
+        The tuple is empty if there is not exactly one backend, if its step times have no comparison, or if
+        another of its nodes has a slow or throttled GPU, which may slow the steps.
+        """
+        names = self._on_node.get(node, [])
+        backend = self._backends[names[0]] if len(names) == 1 else None
+        if backend is None or backend.step_pace is None:
+            return ()
+        beside = [self._nodes[one] for one in backend.view.nodes if one != node and one in self._nodes]
+        held_up = any(one.view.speed.word in {SLOW_CLOCK, THROTTLED} for one in beside)
+        return () if held_up else (backend.step_pace,)
+
+    def peers(self, track: BackendTrack) -> list[BackendView]:
+        """Return at most `MOST_PEERS` other answering backends that serve the same model as `track`.
+
+        They are those watched next after it. Backends known to run on other GPU models are left out. The
+        result is empty if the model or the step time of `track` is unknown.
+        """
+        model = track.view.model
+        if model is None or track.view.step_ms is None:
+            return []
+        gpus, found = self._gpu_names(track.view), list[BackendView]()
+        for one in self._after(track, model):
+            view = one.view
+            if view.model != model or one.health.failure is not None:
+                continue
+            if not gpus or (self._gpu_names(view) or gpus) == gpus:
+                found.append(view)
+                if len(found) == MOST_PEERS:
+                    break
+        return found
+
+    def _after(self, track: BackendTrack, model: str) -> Iterator[BackendTrack]:
+        """Yield the other backends with this model, beginning after `track`.
+
+        Backends are grouped by model once for as many calls as there are backends, so that a call costs the
+        same with two and with hundreds.
+        """
+        if self._calls_left <= 0:
+            self._calls_left, self._by_model = len(self._backends), {}
+            for one in self._backends.values():
+                if one.view.model is not None:
+                    self._by_model.setdefault(one.view.model, []).append(one)
+        self._calls_left -= 1
+        alike = self._by_model.get(model, [])
+        own = alike.index(track) if track in alike else -1
+        yield from islice(alike, own + 1, None)
+        yield from islice(alike, max(own, 0))
+
+    def _gpu_names(self, view: BackendView) -> set[str | None]:
+        samples = [self.node_sample(name) for name in view.nodes]
+        return {gpu.name for sample in samples if sample is not None for gpu in sample.gpus}
+
+    def node_sample(self, name: str) -> NodeSample | None:
+        """Return the newest sample of the node `name`; None if there is none or the node is not watched."""
+        node = self._nodes.get(name)
+        return node.view.sample if node else None
+
+
+def _node_place(track: NodeTrack) -> NodePlace:
+    target, identity = track.target, track.view.identity
+    return NodePlace(
+        target.name,
+        target.via == "local",
+        target.url,
+        target.ssh,
+        identity.addresses,
+        identity.hostname,
+        track.processes,
+    )
+
+
+# The tracks of all watched sources, and which backends belong together behind the routers.
+
 
 _STALE = "its figures are stale"
 Track = BackendTrack | NodeTrack | RouterTrack | FleetTrack

@@ -30,7 +30,7 @@ from sparktop.sweep.run.progress import SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.view.live import LiveView, countdown_of
 from sparktop.sweep.view.result import Findings, SweepSource
-from sparktop.watch.announced import announced_load
+from sparktop.watch.state_files import announced_load
 
 COUNTDOWN_S = 3.0
 LEAVE_S = 5.0

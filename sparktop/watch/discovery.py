@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sparktop.analysis.deployments import Address, address_of
+from sparktop.analysis.placement import Address, address_of
 from sparktop.errors import UsageError
 from sparktop.model.router import Deployment
 from sparktop.model.targets import (
@@ -27,7 +27,7 @@ from sparktop.model.targets import (
 from sparktop.model.text import clean
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY
 from sparktop.net.server import look_up
-from sparktop.sources.router_probe import LIVELINESS, is_litellm
+from sparktop.sources.source import LIVELINESS, is_litellm
 
 if TYPE_CHECKING:
     import httpx  # at run time only when needed: its import costs as much as an empty screen

@@ -1,16 +1,525 @@
-"""Servers and machines that files on this machine list: file_sd files, and those of sparkrun."""
+"""Servers and machines that files on this machine list: file_sd files and those of sparkrun."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+import importlib
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.errors import UsageError
+from sparktop.model.engine import EngineSample
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.model.text import clean
 from sparktop.store import Store
+from sparktop.watch.discovery import parse_target
 
 if TYPE_CHECKING:
     from sparktop.watch.ways import Ways
+
+
+# A file is a list of `{"targets": ["host:port", …], "labels": {…}}` in JSON or, named .yml or .yaml, in
+# YAML,
+# replaced by rename when it changes. A listed address is probed with read-only requests, and watched if an
+# inference server answers there.
+
+
+AGAIN_S = 60.0
+MOST_FILES, MOST_BYTES, MOST_TARGETS = 64, 1 << 20, 512
+_AT_ONCE = 16
+_DEADLINE_S = 3.0
+_SETTLED_S = 2.0
+"""When a file that is being rewritten is whole again."""
+_NAME = 64
+_WILDCARD = re.compile(r"[*?[]")
+_YAML = frozenset({".yml", ".yaml"})
+_NO_JSON_TEXT, _NO_YAML_TEXT = "not valid JSON", "not valid YAML"
+_NO_LIST = "no list of targets, as file_sd has"
+_HALF_WRITTEN = frozenset({_NO_JSON_TEXT, _NO_YAML_TEXT, _NO_LIST})
+"""What is found wrong with a file that is being rewritten: half of a YAML file may be valid YAML."""
+NO_YAML = "YAML needs PyYAML: install sparktop with the extra sparkrun, or PyYAML beside it"
+
+
+def listed_targets(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]]:
+    """Return the servers in the files that match `patterns`, each once, and a message for each unusable file.
+
+    At most `MOST_FILES` files of at most `MOST_BYTES` are read, and at most `MOST_TARGETS` servers returned;
+    a message says what is left out.
+    """
+    found, problems, _ = _read(patterns)
+    return found, problems
+
+
+async def settled_targets(
+    patterns: Sequence[str], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> tuple[list[BackendTarget], list[str]]:
+    """Return what `listed_targets` does, after a second reading where a file may be half written."""
+    found, problems, half_written = await asyncio.to_thread(_read, patterns)
+    if half_written:
+        await sleep(_SETTLED_S)
+        found, problems, _ = await asyncio.to_thread(_read, patterns)
+    return found, problems
+
+
+def _read(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str], bool]:
+    """Return the servers, the messages, and whether a file may be half written."""
+    found: dict[str, BackendTarget] = {}
+    urls: set[str] = set()
+    problems: list[str] = []
+    half_written = False
+    paths: dict[Path, None] = {}
+    for pattern in patterns:
+        matching = _matching(pattern)
+        if not matching and not _WILDCARD.search(pattern):
+            problems.append(f"{clean(pattern, 120)}: no such file")
+        paths |= dict.fromkeys(matching)
+    if len(paths) > MOST_FILES:
+        problems.append(f"{len(paths)} files match; the first {MOST_FILES} are used")
+    for path in islice(paths, MOST_FILES):
+        groups = _groups(path)
+        if isinstance(groups, str):
+            problems.append(f"{clean(path, 120)}: cannot be used: {clean(groups, 120)}")
+            half_written |= groups in _HALF_WRITTEN
+            continue
+        for target in _targets(groups):
+            urls.add(target.url)
+            if len(found) < MOST_TARGETS:
+                found.setdefault(target.url, target)
+    if len(urls) > MOST_TARGETS:
+        problems.append(f"{len(urls)} servers listed; the first {MOST_TARGETS} are used")
+    return list(found.values()), problems, half_written
+
+
+def _matching(pattern: str) -> list[Path]:
+    """Return the paths that match a pattern, whose folders may have wildcards, too."""
+    if os.path.exists(pattern):  # noqa: PTH110 - Path.exists raises an error where folders are closed
+        return [Path(pattern)]
+    parts = Path(pattern).parts
+    first = next((place for place, part in enumerate(parts) if _WILDCARD.search(part)), len(parts))
+    if first == len(parts):
+        return []
+    wild = re.sub(r"\*+", "*", "/".join(parts[first:]))  # ** would search everything below
+    return sorted(Path(*parts[:first]).glob(wild))
+
+
+def _groups(path: Path) -> list[object] | str:
+    """Return the groups of targets in a file, or why it cannot be used."""
+    try:
+        if not path.is_file():
+            return "not a regular file"  # opening a pipe would wait for its writer
+        with path.open("rb") as stream:
+            body = stream.read(MOST_BYTES + 1)
+        if len(body) > MOST_BYTES:
+            return f"larger than {MOST_BYTES >> 20} MiB"
+        groups = _yaml(body) if path.suffix in _YAML else json.loads(body)
+    except ImportError:
+        return NO_YAML
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    except (ValueError, RecursionError):
+        return _NO_YAML_TEXT if path.suffix in _YAML else _NO_JSON_TEXT
+    return groups if isinstance(groups, list) else _NO_LIST
+
+
+def _yaml(body: bytes) -> object:
+    """Return what a YAML file holds.
+
+    Raises:
+        ValueError: it is not valid YAML.
+        ImportError: PyYAML is missing.
+    """
+    yaml: Any = importlib.import_module("yaml")
+    try:
+        return yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise ValueError from error
+
+
+def _targets(groups: Sequence[object]) -> Iterator[BackendTarget]:
+    for group in groups:
+        if not isinstance(group, dict) or not isinstance(group.get("targets"), list):
+            continue
+        given = group.get("labels")
+        labels = given if isinstance(given, dict) else {}
+        for address in group["targets"]:
+            url = _url(address, labels)
+            if url is not None:
+                name = clean(address, _NAME)
+                yield BackendTarget(name, url, group=_group(labels))
+
+
+def _url(address: object, labels: Mapping[object, object]) -> str | None:
+    """Return the URL of a target, without the usual path of a metrics page; None for anything unusable."""
+    scheme, path = labels.get("__scheme__", "http"), labels.get("__metrics_path__", "/metrics")
+    if (
+        not (isinstance(address, str) and isinstance(path, str))
+        or "/" in address
+        or scheme not in {"http", "https"}
+    ):
+        return None
+    url = f"{scheme}://{address}{path.removesuffix('/metrics')}".rstrip("/")
+    try:
+        parts = urlsplit(url)
+        usable = parts.hostname is not None and parts.port != 0 and parts.username is None
+    except ValueError:
+        return None
+    return url if usable and clean(url, 300) == url and " " not in url and not parts.query else None
+
+
+def _group(labels: Mapping[object, object]) -> str | None:
+    """Return the group that labels name: the model with its namespace; None where no model is named."""
+    parts = [labels.get(name) for name in ("model_name", "namespace")]
+    known = [part for part in parts if isinstance(part, str) and part]
+    return clean(" ".join(known), _NAME) if isinstance(parts[0], str) and known else None
+
+
+async def follow_files(
+    patterns: Sequence[str],
+    ways: Ways,
+    store: Store,
+    watch: Callable[[Sequence[BackendTarget]], None],
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Read the files that match `patterns` again and again; call `watch` with new servers that answer."""
+
+    def watched() -> list[str]:
+        return [one.url for one in store.targets() if one.url]
+
+    note = partial(store.note, "target files")
+    await TargetFiles(patterns, ways, watched, watch, note, sleep).run()
+
+
+class TargetFiles:
+    """Reads the files once a minute, and reports the servers in them that answer."""
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        ways: Ways,
+        watched: Callable[[], Collection[str]],
+        watch: Callable[[Sequence[BackendTarget]], None],
+        note: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Read the files that match `patterns`.
+
+        `watched` returns the URLs that are watched already, `watch` is called with new servers that answer,
+        and `note` with a message about a file or its servers.
+        """
+        self._patterns = patterns
+        self._ways = ways
+        self._watched = watched
+        self._watch = watch
+        self._note = note
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Read the files again and again."""
+        while True:
+            await self.look()
+            await self._sleep(AGAIN_S)
+
+    async def look(self) -> None:
+        """Read the files, and probe the servers that are not watched yet."""
+        listed, problems = await settled_targets(self._patterns, self._sleep)
+        for problem in problems:
+            self._note(problem)
+        known = set(self._watched())
+        new = [target for target in listed if target.url not in known]
+        answered = await answering(self._ways, new)
+        if answered:
+            self._watch(answered)
+        files = clean(", ".join(self._patterns), 200)
+        if listed and len(new) == len(listed) and not answered:
+            self._note(f"{files}: no inference server answers there (addresses listed: {len(listed)})")
+        if not listed and not problems:
+            self._note(f"no servers in {files}")
+
+
+async def answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[BackendTarget]:
+    """Return those targets at which an inference server answers, with the engine that it is."""
+    answered: list[BackendTarget] = []
+    for start in range(0, len(targets), _AT_ONCE):
+        some = targets[start : start + _AT_ONCE]
+        sources = ways.backends(some)
+        try:
+            readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
+        finally:
+            await asyncio.gather(*(one.close() for one in sources), return_exceptions=True)
+        answered += [
+            replace(target, engine=reading.engine)
+            for target, reading in zip(some, readings, strict=True)
+            if isinstance(reading, EngineSample)
+        ]
+    return answered
+
+
+# Servers and machines of sparkrun: those of its jobs that answer, and the machines of its default cluster.
+#
+# Clusters are in ~/.config/sparkrun/clusters/NAME.yaml (`hosts`, `user`), and `.default` there names one;
+# jobs
+# are in ~/.cache/sparkrun/jobs/*.yaml (`hosts`, the first of which serves, `ssh_user`, `port`, `model`,
+# `served_model_name`, `api_key`, `started_at`), named by a hash. A host is HOST or USER@HOST. Files of jobs
+# that have ended stay there for a month, so a server is watched only once it answers, and of several jobs
+# with
+# the same host and port the newest counts, also one that begins later. A key is kept in memory only.
+
+
+CLUSTERS, JOBS = Path(".config/sparkrun/clusters"), Path(".cache/sparkrun/jobs")
+"""Folders below the home directory."""
+CACHE_VARIABLE = "SPARKRUN_CACHE_DIR"
+"""Environment variable that names another folder than ~/.cache/sparkrun."""
+MOST_JOBS, MOST_JOB_BYTES, MOST_HOSTS = 64, 1 << 16, 64
+_PORT = 8000
+_NO_CLUSTER = ".manifest.yaml"
+"""How a file beside the clusters ends that says what sparkrun installed there."""
+_LATEST_S = 1e12
+"""Above every time in seconds since 1970."""
+_USER_NAMES = ("ssh_user", "user")
+"""Where a table names the user for ssh: jobs and clusters."""
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}")
+SPARKRUN_NO_YAML = "its files need PyYAML: install sparktop with the extra sparkrun, or PyYAML beside it"
+
+
+class Listed(Struct, frozen=True):
+    """What sparkrun's files list."""
+
+    backends: tuple[BackendTarget, ...] = ()
+    """The server of each job, with the hosts of the job as its machines."""
+    nodes: Mapping[str, NodeTarget] = field(default_factory=dict)
+    """Every known machine by host."""
+    default: tuple[str, ...] = ()
+    """The hosts of the default cluster."""
+    problems: tuple[str, ...] = ()
+    """A clean line for each file that cannot be used."""
+
+
+def listed(home: Path, env: Mapping[str, str] | None = None) -> Listed:
+    """Return what the files below a home directory list; `env` is this process' environment if None."""
+    folder = _jobs(home, os.environ if env is None else env)
+    try:
+        yaml: Any = importlib.import_module("yaml")
+    except ImportError:
+        return Listed(problems=(SPARKRUN_NO_YAML,) if any(folder.glob("*.yaml")) else ())
+    problems: list[str] = []
+    name = _default(home)
+    clusters = {path.stem: one for path, _, one in _files(home / CLUSTERS, yaml, problems, first=name)}
+    dated = [(_started_s(one, changed_s), one) for _, changed_s, one in _files(folder, yaml, problems)]
+    jobs = [one for _, one in sorted(dated, key=lambda job: job[0], reverse=True)]
+    backends: dict[str, BackendTarget] = {}
+    for one in jobs:
+        target = _server(one)
+        if target is not None:
+            backends.setdefault(target.url, target)
+    users = _users((*jobs, *clusters.values()))
+    default = tuple(_hosts(clusters.get(name, {})))
+    hosts = dict.fromkeys((*default, *(host for one in backends.values() for host in one.nodes)))
+    if len(hosts) > MOST_HOSTS:
+        problems.append(f"{len(hosts)} machines listed; the first {MOST_HOSTS} are used")
+    nodes = {host: _node(host, users.get(host)) for host in islice(hosts, MOST_HOSTS)}
+    return Listed(tuple(backends.values()), nodes, default, tuple(problems))
+
+
+def _jobs(home: Path, env: Mapping[str, str]) -> Path:
+    """Return the folder of the jobs: below the cache that the environment names for sparkrun, if any."""
+    cache = env.get(CACHE_VARIABLE, "")
+    if not cache:
+        return home / JOBS
+    return (home / cache[2:] if cache.startswith("~/") else Path(cache)) / JOBS.name
+
+
+def _files(
+    folder: Path,
+    yaml: Any,  # noqa: ANN401 - a module that may be missing
+    problems: list[str],
+    *,
+    first: str = "",
+) -> list[tuple[Path, float, Mapping[str, object]]]:
+    """Return the newest YAML files of a folder, newest first: path, time of change and table of each.
+
+    The file named `first` comes before all others. What is left out, and each file that cannot be used, adds
+    to `problems`.
+    """
+    found: list[tuple[Path, float, Mapping[str, object]]] = []
+    paths = [path for path in folder.glob("*.yaml") if not path.name.endswith(_NO_CLUSTER)]
+    dated = sorted(((_changed_s(path), path) for path in paths), reverse=True)
+    dated.sort(key=lambda one: one[1].stem != first)
+    if len(dated) > MOST_JOBS:
+        problems.append(f"{clean(folder, 120)}: {len(dated)} files; the newest {MOST_JOBS} are used")
+    for changed_s, path in dated[:MOST_JOBS]:
+        try:
+            table = _table(path, yaml)
+        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+            table = None  # an error may quote the file, which may hold a key
+        if isinstance(table, dict):
+            found.append((path, changed_s, table))
+        else:
+            problems.append(f"{clean(path, 120)}: cannot be used: no table in YAML")
+    return found
+
+
+def _table(path: Path, yaml: Any) -> object:  # noqa: ANN401 - a module that may be missing
+    """Return what a YAML file holds; None where it is too large, or a pipe, which would be waited for."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        body = stream.read(MOST_JOB_BYTES + 1)
+    return yaml.safe_load(body) if len(body) <= MOST_JOB_BYTES else None
+
+
+def _changed_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _started_s(job: Mapping[str, object], changed_s: float) -> float:
+    """Return when a job was started, in seconds since 1970; without that when its file was changed."""
+    given = job.get("started_at")
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < _LATEST_S:
+        return changed_s
+    return float(given)
+
+
+def _default(home: Path) -> str:
+    try:
+        with (home / CLUSTERS / ".default").open(encoding="utf-8") as stream:
+            return stream.readline(_NAME).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _hosts(table: Mapping[str, object]) -> dict[str, str | None]:
+    """Return the hosts of a cluster or a job that can be hosts, each with the user named before it."""
+    given = table.get("hosts")
+    hosts: dict[str, str | None] = {}
+    for one in (given if isinstance(given, list) else [])[:MOST_HOSTS]:
+        found = _host(one)
+        if found is not None:
+            hosts.setdefault(*found)
+    return hosts
+
+
+def _host(given: object) -> tuple[str, str | None] | None:
+    """Return host and user of HOST or USER@HOST; None for anything else, such as an option of ssh."""
+    if not isinstance(given, str):
+        return None
+    user, at, rest = given.rpartition("@")
+    try:
+        host = parse_target(rest)
+    except UsageError:
+        return None
+    if not isinstance(host, str) or (at and not _USER.fullmatch(user)):
+        return None
+    return host, user or None
+
+
+def _users(tables: Iterable[Mapping[str, object]]) -> dict[str, str]:
+    """Return the user for ssh of each host for which one is named, by the first table that names one.
+
+    In a table, a user before a host counts more than that of the whole table.
+    """
+    users: dict[str, str] = {}
+    for table in tables:
+        given = (table.get(name) for name in _USER_NAMES)
+        shared = next((one for one in given if isinstance(one, str) and _USER.fullmatch(one)), None)
+        for host, own in _hosts(table).items():
+            user = own or shared
+            if user is not None:
+                users.setdefault(host, user)
+    return users
+
+
+def _server(table: Mapping[str, object]) -> BackendTarget | None:
+    """Return the server of a job; None where its host or port cannot be used."""
+    given, port = table.get("hosts"), table.get("port", _PORT)
+    first = _host(given[0]) if isinstance(given, list) and given else None
+    if first is None or isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 1 << 16:
+        return None
+    host = first[0]
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    names = (table.get(key) for key in ("served_model_name", "model"))
+    model = next((name for name in names if isinstance(name, str) and name), None)
+    key = table.get("api_key")
+    return BackendTarget(
+        where,
+        f"http://{where}",
+        nodes=tuple(_hosts(table)),
+        api_key=key if isinstance(key, str) and key else None,
+        group=None if model is None else clean(model, _NAME),
+    )
+
+
+def _node(host: str, user: str | None) -> NodeTarget:
+    if host in {"localhost", "127.0.0.1", "::1"}:
+        return NodeTarget(host)
+    return NodeTarget(host, "ssh", ssh=host if user is None else f"{user}@{host}")
+
+
+WatchBackends = Callable[[Iterable[BackendTarget], Mapping[str, str]], None]
+WatchNodes = Callable[[Iterable[NodeTarget]], Awaitable[Mapping[str, str]]]
+
+
+async def follow_sparkrun(
+    ways: Ways,
+    store: Store,
+    watch_backends: WatchBackends,
+    watch_nodes: WatchNodes,
+    sleep: Callable[[float], Awaitable[None]],
+    home: Path | None = None,
+) -> None:
+    """Read sparkrun's files again and again; watch the servers that answer, and their machines.
+
+    `watch_nodes` returns the name under which each machine is watched, for `watch_backends`. If a newer job
+    has the address of an earlier one, its server gets the machines and the group of that job once it answers.
+    """
+    note = partial(store.note, "sparkrun")
+    followed: dict[tuple[str | None, int | None], BackendTarget] = {}
+    while True:
+        found = await asyncio.to_thread(listed, home or Path.home())
+        for problem in found.problems:
+            note(problem)
+        watched = {_place(one.url) for one in store.targets() if one.url}
+        listed_now = {_place(one.url): one for one in found.backends}
+        new = [
+            one
+            for place, one in listed_now.items()
+            if place not in watched or followed.get(place, one) != one
+        ]
+        answered = await answering(ways, [replace(one, nodes=()) for one in new])
+        hosts = {one.url: one.nodes for one in new}
+        wanted = dict.fromkeys((*found.default, *(host for one in answered for host in hosts[one.url])))
+        named = await watch_nodes([found.nodes[host] for host in wanted if host in found.nodes])
+        jobs = [replace(one, nodes=hosts[one.url]) for one in answered]
+        watch_backends([one for one in jobs if _place(one.url) not in watched], named)
+        store.add(
+            *(
+                replace(one, nodes=tuple(named[host] for host in one.nodes if host in named))
+                for one in jobs
+                if _place(one.url) in watched
+            )
+        )
+        followed |= {(place := _place(one.url)): listed_now[place] for one in answered}
+        await sleep(AGAIN_S)
+
+
+def _place(url: str) -> tuple[str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.hostname, parts.port
+
+
+# Servers and machines that files on this machine list: file_sd files, and those of sparkrun.
 
 
 async def follow_listed(
@@ -25,9 +534,6 @@ async def follow_listed(
 
     `watch_nodes` returns the name under which each machine is watched, which `watch_backends` is called with.
     """
-    from sparktop.watch.sparkrun import follow_sparkrun
-    from sparktop.watch.target_files import follow_files
-
     works = []
     if watch.target_files:
         files = watch.target_files

@@ -21,8 +21,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from sparktop.analysis.deployments import address_of
-from sparktop.analysis.machine_names import bare_host, is_same_machine
+from sparktop.analysis.placement import address_of, bare_host, is_same_machine
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, MemorySample, NodeSample
@@ -39,10 +38,9 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean
 from sparktop.store import SourceKey, SourceKind, Store
-from sparktop.watch.announced import follow_announced
-from sparktop.watch.past_starts import keep_starts
-from sparktop.watch.prometheus import Through
 from sparktop.watch.ranks import RankAsker
+from sparktop.watch.state_files import follow_announced, keep_starts
+from sparktop.watch.through import Through
 from sparktop.watch.ways import RealWays, ShowsProcesses, TellsInterval, Ways
 
 if TYPE_CHECKING:

@@ -1,20 +1,22 @@
-"""Watching through a Prometheus: its scrapes are read at their own pace and delivered."""
+"""Reads what a Prometheus scrapes and delivers it to the store: raw samples of a few servers, a wall of all.
+
+The raw samples of a server become the pages that were scraped, so that everything behind the store is as with
+servers that are polled. At most `MOST_RAW` servers are read so; of more, one group that is asked for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from sparktop.analysis.deployments import address_of
+from sparktop.analysis.placement import address_of
 from sparktop.engines import PageError, read_page
 from sparktop.engines.router_pages import STACK
 from sparktop.engines.tables import names_beside
-from sparktop.model.balance import Balance
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
@@ -23,178 +25,20 @@ from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError
-from sparktop.sources.prometheus.down import said_down
-from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, Key
+from sparktop.sources.prometheus.client import (
+    Clocks,
+    PrometheusClient,
+    TooMuchError,
+    any_of,
+    in_steps,
+    selector,
+)
+from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, Key, said_down
 from sparktop.sources.prometheus.pages import pages
-from sparktop.sources.prometheus.promql import any_of, selector
-from sparktop.sources.prometheus.steps import in_steps
 from sparktop.sources.prometheus.wall import Figures, fullest, gauges_and_rates, quantiles, rows
-from sparktop.store import SourceKey, SourceKind, Store
+from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus_finder import Finder, Pace
 from sparktop.watch.prometheus_machines import Deliver, MachineFeed
-
-if TYPE_CHECKING:
-    from sparktop.sources.source import Reading
-    from sparktop.watch.ways import Ways
-
-
-# Importing it is cheap: what speaks HTTP is imported when a feed starts.
-
-
-LOOK_S = 75.0
-"""Seconds that a group is polled directly; a verdict on a swing needs 45 s and two evaluations that agree."""
-MOST_MEMBERS = 16
-AUTO_AGAIN_S = 600.0
-_AUTO_EVERY_S = 15.0
-_FIRST_DEADLINE_S, _DEADLINE_S = 3.0, 2.0
-_WIDE_Z = 4.0
-"""Spread of the loads, over that of random routing, from which on they may swing."""
-
-DeliverReading = Callable[[SourceKind, str, "Reading", float | None], None]
-
-
-class Through:
-    """Runs a feed for each Prometheus, and at most one closer look at a time."""
-
-    def __init__(
-        self,
-        store: Store,
-        deliver: DeliverReading,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-        ways: Ways,
-    ) -> None:
-        """Deliver readings by `deliver`; `spawn` starts a task, `ways` makes the sources of direct polls."""
-        self._store = store
-        self._deliver = deliver
-        self._spawn = spawn
-        self._ways = ways
-        self.feeds: Sequence[PrometheusFeed] = ()
-        self._looking = False
-        self._auto_at = float("-inf")
-
-    def start(self, targets: Sequence[PrometheusTarget]) -> None:
-        """Start a feed for each of `targets`."""
-        if not targets:
-            return
-
-        clock = asyncio.get_running_loop().time
-        self.feeds = [PrometheusFeed(one, self._store, self._hand_over, clock=clock) for one in targets]
-        for feed in self.feeds:
-            self._spawn(feed.run())
-        if any(one.closer == "auto" for one in targets):
-            self._spawn(self._look_at_suspects())
-
-    def _hand_over(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
-        self._deliver(key.kind, key.name, reading, took_ms)
-
-    def want(self, group: str) -> str:
-        """Read the samples of a group, where a Prometheus has too many servers for all; return a message."""
-        for feed in self.feeds:
-            feed.want(group)
-        return f"reads {clean(group, 60)} sample by sample"
-
-    def look_closer(self, group: str) -> str:
-        """Begin to poll the servers of a group directly; return a message for the user."""
-        found = next((one for one in self._store.balance.view() if one.group == group), None)
-        names = frozenset(() if found is None else found.backends)
-        feed = next((one for one in self.feeds if names and names <= one.names.keys()), None)
-        if feed is None:
-            return f"{clean(group, 60)}: its servers are polled directly already"
-        if feed.target.closer == "never":
-            return 'not polled directly: closer = "never" in the configuration'
-        if any("#" in feed.names[name].url for name in names):
-            return f"{clean(group, 60)} cannot be polled directly: Ray has all replicas of a node on one page"
-        if len(names) > MOST_MEMBERS:
-            return f"{clean(group, 60)} has {len(names)} servers: at most {MOST_MEMBERS} are polled directly"
-        if self._looking:
-            return "a group is being polled directly: wait until that ends"
-        self._looking = True
-        self._spawn(self._look(group, feed, sorted(names)))
-        return f"polls {len(names)} servers of {clean(group, 60)} directly for {LOOK_S:.0f} s"
-
-    async def _look(self, group: str, feed: PrometheusFeed, names: Sequence[str]) -> None:
-        """Poll servers directly, if all of them can be reached; else name those that cannot."""
-        targets = [BackendTarget(name, feed.names[name].url, feed.names[name].engine) for name in names]
-        sources = self._ways.backends(targets)
-        try:
-            first = await asyncio.gather(*(one.poll(_FIRST_DEADLINE_S) for one in sources))
-            failed = [
-                f"{target.url}: {reading.message}"
-                for target, reading in zip(targets, first, strict=True)
-                if isinstance(reading, Failure)
-            ]
-            if failed:
-                more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-                self._store.note(group, clean(f"cannot be polled directly: {failed[0]}{more}", 300))
-                return
-            self._store.note(group, f"polled directly for {LOOK_S:.0f} s")
-            slowest_ms = max(getattr(one, "answer_ms", None) or 0.0 for one in first)
-            feed.pause(names)
-            await self._poll(sources, slowest_ms)
-            self._note_verdict(group)
-        finally:
-            self._looking = False
-            feed.resume(names)
-            await asyncio.gather(*(one.close() for one in sources), return_exceptions=True)
-
-    def _note_verdict(self, group: str) -> None:
-        """Keep what a closer look found as an event, because samples of a Prometheus cannot confirm it."""
-        found = next((one for one in self._store.balance.view() if one.group == group), None)
-        if found is not None:
-            message = f"closer look at {group} ended: {found.word.value}"
-            self._store.note(group, clean("; ".join((message, *found.reasons[:1])), 300))
-
-    async def _poll(self, sources: Sequence[Any], slowest_ms: float) -> None:
-        """Poll all sources at the same instants, as often as the slowest of them affords."""
-        from sparktop.watch.scheduler import affordable_hz
-
-        loop = asyncio.get_running_loop()
-        step_s = 1 / (affordable_hz(slowest_ms) or 1.0)
-        end = loop.time() + LOOK_S
-        while (began := loop.time()) < end:
-            readings = await asyncio.gather(*(one.poll(_DEADLINE_S) for one in sources))
-            for one, reading in zip(sources, readings, strict=True):
-                if not isinstance(reading, Failure):
-                    self._deliver(SourceKind.BACKEND, one.name, reading, None)
-            await asyncio.sleep(max(0.02, step_s - (loop.time() - began)))
-
-    async def _look_at_suspects(self) -> None:
-        """Poll the most suspicious group directly, again and again."""
-        clock = asyncio.get_running_loop().time
-        while True:
-            await asyncio.sleep(_AUTO_EVERY_S)
-            self.look_at_suspect(clock())
-
-    def look_at_suspect(self, now: float) -> None:
-        """Poll the group with the widest spread directly, unless that was done less than ten minutes before.
-
-        Only groups of a Prometheus with `closer = "auto"` count. `now` is in monotonic seconds.
-        """
-        if self._looking or now - self._auto_at < AUTO_AGAIN_S:
-            return
-        own = [one.names.keys() for one in self.feeds if one.target.closer == "auto"]
-        suspects = [
-            one
-            for one in self._store.balance.view()
-            if _is_suspect(one) and any(one.backends and set(one.backends) <= names for names in own)
-        ]
-        if suspects:
-            self._auto_at = now
-            self.look_closer(max(suspects, key=lambda one: one.dispersion_z or 0.0).group)
-
-
-def _is_suspect(found: Balance) -> bool:
-    """Return whether a direct poll may find what samples of a Prometheus are too seldom to show."""
-    return found.is_slow and (found.word.bad or (found.dispersion_z or 0.0) >= _WIDE_Z)
-
-
-# Reads what a Prometheus scrapes and delivers it to the store: raw samples of a few servers, a wall of all.
-#
-# The raw samples of a server become the pages that were scraped, so that everything behind the store is as
-# with
-# servers that are polled. At most `MOST_RAW` servers are read so; of more, one group that is asked for.
-
 
 _log = logging.getLogger(__name__)
 MOST_RAW = 64

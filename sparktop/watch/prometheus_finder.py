@@ -12,10 +12,7 @@ from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.answer import Labels, Series
-from sparktop.sources.prometheus.client import PrometheusClient
-from sparktop.sources.prometheus.doubles import doubles, times_query, to_leave_out
-from sparktop.sources.prometheus.down import down_query, keys_in, past_query
+from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, any_of, in_steps, selector
 from sparktop.sources.prometheus.found import (
     NOT_A_ROUTER,
     ActiveTarget,
@@ -23,17 +20,21 @@ from sparktop.sources.prometheus.found import (
     FoundServer,
     Key,
     active_targets,
+    doubles,
+    down_query,
     found_routers,
     found_servers,
     groups_fault,
     is_federated,
     key_of,
+    keys_in,
+    past_query,
     replicas_query,
     routers_query,
     servers_query,
+    times_query,
+    to_leave_out,
 )
-from sparktop.sources.prometheus.promql import any_of, selector
-from sparktop.sources.prometheus.steps import in_steps
 from sparktop.watch.discovery import parse_target
 
 _MOST_TARGETS = 1000

@@ -15,21 +15,25 @@ from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget, NodeThresholds, PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import PrometheusClient
+from sparktop.sources.prometheus.client import PrometheusClient, Steps, in_steps
 from sparktop.sources.prometheus.found import FoundServer, Key
-from sparktop.sources.prometheus.machines.figures import Known, aggregates, gpus_of, kinds_of, raw, sample_of
-from sparktop.sources.prometheus.machines.found import (
+from sparktop.sources.prometheus.machines import (
     Exporter,
+    Known,
     Machine,
     Place,
     Placing,
+    aggregates,
     found_exporters,
+    gpus_of,
     host_of,
     joined,
+    kinds_of,
     machines_query,
     placing,
+    raw,
+    sample_of,
 )
-from sparktop.sources.prometheus.steps import Steps, in_steps
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, Store
 from sparktop.store.node import memory_limits

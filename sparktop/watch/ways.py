@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NODE_MODULES = {
     "local": "sparktop.sources.local",
     "agent": "sparktop.sources.agent",
-    "ssh": "sparktop.sources.ssh.source",
+    "ssh": "sparktop.sources.ssh",
 }
 """The module of a node's source, by `NodeTarget.via`."""
 
@@ -99,7 +99,7 @@ class RealWays:
             self._agents = self._agents or SharedSession()
             return AgentSource(target, session=self._agents)
         if target.via == "ssh":
-            from sparktop.sources.ssh.source import SshSource
+            from sparktop.sources.ssh import SshSource
 
             return SshSource(target)
         from sparktop.sources.local import LocalSource

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.sources.wire.decode import decode
+from sparktop.sources.decode import decode
 from tests.agent.agent_process import ROOT, AgentProcess, environment, ran, running
 from tests.agent.raw_client import Client, ask, connect, request, until, watching
 

@@ -17,9 +17,9 @@ from sparktop.agent.access import bind, open_tls
 from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.model.node import GpuReading, NodeSample
+from sparktop.sources.decode import decode
 from sparktop.sources.local import LocalSource
-from sparktop.sources.wire.decode import decode
-from sparktop.sources.wire.reply import SCHEMA
+from sparktop.sources.replies import SCHEMA
 from tests.agent.conftest import StartAgent
 from tests.agent.fake_machine import BOOT_ID, TABLE, hung
 from tests.agent.raw_client import AMPLE_S, ask, connect, request

@@ -16,8 +16,8 @@ import pytest
 from sparktop import __version__
 from sparktop.agent.reader import LONGEST_LINE, Sampler, serve
 from sparktop.model.failure import FailureKind
-from sparktop.sources.wire.decode import WireError, decode
-from sparktop.sources.wire.reply import Reply
+from sparktop.sources.decode import WireError, decode
+from sparktop.sources.replies import Reply
 from tests.agent.agent_process import COMMAND, END_S, environment, ran
 from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine, hung
 

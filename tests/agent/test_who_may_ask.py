@@ -16,7 +16,7 @@ from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
-from sparktop.sources.wire.ranks import ASKS_RANKS
+from sparktop.sources.replies import ASKS_RANKS
 from tests.agent.fake_machine import FakeMachine
 from tests.agent.raw_client import AMPLE_S, ask, connect
 from tests.hardware.ras.examples import answer

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.deployments import address_of, match_deployments
+from sparktop.analysis.placement import address_of, match_deployments
 from sparktop.model.router import Deployment
 
 BACKENDS = {"a": "http://192.168.100.11:8000", "b": "http://spark-b:8000", "here": "http://127.0.0.1:8000"}

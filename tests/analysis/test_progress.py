@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.progress import (
+from sparktop.analysis.stall import (
     BLIND_S,
     FACT_S,
     LONGEST_STEP_S,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.roofline import bandwidth_gb_per_s, limit_tps, read_percent
+from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sparktop.analysis.standstill import WAITING_HELD_S, StandstillClock
+from sparktop.analysis.stall import WAITING_HELD_S, StandstillClock
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 
 MOVING = LaneSample("0", running=3.0, waiting=1.0, kv_cache_percent=12.5, generation_tokens=900.0)

@@ -27,7 +27,7 @@ from sparktop.demo.scenario import KEY, KEY_VARIABLE, Plan, backend_name, rival_
 from sparktop.engines import read_page
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSettings, Watch
-from sparktop.sources.wire.decode import decode
+from sparktop.sources.decode import decode
 
 pytestmark = pytest.mark.outside
 

@@ -20,8 +20,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.load import EndReason
 from sparktop.model.targets import RouterTarget
 from sparktop.simulation.routers import Faults, Router, RouterSettings, make_router
-from sparktop.sources.router import RouterSource
-from sparktop.sources.router_counts import read_counts
+from sparktop.sources.router import RouterSource, read_counts
 from tests.demo.quick_engines import QUICK, StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"

@@ -14,7 +14,7 @@ from sparktop.doctor.network import Network
 from sparktop.doctor.servers import check_backend
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.net.once import Reply
-from sparktop.watch.sparkrun import CACHE_VARIABLE
+from sparktop.watch.listed import CACHE_VARIABLE
 
 
 async def test_listed_servers_and_unusable_files_are_named(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
-from sparktop.sources.ssh.source import SshSource
-from sparktop.sources.wire.reply import encode, make_reply
+from sparktop.sources.replies import encode, make_reply
+from sparktop.sources.ssh import SshSource
 
 Serve = Callable[[Mapping[str, bytes] | bytes], Awaitable[Any]]
 

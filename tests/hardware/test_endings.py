@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.analysis.xid import is_severe, xid_words
+from sparktop.analysis.speed_state import is_severe, xid_words
 from sparktop.hardware.identity import LastBootReader, was_clean
 from sparktop.hardware.kernel_log import KernelLogReader, parse_record
 from sparktop.model.ending import OOM, XID, KernelLine, LastBoot

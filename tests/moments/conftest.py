@@ -15,7 +15,7 @@ from sparktop.moments.moment import Moment, read_moment
 from sparktop.recording import recorder as recorder_module
 from sparktop.recording.player import Recording, Span
 from sparktop.recording.recorder import Recorder
-from sparktop.store.journal import Journals
+from sparktop.store.store import Journals
 from stage.rehearsal import START, Outage, Rehearsal
 
 PLAYED_S, OUTAGE_S, MARK_S = 160, 130, 90

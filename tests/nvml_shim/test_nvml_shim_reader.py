@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.node import GpuReading
-from sparktop.sources.ssh.bundle import reader_bundle
-from sparktop.sources.wire.decode import WireError, decode
+from sparktop.sources.decode import WireError, decode
+from sparktop.sources.ssh_remote import reader_bundle
 from tests.nvml_shim import shim_states as states
 from tests.nvml_shim.conftest import Shim
 from tests.sources.ssh.pythons import VERSIONS, python

@@ -11,7 +11,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.recording.records import call_of, first_head, read_target, record_of, target_fields
 from sparktop.store import SourceKey, Store
-from sparktop.store.journal import Call, Change
+from sparktop.store.store import Call, Change
 
 NOW = Instant(100.0, datetime(2026, 1, 1, tzinfo=UTC))
 

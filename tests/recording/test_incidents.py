@@ -19,7 +19,7 @@ from sparktop.recording.flight import MOST_COPIES, Incidents
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.rescue import check
-from sparktop.store.journal import Journals
+from sparktop.store.store import Journals
 from stage.rehearsal import Outage, Rehearsal
 from tests.recording.conftest import Made, instant
 

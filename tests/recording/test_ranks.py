@@ -14,7 +14,7 @@ from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
-from sparktop.store.journal import Journals
+from sparktop.store.store import Journals
 from stage.rehearsal import Rehearsal
 from tests.hardware.ras.examples import answer
 

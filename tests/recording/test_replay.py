@@ -19,7 +19,7 @@ from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
 from sparktop.report.json_snapshot import to_json
-from sparktop.store.journal import Journals
+from sparktop.store.store import Journals
 from stage.rehearsal import Outage, Rehearsal
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]

@@ -8,7 +8,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.loading import PastStart
 from sparktop.recording.frames import Kind
 from sparktop.recording.records import call_of, record_of
-from sparktop.store.journal import Call, Change
+from sparktop.store.store import Call, Change
 
 NOW = Instant(5.0, datetime(2026, 11, 23, 14, 7, tzinfo=UTC))
 ONE = PastStart("h", "vllm", "m", 280.0, {"weights": 40.0}, "boot", warm=True, ended_at=5.0)

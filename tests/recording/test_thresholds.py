@@ -17,7 +17,7 @@ from sparktop.recording.recorder import Recorder
 from sparktop.recording.records import call_of, read_head, record_of, record_of_head
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import Store
-from sparktop.store.journal import Call, Change, Journals
+from sparktop.store.store import Call, Change, Journals
 from stage.rehearsal import Rehearsal
 from tests.recording.conftest import instant
 

@@ -19,7 +19,7 @@ from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.report.json_snapshot import to_json
-from sparktop.sources.wire.reply import Reply, encode
+from sparktop.sources.replies import Reply, encode
 from stage.rehearsal import Rehearsal
 from tests.sweep.made_results import simulated_sweep
 

@@ -13,8 +13,8 @@ import pytest
 from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.sources.node_replies import NodeReplies
-from sparktop.sources.wire.reply import Reply, encode
+from sparktop.sources.agent import NodeReplies
+from sparktop.sources.replies import Reply, encode
 from tests.sources.agent_sources import Make, Waits, agent_sources, failure_of, sample_of
 from tests.sources.conftest import FakeClock, RawServer, Serve, answer
 

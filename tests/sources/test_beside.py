@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from sparktop.sources.beside import AT_ONCE_BYTES, read_beside
+from sparktop.sources.source import AT_ONCE_BYTES, read_beside
 
 
 async def test_a_long_answer_is_read_in_a_thread() -> None:

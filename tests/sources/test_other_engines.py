@@ -17,8 +17,7 @@ from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.net.failure import AnswerError
-from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.engine_probe import RouteFinder
+from sparktop.sources.engine_http import EngineSource, RouteFinder
 from tests.sources.conftest import HEALTHY_PAGE, FakeClock
 
 pytestmark = pytest.mark.outside

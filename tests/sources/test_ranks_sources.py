@@ -18,11 +18,10 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
+from sparktop.sources.decode import WireError, decode_ranks
 from sparktop.sources.local import LocalSource
-from sparktop.sources.ssh.source import SshSource
-from sparktop.sources.wire.decode import WireError, decode_ranks
-from sparktop.sources.wire.ranks import encode_ranks
-from sparktop.sources.wire.reply import Reply, encode
+from sparktop.sources.replies import Reply, encode, encode_ranks
+from sparktop.sources.ssh import SshSource
 from tests.agent.fake_machine import FakeMachine
 from tests.hardware.ras.examples import answer
 from tests.sources.conftest import Serve

@@ -8,8 +8,7 @@ import pytest
 
 from sparktop.model.router import RouterSample
 from sparktop.model.targets import RouterTarget
-from sparktop.sources.router import METRICS, RouterSource
-from sparktop.sources.router_counts import RouterCounts, read_counts
+from sparktop.sources.router import METRICS, RouterCounts, RouterSource, read_counts
 from tests.sources.conftest import FakeClock, RawServer, Serve, answer
 
 FAILED = "litellm_deployment_failure_responses_total"

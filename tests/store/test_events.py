@@ -18,9 +18,9 @@ from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeI
 from sparktop.model.snapshot import Headroom
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, Watch
 from sparktop.store import SourceKey, Store
+from sparktop.store.alerts import judge_node
 from sparktop.store.event_log import AlertBook, EventLog
 from sparktop.store.node import NodeTrack
-from sparktop.store.node_alerts import judge_node
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[..., World]

@@ -6,7 +6,7 @@ import pytest
 
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer
 from sparktop.model.targets import PrometheusTarget
-from sparktop.store.fleet import FleetTrack
+from sparktop.store.tracks import FleetTrack
 
 NODE = FleetNode("n", 90.0, state="busy", gpu_percent=96.0)
 

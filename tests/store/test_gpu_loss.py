@@ -21,8 +21,8 @@ from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.rows import row_text
 from sparktop.report import html, markdown, text_snapshot
 from sparktop.report.json_snapshot import to_json
-from sparktop.sources.wire.decode import decode, place
-from sparktop.sources.wire.reply import encode, make_reply
+from sparktop.sources.decode import decode, place
+from sparktop.sources.replies import encode, make_reply
 from sparktop.store import SourceKey
 from tests.hardware.fake_driver import FakeDriver, gb10, h100, h200, mig_slice, refuse
 

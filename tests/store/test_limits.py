@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.limited_by import judge
+from sparktop.analysis import limited_by
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
@@ -121,7 +121,7 @@ def test_neighbours_are_the_other_servers_that_run_requests_on_its_machines(
 ) -> None:
     """Each is named once; idle servers and those on other machines are not."""
     found: dict[int, tuple[str, ...]] = {}
-    monkeypatch.setattr(judge, "limited_by", lambda one: found.update({one.spans: one.neighbours}))
+    monkeypatch.setattr(limited_by, "limited_by", lambda one: found.update({one.spans: one.neighbours}))
     on = {"one": ("a",), "two": ("a", "b"), "three": ("a", "b", "c"), "idle": ("a", "b", "c", "d")}
     on["far"] = ("v", "w", "x", "y", "z")
     targets = tuple(BackendTarget(name, f"http://{name}:8000", nodes=nodes) for name, nodes in on.items())

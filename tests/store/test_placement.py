@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.store.backend import BackendTrack
-from sparktop.store.placement import MOST_PEERS, Placement
+from sparktop.store.tracks import MOST_PEERS, Placement
 
 
 def tracks(count: int) -> dict[str, BackendTrack]:

@@ -20,7 +20,7 @@ from sparktop.recording.frames import encode as encode_record
 from sparktop.recording.records import call_of, record_of
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
-from sparktop.store.journal import Call, Change
+from sparktop.store.store import Call, Change
 from tests.hardware.ras.examples import answer
 from tests.store.conftest import EPOCH, START, World, page
 

@@ -15,8 +15,8 @@ import pytest
 
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import Store
-from sparktop.watch import announced
-from sparktop.watch.announced import announced_load, announced_loads, follow_announced
+from sparktop.watch import state_files
+from sparktop.watch.state_files import announced_load, announced_loads, follow_announced
 
 pytestmark = pytest.mark.process
 
@@ -34,7 +34,7 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def other(env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """Run a process that announces load on `URL` until its input closes."""
     code = (
-        "import sys; from sparktop.watch.announced import announced_load\n"
+        "import sys; from sparktop.watch.state_files import announced_load\n"
         f"with announced_load(['{URL}']): print('on', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(  # noqa: S603 - our own interpreter
@@ -120,7 +120,7 @@ def test_the_monitor_beside_a_sweep_knows_whose_load_it_is(
         if len(seen) == 2:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(announced, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(state_files, "LOOK_EVERY_S", 0.0)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(follow_announced(store, turn))
     assert seen[0] == ["a"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.deployments import address_of
+from sparktop.analysis.placement import address_of
 from sparktop.model.router import Deployment
 from sparktop.model.targets import RouterTarget
 from sparktop.watch.discovery import MOST_FOUND, Behind, behind_router, is_nearby

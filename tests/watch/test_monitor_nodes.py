@@ -120,7 +120,7 @@ async def test_a_node_that_hangs_delays_no_other() -> None:
     [
         (NodeTarget("n"), "sparktop.sources.local"),
         (AGENT, "sparktop.sources.agent"),
-        (NodeTarget("n", via="ssh", ssh="n"), "sparktop.sources.ssh.source"),
+        (NodeTarget("n", via="ssh", ssh="n"), "sparktop.sources.ssh"),
     ],
 )
 async def test_each_way_to_a_node_has_its_source(target: NodeTarget, module: str) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sparktop.model.loading import PastStart
 from sparktop.model.targets import Watch
 from sparktop.store import Store
-from sparktop.watch.past_starts import add_starts, keep_starts, read_starts, starts_file
+from sparktop.watch.state_files import add_starts, keep_starts, read_starts, starts_file
 
 ONE = PastStart("h", "vllm", "m", 280.0, {"weights": 40.0}, "boot", warm=True, ended_at=5.0)
 

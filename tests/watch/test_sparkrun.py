@@ -13,13 +13,13 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+import sparktop.watch.listed as listed_files
 from sparktop.engines import read_page
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import Store
-from sparktop.watch import sparkrun
-from sparktop.watch.sparkrun import follow_sparkrun, listed
+from sparktop.watch.listed import follow_sparkrun, listed
 from sparktop.watch.ways import Ways
 
 PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
@@ -49,12 +49,12 @@ mgmt_ip_map: {10.0.0.11: 192.168.1.11}
 @pytest.fixture(autouse=True)
 def without_another_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out of the environment where sparkrun of this user writes its jobs."""
-    monkeypatch.delenv(sparkrun.CACHE_VARIABLE, raising=False)
+    monkeypatch.delenv(listed_files.CACHE_VARIABLE, raising=False)
 
 
 def home(folder: Path, jobs: Mapping[str, str], clusters: Mapping[str, str] | None = None) -> Path:
     """Write the files of sparkrun below `folder`; return it."""
-    for place, files in ((sparkrun.JOBS, jobs), (sparkrun.CLUSTERS, clusters or {})):
+    for place, files in ((listed_files.JOBS, jobs), (listed_files.CLUSTERS, clusters or {})):
         (folder / place).mkdir(parents=True)
         for name, text in files.items():
             (folder / place / name).write_text(text)
@@ -64,7 +64,7 @@ def home(folder: Path, jobs: Mapping[str, str], clusters: Mapping[str, str] | No
 def dated(folder: Path, ages_s: Mapping[str, float]) -> None:
     """Set how long before a fixed time each of these job files was changed."""
     for name, age_s in ages_s.items():
-        os.utime(folder / sparkrun.JOBS / name, (1e9 - age_s, 1e9 - age_s))
+        os.utime(folder / listed_files.JOBS / name, (1e9 - age_s, 1e9 - age_s))
 
 
 def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
 def test_the_newest_jobs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many files the newest are read, and how many there are is said; what began last is first."""
     pytest.importorskip("yaml")
-    monkeypatch.setattr(sparkrun, "MOST_FILES", 3)
+    monkeypatch.setattr(listed_files, "MOST_JOBS", 3)
     jobs = {f"{name}.yaml": f"hosts: [spark-{name}]\n" for name in "abcde"}
     jobs["c.yaml"] += f"started_at: {1e9 + 5}\n"
     jobs["d.yaml"] += "started_at: true\n"
@@ -101,7 +101,7 @@ def test_the_newest_jobs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     dated(folder, {"a.yaml": 9, "b.yaml": 8, "c.yaml": 3, "d.yaml": 2, "e.yaml": 1})
     found = listed(folder)
     assert [one.name for one in found.backends] == ["spark-c:8000", "spark-e:8000", "spark-d:8000"]
-    assert found.problems == (f"{folder / sparkrun.JOBS}: 5 files; the newest 3 are used",)
+    assert found.problems == (f"{folder / listed_files.JOBS}: 5 files; the newest 3 are used",)
 
 
 def test_of_several_jobs_at_one_address_the_newest_counts(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_host_may_name_its_user(tmp_path: Path) -> None:
         "spark-7": "me@spark-7",
         "::1": None,
     }
-    (tmp_path / sparkrun.CLUSTERS / ".default").write_text("lab.manifest\n")
+    (tmp_path / listed_files.CLUSTERS / ".default").write_text("lab.manifest\n")
     assert listed(tmp_path).default == ()
 
 
@@ -206,7 +206,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     """It is named as other files that cannot be used are."""
     pytest.importorskip("yaml")
     folder = home(tmp_path, {})
-    os.mkfifo(folder / sparkrun.JOBS / "a.yaml")
+    os.mkfifo(folder / listed_files.JOBS / "a.yaml")
     (problem,) = listed(folder).problems
     assert problem.endswith("a.yaml: cannot be used: no table in YAML")
 
@@ -218,8 +218,8 @@ def test_without_a_yaml_library_there_is_one_line(tmp_path: Path, monkeypatch: p
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    assert listed(tmp_path) == sparkrun.Listed()
-    assert listed(home(tmp_path, {"a.yaml": JOB})).problems == (sparkrun.NO_YAML,)
+    assert listed(tmp_path) == listed_files.Listed()
+    assert listed(home(tmp_path, {"a.yaml": JOB})).problems == (listed_files.SPARKRUN_NO_YAML,)
 
 
 class Polled:
@@ -285,7 +285,7 @@ class Followed:
     def job(self, name: str, hosts: str, model: str, started: int) -> None:
         """Write the file of a job."""
         text = f"hosts: [{hosts}]\nmodel: {model}\nssh_user: {model}\nstarted_at: {started}\n"
-        (self.folder / sparkrun.JOBS / name).write_text(text)
+        (self.folder / listed_files.JOBS / name).write_text(text)
 
     def server(self) -> tuple[str | None, tuple[str, ...]]:
         """Return group and machines of the server."""

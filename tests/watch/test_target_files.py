@@ -19,8 +19,8 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.source import Reading
-from sparktop.watch import target_files
-from sparktop.watch.target_files import TargetFiles, listed_targets
+from sparktop.watch import listed
+from sparktop.watch.listed import TargetFiles, listed_targets
 from sparktop.watch.ways import Ways
 
 PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
@@ -98,19 +98,19 @@ def test_bad_files_are_one_line_or_nothing(tmp_path: Path, content: object) -> N
 
 def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many servers, too large a file, a file that is gone."""
-    monkeypatch.setattr(target_files, "MOST_TARGETS", 3)
+    monkeypatch.setattr(listed, "MOST_TARGETS", 3)
     path = written(tmp_path, "a.json", [{"targets": [f"h:{number}" for number in range(1, 9)]}])
     found, problems = listed_targets([path])
     assert [one.name for one in found] == ["h:1", "h:2", "h:3"]
     assert problems == ["8 servers listed; the first 3 are used"]
-    monkeypatch.setattr(target_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(listed, "MOST_BYTES", 10)
     assert listed_targets([path])[1][0].endswith("cannot be used: larger than 0 MiB")
     assert listed_targets([str(tmp_path / "gone*.json")]) == ([], [])
 
 
 def test_of_many_files_the_first_by_name_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many there are is said, for one pattern and for several; what is listed twice counts once."""
-    monkeypatch.setattr(target_files, "MOST_FILES", 3)
+    monkeypatch.setattr(listed, "MOST_FILES", 3)
     for number in (5, 2, 4, 1, 3):
         written(tmp_path, f"{number}.json", [{"targets": [f"h:{number}", "h:9"]}])
     few = [str(tmp_path / "[123].json")]
@@ -201,7 +201,7 @@ async def test_only_what_may_be_half_written_is_read_again(tmp_path: Path) -> No
         raise AssertionError(seconds)
 
     patterns = [str(tmp_path / "none.json"), written(tmp_path, "large.json", " " * (1 << 20) + "[]")]
-    assert len((await target_files.settled_targets(patterns, sleep))[1]) == 2
+    assert len((await listed.settled_targets(patterns, sleep))[1]) == 2
 
 
 @pytest.mark.outside

@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import math
 import sys
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 from operator import ge, le, mul, sub
+from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.analysis.balance import limits, rules
+from sparktop.analysis.balance import rules
 from sparktop.analysis.balance import words as balance_words
-from sparktop.analysis.balance.arrivals import find_herds
-from sparktop.analysis.balance.convoys import find_convoys
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, lay_out, slow_members
+from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out, slow_members
 from sparktop.analysis.balance.pace import FLAT, GroupPace, full_slots, group_pace, variance_factor
-from sparktop.analysis.balance.rhythm import SCORE_LIMIT, find_swing, swing_score
-from sparktop.analysis.balance.slow import too_slow
+from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.balance.spread import (
     Lead,
     Lost,
@@ -43,7 +42,249 @@ from sparktop.analysis.balance.spread import (
     skew,
     starved_shares,
 )
+from sparktop.analysis.balance.swings import SCORE_LIMIT, find_convoys, find_herds, find_swing, swing_score
 from sparktop.model.balance import SLOW_S, Arrivals, Balance, BalanceWord, Convoys, Swing
+from sparktop.model.fleet import stale_s
+from sparktop.model.series import LATE
+
+# Samples every 15 s miss a swing of 6 s, and the loads of different backends are those of different
+# moments. So
+# no swing, no period and no starvation is ever stated. What can be stated: how the requests were shared, by
+# counters, which are exact. How widely the load of each backend varies, in units of the variation of random
+# routing, shows which group is worth a closer look.
+
+
+SPREAD_S = 300.0
+"""Window in which the spread is computed."""
+REQUESTS_S = 600.0
+"""Window in which the requests are compared, and before which no sample matters."""
+_LEAST_SHARED_S, _LEAST_SHARED_STEPS = 60.0, 4.0
+"""Time, in seconds and in steps, that all backends must have answered before their requests are compared."""
+FEWEST_PER_BACKEND = 4.0
+"""Mean requests per backend below which chance alone makes any spread."""
+_FEWEST_SAMPLES = 8
+_STEPS_COMPARED = 9
+_QUIET_S = 5.0
+"""Quick samples of a backend have ended if none is younger."""
+_THINNED = 0.5
+"""Samples are kept that are at least this share of the usual step apart."""
+_SETTLED = 0.7
+"""Share of a window that must have samples."""
+
+
+class Spread(Struct, frozen=True):
+    """How widely the loads of a group vary about each backend's own mean."""
+
+    z: float
+    """Variance in units of the variance of random routing."""
+    size: float
+    """Standard deviation of (load - even share), divided by the even share."""
+    mean_total: float
+    """Mean number of requests in the group."""
+
+
+def slow_step_s(tracks: Sequence[LoadTrack]) -> float | None:
+    """Return the time between two samples if it is too long to see a swing; None if not, or if unknown."""
+    steps = [
+        later - earlier for track in tracks for earlier, later in pairwise(track.times_s[-_STEPS_COMPARED:])
+    ]
+    step_s = median(steps) if steps else 0.0
+    return step_s if step_s > SLOW_S else None
+
+
+def is_slow_again(tracks: Sequence[LoadTrack], now_s: float) -> bool:
+    """Return whether quick samples of a scraped group have ended at `now_s` (monotonic seconds).
+
+    So it is if a backend's newest step is too long to see a swing, or if fewer than two have recent samples.
+    """
+    sampled = [track.times_s for track in tracks if len(track.times_s)]
+    if sampled and sum(now_s - times[-1] <= _QUIET_S for times in sampled) < 2:  # noqa: PLR2004 - a balance is between two
+        return True
+    return any(times[-1] - times[-2] > SLOW_S for times in sampled if len(times) > 1)
+
+
+def thinned(track: LoadTrack, step_s: float) -> LoadTrack:
+    """Return a track without samples that follow another one in much less than `step_s` seconds.
+
+    Samples of a closer look would otherwise count for more than all others.
+    """
+    kept: list[int] = []
+    for index, time in enumerate(track.times_s):
+        if not kept or time - track.times_s[kept[-1]] >= _THINNED * step_s:
+            kept.append(index)
+    if len(kept) == len(track.times_s):
+        return track
+
+    def only_kept(values: Sequence[float] | None) -> list[float] | None:
+        return None if values is None else [values[index] for index in kept]
+
+    return replace(
+        track,
+        times_s=[track.times_s[index] for index in kept],
+        running=[track.running[index] for index in kept],
+        waiting=only_kept(track.waiting),
+        generation_tps=only_kept(track.generation_tps),
+        arrived=only_kept(track.arrived),
+    )
+
+
+def quick_since(tracks: Sequence[LoadTrack]) -> float:
+    """Return since when, in monotonic seconds, no two successive samples are too far apart to see a swing."""
+    gaps = [
+        later for track in tracks for earlier, later in pairwise(track.times_s) if later - earlier > SLOW_S
+    ]
+    return max(gaps, default=-math.inf)
+
+
+def too_slow(step_s: float) -> str:
+    """Return the reason why nothing is said of a swing."""
+    return f"sampled every {step_s:.0f} s: too slow to see a swing"
+
+
+def judge_slowly(
+    group: str, tracks: Sequence[LoadTrack], now_s: float, step_s: float, router: str | None
+) -> Balance:
+    """Judge a group by samples `step_s` seconds apart, up to `REQUESTS_S` before `now_s` (monotonic).
+
+    The verdict is UNEVEN where the backends' counters say so, IDLE, or UNKNOWN.
+    """
+    needed_s = max(SPREAD_S, _FEWEST_SAMPLES * step_s)
+    spread = spread_of(tracks, now_s - needed_s, now_s)
+    idle = spread is not None and spread.mean_total < len(tracks)
+    plain = spread is not None and spread.mean_total >= FEWEST_PER_BACKEND * len(tracks)
+    word = BalanceWord.IDLE if idle else BalanceWord.UNKNOWN
+    means = {track.name: _mean_or_none(_loads(track, now_s - needed_s)) for track in tracks}
+    known = {name: mean for name, mean in means.items() if mean is not None}
+    total = sum(known.values()) if len(known) == len(tracks) else None
+    found = Balance(
+        group=group,
+        backends=tuple(track.name for track in tracks),
+        word=word,
+        word_now=word,
+        window_s=_seen_s(tracks, now_s, step_s, needed_s),
+        needed_s=needed_s,
+        sample_hz=1 / step_s,
+        mean_total=total if spread is None else spread.mean_total,
+        mean_load=known,
+        dispersion_z=spread.z if spread is not None and plain else None,
+        router=router,
+        reasons=(too_slow(step_s),),
+    )
+    return weigh_requests(found, request_shares(_arrived(tracks, now_s, step_s)), all_told=True)
+
+
+def spread_of(tracks: Sequence[LoadTrack], since_s: float, until_s: float) -> Spread | None:
+    """Return how widely the loads vary between two times, in monotonic seconds; None if too few are known.
+
+    The loads of the other backends are interpolated to the time of each sample.
+    """
+    count = len(tracks)
+    if count < 2:  # noqa: PLR2004 - a spread is of several
+        return None
+    known = [(track.times_s, _load_of(track)) for track in tracks]
+    variances: list[float] = []
+    chances: list[float] = []
+    totals: list[float] = []
+    for this, (times, own) in enumerate(known):
+        first, last = bisect_left(times, since_s), bisect_left(times, until_s)
+        if last - first < _FEWEST_SAMPLES or times[last - 1] - times[first] < _SETTLED * (until_s - since_s):
+            return None
+        deviations: list[float] = []
+        for index in range(first, last):
+            total = own[index] + sum(
+                _load_at(others, loads, times[index])
+                for other, (others, loads) in enumerate(known)
+                if other != this
+            )
+            if not total > 0:
+                continue
+            totals.append(total)
+            chances.append((count - 1) / total)
+            deviations.append(own[index] * count / total - 1)
+        if len(deviations) < _FEWEST_SAMPLES:
+            return None
+        mean = sum(deviations) / len(deviations)
+        variances.append(sum((one - mean) ** 2 for one in deviations) / (len(deviations) - 1))
+    variance, chance = sum(variances) / count, sum(chances) / len(chances)
+    return Spread(variance / chance, math.sqrt(variance), sum(totals) / len(totals))
+
+
+def _load_at(times: Sequence[float], loads: Sequence[float], at_s: float) -> float:
+    """Return a backend's load at `at_s`, interpolated between two samples; at the ends the nearest."""
+    index = bisect_left(times, at_s)
+    if index == 0 or index == len(times):
+        return loads[min(index, len(loads) - 1)] if loads else 0.0
+    before, after = times[index - 1], times[index]
+    part = (at_s - before) / (after - before) if after > before else 0.0
+    return loads[index - 1] + part * (loads[index] - loads[index - 1])
+
+
+def _load_of(track: LoadTrack) -> list[float]:
+    if track.waiting is None:
+        return [_known(running) for running in track.running]
+    return [_known(run) + _known(wait) for run, wait in zip(track.running, track.waiting, strict=True)]
+
+
+def _known(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
+
+
+def _loads(track: LoadTrack, since_s: float) -> list[float]:
+    return _load_of(track)[bisect_left(track.times_s, since_s) :]
+
+
+def _mean_or_none(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _arrived(tracks: Sequence[LoadTrack], now_s: float, step_s: float) -> dict[str, float]:
+    """Return the requests that each backend received in `REQUESTS_S`; empty if one does not count them.
+
+    They are those of the time in which all backends that still answer did, interpolated at its ends; also
+    empty if that time is too short, as after a backend has joined.
+    """
+    silence_s = stale_s(step_s)
+    here = [track for track in tracks if len(track.times_s) and now_s - track.times_s[-1] <= silence_s]
+    begin_s = max([now_s - REQUESTS_S, *(_unbroken_since(track.times_s, silence_s) for track in here)])
+    end_s = min((track.times_s[-1] for track in here), default=begin_s)
+    if end_s - begin_s < max(_LEAST_SHARED_S, _LEAST_SHARED_STEPS * step_s):
+        return {}
+    counts: dict[str, float] = {}
+    for track in here:
+        arrived = track.arrived
+        if arrived is None or not len(arrived):
+            return {}
+        grown = _load_at(track.times_s, arrived, end_s) - _load_at(track.times_s, arrived, begin_s)
+        if math.isnan(grown):
+            return {}
+        counts[track.name] = max(0.0, grown)
+    return counts
+
+
+def _seen_s(tracks: Sequence[LoadTrack], now_s: float, step_s: float, within_s: float) -> float:
+    """Return how many of the last `within_s` seconds have samples of all backends that still answer.
+
+    The time between two samples that are too far apart is not among them.
+    """
+    silence_s, since_s = stale_s(step_s), now_s - within_s
+    seen: list[float] = []
+    for track in tracks:
+        if not len(track.times_s) or now_s - track.times_s[-1] > silence_s:
+            continue
+        own_s = slow_step_s([track]) or step_s  # another one may be scraped more often
+        parts = (
+            later - max(earlier, since_s)
+            for earlier, later in pairwise((*track.times_s, now_s))
+            if later > since_s and later - earlier <= LATE * own_s
+        )
+        seen.append(sum(parts))
+    return min(seen, default=0.0)
+
+
+def _unbroken_since(times_s: Sequence[float], longest_s: float) -> float:
+    """Return the time of the first sample after the newest gap of more than `longest_s` seconds."""
+    gaps = (later for earlier, later in pairwise(times_s) if later - earlier > longest_s)
+    return max(gaps, default=times_s[0])
 
 
 class Figures(Struct, frozen=True, eq=False):
@@ -82,7 +323,7 @@ class Figures(Struct, frozen=True, eq=False):
     @property
     def failing(self) -> bool:
         """Whether the group is a pair of which both backends are known to have failed repeatedly."""
-        return limits.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
+        return rules.fail_by_turns([track.errors or 0 for track in self.grid.tracks])
 
 
 def even_share(grid: LoadGrid) -> float | None:
@@ -109,7 +350,7 @@ def looks_explain(grid: LoadGrid) -> float | None:
     practically simultaneous. When the group's load jumps, one backend may be polled after the jump and
     another before it. The probability of this is (time between the two polls) / (polling interval).
     """
-    if grid.skew_s <= limits.LOOKS_APART_S:
+    if grid.skew_s <= rules.LOOKS_APART_S:
         return None
     jumps = [(later - earlier) ** 2 for earlier, later in pairwise(grid.totals) if later - earlier < math.inf]
     apart = seen = 0.0
@@ -134,7 +375,7 @@ def turning_spread(figures: Figures) -> float:
     return (figures.z * figures.swing.moving_share - 1) * math.sqrt(len(figures.grid.loads) - 1)
 
 
-SHORTEST_S, LONGEST_S = limits.SHORTEST_S, 600.0
+SHORTEST_S, LONGEST_S = rules.SHORTEST_S, 600.0
 LIFETIMES = 8
 _DECIDING = (*rules.WAYS_TO_SWING, rules.starved, rules.ahead)
 _SWINGS = frozenset({"rhythm", "turns", "convoys", "herds"})
@@ -188,7 +429,7 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     if (
         BalanceWord.UNEVEN in words
         and "drained" not in held
-        and figures.mean_total >= limits.MANY
+        and figures.mean_total >= rules.MANY
         and not _holds_longer(figures, now_s)
     ):
         words = [word for word in words if word is not BalanceWord.UNEVEN] or [BalanceWord.BALANCED]
@@ -206,7 +447,7 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
     slots = loaded_slots(grid, fewest_requests(count))
     newest_s = max(track.times_s[-1] for track in grid.tracks)
     loaded = len(slots) / len(known) if known else None
-    enough = loaded is not None and loaded >= limits.LOADED_SHARE
+    enough = loaded is not None and loaded >= rules.LOADED_SHARE
     counted = slots if enough else [slot for slot in known if grid.totals[slot] > 0]
     pace = GroupPace(FLAT)
     if not load.prefills:
@@ -216,7 +457,7 @@ def look(load: GroupLoad, grid: LoadGrid, needed_s: float) -> Figures:
     factor = variance_factor(typical, count, pace.usual, min(slots_each) if slots_each else None)
     spread = dispersion(grid, counted)
     convoys = find_convoys(grid, known)
-    if enough and spread is not None and convoys is not None and limits.comes_and_goes(convoys):
+    if enough and spread is not None and convoys is not None and rules.comes_and_goes(convoys):
         spread = min(spread, convoys.full_spread)
     z = None if spread is None else spread / factor
     starved = starved_shares(grid, counted, load.e2e_s)
@@ -263,7 +504,7 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
     present = min(grid.present)
     if grid.span_s < SHORTEST_S - grid.step_s:
         return [BalanceWord.UNKNOWN], balance_words.needs_more(figures.needed_s, grid.span_s)
-    if present < limits.PRESENT_SHARE:
+    if present < rules.PRESENT_SHARE:
         index = grid.present.index(present)
         return [BalanceWord.UNKNOWN], balance_words.gaps(grid.tracks[index].name, present)
     if figures.mean_total < len(grid.loads):
@@ -278,7 +519,7 @@ def _words(figures: Figures, measured: Balance, held: frozenset[str]) -> tuple[l
         words.append(BalanceWord.STARVED)
     if held & {"ahead", "drained"} and ("drained" in held or not _all_queue(grid)):
         words.append(BalanceWord.UNEVEN)
-    is_even = (measured.even_percent or 0.0) >= 100 * limits.EVEN_SHARE
+    is_even = (measured.even_percent or 0.0) >= 100 * rules.EVEN_SHARE
     # Requests that are not served stay where they are: their split says nothing about the router.
     still, moving = balance_words.standing_still(grid)
     stuck = bool(still) and not moving and not words and not figures.load.prefills
@@ -300,13 +541,13 @@ def _all_queue(grid: LoadGrid) -> bool:
     if any(column is None for column in grid.waiting):
         return False
     shares = [sum(count > 0 for count in column or ()) / len(grid.totals) for column in grid.waiting]
-    return min(shares) >= limits.QUEUED_SHARE
+    return min(shares) >= rules.QUEUED_SHARE
 
 
 def _has_too_few(figures: Figures) -> bool:
     """Return whether a complete window without gaps has no verdict, for lack of requests."""
     grid = figures.grid
-    whole = grid.span_s >= figures.needed_s - grid.step_s and min(grid.present) >= limits.PRESENT_SHARE
+    whole = grid.span_s >= figures.needed_s - grid.step_s and min(grid.present) >= rules.PRESENT_SHARE
     still, moving = balance_words.standing_still(grid)
     return whole and not figures.enough and not (still and not moving and not figures.load.prefills)
 
@@ -318,14 +559,14 @@ def _holds_longer(figures: Figures, now_s: float) -> bool:
     if the judged window already lasts 300 s, False if the history is shorter. Groups with many requests must
     pass this longer test, because random routing alone lets their loads drift apart for minutes.
     """
-    if figures.grid.span_s >= limits.MANY_S - figures.grid.step_s:
+    if figures.grid.span_s >= rules.MANY_S - figures.grid.step_s:
         return True
-    grid = lay_out(figures.load.tracks, now_s, limits.MANY_S)
-    if grid is None or grid.span_s < limits.MANY_S - grid.step_s or figures.skew is None:
+    grid = lay_out(figures.load.tracks, now_s, rules.MANY_S)
+    if grid is None or grid.span_s < rules.MANY_S - grid.step_s or figures.skew is None:
         return False
     found = skew(grid, loaded_slots(grid, fewest_requests(len(grid.loads))))
     same = found is not None and found.backend == figures.skew.backend
-    return same and found is not None and found.mean >= limits.SKEW and found.steadiness >= limits.STEADY
+    return same and found is not None and found.mean >= rules.SKEW and found.steadiness >= rules.STEADY
 
 
 def measure(figures: Figures) -> Balance:
@@ -421,10 +662,10 @@ def _swaps_the_lead(figures: Figures) -> bool:
 
     They are no rule of their own: no family of loads and no recorded trace is found sooner by them.
     """
-    pair = len(figures.grid.loads) == limits.PAIR
-    often = figures.lead.changes >= limits.least_lead_changes(failing=figures.failing)
+    pair = len(figures.grid.loads) == rules.PAIR
+    often = figures.lead.changes >= rules.least_lead_changes(failing=figures.failing)
     spread, size = (
-        (limits.SWING_Z, limits.SWING_RMS) if pair else (limits.SWING_Z_OF_MANY, limits.SWING_RMS_OF_MANY)
+        (rules.SWING_Z, rules.SWING_RMS) if pair else (rules.SWING_Z_OF_MANY, rules.SWING_RMS_OF_MANY)
     )
     large = figures.swing is not None and figures.swing.relative_rms >= size
     return often and large and figures.enough and (figures.z or 0.0) >= spread
@@ -452,7 +693,7 @@ def _rhythm_says_most(swing: Swing | None, held: frozenset[str]) -> bool:
     """
     if swing is None or swing.score is None or "rhythm" not in held:
         return False
-    return not held & {"convoys", "herds"} or swing.score >= limits.COMING_SCORE
+    return not held & {"convoys", "herds"} or swing.score >= rules.COMING_SCORE
 
 
 def _description(found: Balance, grid: LoadGrid, bypassed: str | None) -> Balance:
@@ -488,7 +729,7 @@ def _period(figures: Figures, held: frozenset[str]) -> float | None:
     otherwise backends that go from full to empty and back.
     """
     swing, swap, convoys = figures.swing, figures.lead.swap_s, figures.convoys
-    if _swaps_the_lead(figures) and len(figures.grid.loads) == limits.PAIR and swap is not None:
+    if _swaps_the_lead(figures) and len(figures.grid.loads) == rules.PAIR and swap is not None:
         return 2 * swap
     if _rhythm_says_most(swing, held) and swing is not None:
         return swing.period_s
@@ -511,21 +752,21 @@ def _confidence(figures: Figures, held: frozenset[str], word: BalanceWord) -> fl
     if word is BalanceWord.IDLE:
         return complete
     swing, found, z = figures.swing, figures.skew, figures.z or 0.0
-    long = min(figures.lead.changes / limits.least_lead_changes(failing=figures.failing), z / limits.SWING_Z)
+    long = min(figures.lead.changes / rules.least_lead_changes(failing=figures.failing), z / rules.SWING_Z)
     if "turns" in held:
-        least, _ = limits.least_turning_spread(figures.convoys, failing=figures.failing)
+        least, _ = rules.least_turning_spread(figures.convoys, failing=figures.failing)
         long = max(long, turning_spread(figures) / least)
     if "convoys" in held and figures.convoys is not None and figures.convoys.chance is not None:
         # Chances multiply, so their logarithms are compared.
         chance = max(figures.convoys.chance, sys.float_info.min)
-        long = max(long, math.log(chance) / math.log(limits.CONVOY_CHANCE))
+        long = max(long, math.log(chance) / math.log(rules.CONVOY_CHANCE))
     if "herds" in held and figures.arrivals is not None:
-        long = max(long, figures.arrivals.spread / limits.least_herd_spread(figures.convoys))
+        long = max(long, figures.arrivals.spread / rules.least_herd_spread(figures.convoys))
     short = 0.0
     if swing is not None and swing.score is not None:
         short = 1 + swing.score / SCORE_LIMIT
-    hunger = min(figures.starved_any / limits.STARVED_SHARE, (figures.lost or 0.0) / limits.STARVED_LOSS)
-    tilt = min(found.mean / limits.SKEW, found.steadiness / limits.STEADY) if found else 0.0
+    hunger = min(figures.starved_any / rules.STARVED_SHARE, (figures.lost or 0.0) / rules.STARVED_LOSS)
+    tilt = min(found.mean / rules.SKEW, found.steadiness / rules.STEADY) if found else 0.0
     beyond = {
         BalanceWord.OSCILLATING: max(long, short),
         BalanceWord.STARVED: hunger,

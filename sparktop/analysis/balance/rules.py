@@ -1,18 +1,483 @@
-"""The checks behind a group's verdict: each has a code, a question, a figure with its limit, and its rule.
+"""The checks behind a group's verdict: each has a question, a figure with its limit, and its rule.
 
 The judgement evaluates them, and the screen, the JSON and the reports print the same checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sparktop.analysis.balance import limits
-from sparktop.analysis.balance.requests import CHANCE_LIMIT, FEWEST_REQUESTS, ODDS_LIMIT
 from sparktop.analysis.balance.spread import fewest_requests
-from sparktop.model.balance import Balance, BalanceWord, Swing
+from sparktop.model.balance import Arrivals, Balance, BalanceWord, Convoys, Swing
+
+# Names that end in `_Z` and `_SPREAD` are ratios of a measured spread to that of random routing; `_RMS` is
+# the size of a swing relative to an even share, `_CHANCE` a probability, `_S` seconds. `COMING_` limits
+# apply where the group's requests come and go together, `FAILING_` where a pair of backends fails
+# repeatedly.
+
+
+PAIR = 2
+SHORTEST_S = 45.0
+"""With samples of fewer seconds than this there is no verdict."""
+PRESENT_SHARE = 0.9
+"""Share of the samples of every backend that must be present for a verdict."""
+LOADED_SHARE = 0.5
+"""Share of the time in which a group must have enough requests for the rules that count them."""
+SWING_CHANGES, SWING_Z, SWING_Z_OF_MANY = 3, 4.0, 3.0
+"""Fewest changes of the lead, and smallest spread with two backends and with more, with which a swing is
+described by them. With more than two the spread is a mean of more terms: chance reaches 3 as seldom as it
+reaches 4 with two."""
+FAILURES_OF_ONE, FAILING_CHANGES = 3, 2
+"""Failures of each backend in the window that are not accidental, and the changes of the lead that are enough
+then."""
+SWING_RMS, SWING_RMS_OF_MANY = 0.6, 0.5
+"""Smallest size of a swing that is described so, with two backends and with more: 1 is all to nothing."""
+RHYTHM_RMS, RHYTHM_Z, RHYTHM_TURN = 0.25, 1.0, 0.2
+RHYTHM_LOAD, FEW_SCORE = 3.0, 4.0
+"""Requests per backend, and the score required with fewer: then three random draws look like a swing."""
+LOW_SCORE = 1.0
+"""Score required where the load is too low for the other rules."""
+COMING_TIMES, COMING_SCORE, COMING_SCORE_OF_MANY = 3, 3.8, 6.0
+"""Fewest full times of a group whose requests come and go together, and the score required then with two
+backends and with more. One random draw moves many requests at once, so a rhythm must be clearer.
+
+Does not apply where convoys are found. Real simple-shuffle on busy cores had a score of 3.6 once in 54
+minutes; recorded swings have 4.0 and more. Simulated bursts, routed at random to eight backends, reached 5.2.
+"""
+CLEAR_CHANCE, CLEAR_SCORE = 0.02, 0.5
+"""Largest probability that slow drift has as clear a rhythm, up to which the smaller score is enough for two
+backends whose requests come and go.
+
+At 1 Hz a rhythm of 4 to 5 s is blurred, which lowers its score and not its clearness: real least-busy had
+scores from 1.0 on there. Real simple-shuffle on busy cores had 0.2 at most where the probability was below
+0.1, in 5300 windows at 1, 2 and 4 Hz.
+"""
+CONVOY_HINT = 0.02
+"""Probability that random routing makes the two spreads differ so much, up to which convoys may be the reason
+why requests come and go."""
+TURNS_Z, TURNS_RMS = 3.0, 0.5
+"""Smallest turning spread and size of a swing.
+
+The turning spread is the time-varying spread less 1, times √(n - 1), because chance varies less with n
+backends. Simulated random routing reached a turning spread of 2.4 in 56,000 windows of 770 runs (2 to 8
+backends, 4 to 128 clients).
+"""
+COMING_TURNS_Z, COMING_TURNS_RMS = 4.0, 0.7
+"""The limits of turning spread and size where requests come and go: real simple-shuffle on busy cores reached
+3.9 and 0.66 in 54 minutes."""
+FAILING_TURNS_RMS = 0.4
+"""The smallest size of a swing where backends fail in turns: they are out of the router for only a part of
+each turn."""
+TURNS_OF_EACH, TURNS_OF_ONE = 1.5, 2
+"""Fewest turns from full to empty or back: per backend on average, and of the backend with most turns. A cold
+burst makes one turn."""
+HERD_SPREAD, COMING_HERD_SPREAD, HERD_CHANCE = 2.5, 3.5, 1e-4
+"""Smallest spread of arrivals, the same where requests come and go, and the largest probability under random
+routing.
+
+Simulated random routing reached a spread of 1.9 and a probability of 3e-3 in 2200 windows; 95 of 100
+simulated herds have a spread of 3.9 and more. On busy cores servers report arrivals late: real simple-shuffle
+reached 3.0 there, real least-busy 3.8.
+"""
+DEALT_SPREAD, DEALT_SCORE = 1.4, 3.5
+"""Where the arrivals' spread is below the first number, routing is random, and a rhythm needs a score that is
+higher by the second."""
+HERDS, HERD_LEADS = 4, 2
+"""Fewest herds in total, and of the backend with the second most: a single cold burst is not enough."""
+HERD_RMS = 0.35
+"""Smallest size of the swing: requests sent in herds may still leave the loads nearly even."""
+CONVOY_CHANCE = 2e-3
+"""Largest probability that random routing makes the split at full load so much more even than at part load.
+
+Real least-busy reached 2e-3 to 1e-11 in most windows, real simple-shuffle 0.07 at least in 54 minutes (16
+clients; servers, router and clients on two cores).
+"""
+CONVOY_PART_CHANCE = 1e-3
+"""Largest probability of the spread at part load by itself: if a router splits evenly, the spread at full
+load is 0, and the comparison with it is not enough."""
+CONVOY_FULL, CONVOY_PART = 0.5, 2.5
+"""Largest spread with all requests present (clearly more even than chance), smallest with half of them
+(clearly wider)."""
+MANY_RATIO, MANY_SHARE = 20.0, 0.2
+"""If the spread at full load is above `CONVOY_FULL`, the spread at part load must be this many times as wide,
+for this share of the time.
+
+Simulated bursts, routed at random, reached a ratio of 14 at such shares.
+"""
+LOOKS_APART_S = 0.1
+"""Largest time in seconds between the polls of a group's backends: further apart, a common fall looks like
+convoys.
+
+Fair routing polled up to 400 ms apart was judged as convoys in 14 of 15 simulated runs, 100 ms apart in none.
+"""
+LOOKS_APART_SHARE = 0.1
+"""Largest time between the polls as a share of a rhythm's period: further apart, a common rise and fall of
+all loads looks like a swing."""
+LOOKS_EXPLAIN = 0.25
+"""Where polling at different times can cause this part of the spread or more, the spread does not count as a
+swing.
+
+Least-busy on fresh counts under bursts reached 2 to 5 with polls 262 ms apart; simulated herds 0.003 at most.
+"""
+CONVOY_TIMES, CONVOY_LEADS = 5, 2
+"""Fewest full times and fewest part times, and fewest part times led by the backend with the second most of
+them."""
+CONVOY_SINCE = 1 / 3
+"""Largest time since the last part time, as a share of the window: convoys that were seen only earlier are
+over."""
+CONVOY_SHARE, CONVOY_RMS = 0.15, 0.35
+"""Smallest share of the time with half of the requests present, and smallest size of the swing.
+
+Backends that end a common batch at slightly different times do not swing.
+"""
+BLIND_SCORE = 1.5
+"""Added to the required score while the life of a request is unknown, because then any period is accepted."""
+MANY_SCORE = 2.5
+"""Score required with more than two backends: the backend that differs most is picked, which may be by
+chance."""
+MUTUAL = 0.4
+"""Smallest part of a swing that a backend and the others must each make: bursts to a single backend have 0.
+
+Recorded swings of real servers have 0.58 to 1, simulated closed loops 0.66 and more.
+"""
+STARVED_SHARE, STARVED_LOSS, STARVED_Z = 0.1, 0.05, 2.5
+"""Smallest share of time, smallest loss of throughput and smallest spread of a starved group. With few
+requests per backend, chance leaves one of many nearly empty, and then the spread is that of chance."""
+SKEW, STEADY, SKEW_CHANGES = 0.2, 4.0, 1
+MANY, MANY_S = 128, 300.0
+"""With this many requests random routing drifts so slowly that a skew must last longer to count."""
+QUEUED_SHARE = 0.8
+"""Share of the time with a queue at every backend from which on only the queues of a group differ."""
+EVEN_SHARE = 0.9
+"""Share of the time: loads that differ by at most one request are even, however few they are."""
+
+
+def comes_and_goes(convoys: Convoys | None) -> bool:
+    """Return whether the number of a group's requests often rises and falls, and convoys do not explain this.
+
+    Convoys are sets of requests that start together at one backend and end together; they arise where a
+    router counts the requests that it sends. False where the number of requests hardly
+    changes (`convoys` is None).
+    """
+    if convoys is None or convoys.full_times < COMING_TIMES:
+        return False
+    hinted = convoys.chance is not None and convoys.chance <= CONVOY_HINT
+    return not (hinted and splits_evenly(convoys) and convoys.part_share >= CONVOY_SHARE)
+
+
+def splits_evenly(convoys: Convoys) -> bool:
+    """Return whether requests are split clearly more evenly at full load than at half of this load."""
+    if convoys.full_spread <= CONVOY_FULL:
+        return True
+    ratio = (convoys.part_spread or 0.0) / convoys.full_spread
+    return ratio >= MANY_RATIO and convoys.part_share >= MANY_SHARE
+
+
+def fail_by_turns(errors: Sequence[float]) -> bool:
+    """Return whether both backends of a pair failed repeatedly; `errors` has the number of failures of each.
+
+    A router leaves a failed backend out for a while, so a swing together with failures needs fewer cycles
+    as evidence. False for more than two backends, where the widest swing may be chance.
+    """
+    return len(errors) == PAIR and min(errors) >= FAILURES_OF_ONE
+
+
+def least_lead_changes(*, failing: bool) -> int:
+    """Return how many changes of the lead count as a swing; the lead is the backend with clearly most load.
+
+    `failing`: both backends of a pair fail repeatedly.
+    """
+    return FAILING_CHANGES if failing else SWING_CHANGES
+
+
+def least_score(
+    mean_total: float | None,
+    backends: int,
+    convoys: Convoys | None,
+    arrivals: Arrivals | None,
+    *,
+    life_known: bool,
+    chance: float | None = None,
+) -> float:
+    """Return the lowest score (see `swing_score`) with which a rhythm of the load counts as a swing.
+
+    It depends on the mean number of requests in the group, the number of backends, convoys, arrivals, on
+    whether the duration of a request is known, and on the `chance` that slow drift has such a rhythm.
+    """
+    least = 0.0 if backends <= PAIR else MANY_SCORE
+    if mean_total is not None and mean_total < fewest_requests(backends):
+        least = max(least, LOW_SCORE)
+    if mean_total is not None and mean_total < RHYTHM_LOAD * backends:
+        least = FEW_SCORE
+    if not life_known:
+        least += BLIND_SCORE
+    if comes_and_goes(convoys):
+        if backends > PAIR:
+            least = max(least, COMING_SCORE_OF_MANY)
+        elif chance is None or chance > CLEAR_CHANCE or not life_known or least >= FEW_SCORE:
+            least = max(least, COMING_SCORE)
+        else:
+            least = CLEAR_SCORE
+    by_chance = arrivals is not None and arrivals.spread < DEALT_SPREAD
+    return least + DEALT_SCORE if by_chance else least
+
+
+def least_herd_spread(convoys: Convoys | None) -> float:
+    """Return how uneven arrivals in short periods must be at least to count as herds; chance alone gives 1.
+
+    Herds are requests of one moment that are all sent to one backend.
+    """
+    return COMING_HERD_SPREAD if comes_and_goes(convoys) else HERD_SPREAD
+
+
+def are_herds(arrivals: Arrivals | None, convoys: Convoys | None) -> bool:
+    """Return whether a router sent requests in herds: many of a moment to one backend, later to another.
+
+    False if `arrivals` is None.
+    """
+    return (
+        arrivals is not None
+        and arrivals.herds >= HERDS
+        and arrivals.least_herds >= HERD_LEADS
+        and arrivals.spread >= least_herd_spread(convoys)
+        and arrivals.chance <= HERD_CHANCE
+    )
+
+
+def least_turns(backends: int) -> float:
+    """Return how often all backends together must go from full to empty or back to count as a swing."""
+    return max(2 * PAIR, TURNS_OF_EACH * backends)
+
+
+def least_turning_spread(convoys: Convoys | None, *, failing: bool) -> tuple[float, float]:
+    """Return (varying spread, size): loads that turn count as a swing if they reach both values.
+
+    A turn is a backend's way from full to empty or back. The varying spread is the part of the loads' spread
+    that changes in time, relative to random routing; the size is that of the swing, relative to an even
+    share. `failing` is whether both backends of a pair fail repeatedly: then other values hold.
+    """
+    if failing:
+        return (TURNS_Z, FAILING_TURNS_RMS)
+    return (COMING_TURNS_Z, COMING_TURNS_RMS) if comes_and_goes(convoys) else (TURNS_Z, TURNS_RMS)
+
+
+# Tests how requests are split over backends: nearly all at one, by known weights, or at a steady ratio.
+#
+# Sampled loads only show the requests that run at the moment of a poll; counters include all requests. The
+# number of requests that each backend received is compared with random routing, under which it has a
+# binomial distribution.
+
+
+FEWEST_REQUESTS = 40
+"""With fewer requests a share is not meaningful."""
+CHANCE_LIMIT = 1e-6
+"""Largest probability under random routing that counts as uneven; so low because windows overlap and are
+many."""
+ODDS_LIMIT = 3.0
+"""Smallest multiple of the odds of an even split that counts as uneven: 75 % of the requests with two
+backends, 50 % with four."""
+_LOADED = 1.2
+"""Smallest multiple of its share of the load: with less load, the backend merely finishes its requests
+faster."""
+_FULL_PERCENT, _FULL_WINDOW = 90.0, 0.97
+_FIRST = 2
+"""Position, counted from 1, of the sentence on requests among the reasons, if there are as many."""
+
+
+class RequestShares(Struct, frozen=True):
+    """How the requests in a time window were distributed over a group's backends, and whether by chance."""
+
+    requests: int
+    counts: Mapping[str, int]
+    shares: Mapping[str, float]
+    """0 to 1, by backend."""
+    most: str
+    """The backend with most requests relative to its fair share."""
+    fair: float
+    """Fair share of the backend `most`, 0 to 1."""
+    chance: float
+    """Probability, 0 to 1, that random routing gives any backend as many requests as `most` got."""
+
+    @property
+    def odds(self) -> float:
+        """Ratio of the odds that a request goes to the backend `most` to these odds under a fair split.
+
+        Infinite if `most` got all requests.
+        """
+        share = self.shares[self.most]
+        if share >= 1:
+            return math.inf
+        return share / (1 - share) * (1 - self.fair) / self.fair
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the backends' shares of the requests are far from even, and significantly so."""
+        enough = self.requests >= FEWEST_REQUESTS
+        return enough and self.chance <= CHANCE_LIMIT and self.odds >= ODDS_LIMIT
+
+    @property
+    def sentence(self) -> str:
+        """A sentence on the backend `most`: its part of the requests, their number, and its fair part."""
+        return (
+            f"{self.most} got {100 * self.shares[self.most]:.0f} % of the requests "
+            f"({self.counts[self.most]} of {self.requests}; its share is {100 * self.fair:.0f} %)"
+        )
+
+
+def request_shares(
+    counts: Mapping[str, float], weights: Mapping[str, float] | None = None
+) -> RequestShares | None:
+    """Return how the requests of `counts` (number by backend) are distributed, compared with random routing.
+
+    None with fewer than two backends or without a request. `weights` are the relative parts that the
+    backends should get; equal if None.
+    """
+    whole = {name: max(0, round(count)) for name, count in counts.items()}
+    total = sum(whole.values())
+    if len(whole) < 2 or total == 0:  # noqa: PLR2004 - a share is of several
+        return None
+    parts = weights or dict.fromkeys(whole, 1.0)
+    fair = {name: parts[name] / sum(parts[one] for one in whole) for name in whole}
+    shares = {name: count / total for name, count in whole.items()}
+    most = max(whole, key=lambda name: shares[name] / fair[name])
+    # Any of the backends might have had most: Bonferroni.
+    chance = min(1.0, len(whole) * binomial_tail(whole[most], total, fair[most]))
+    return RequestShares(total, whole, shares, most, fair[most], chance)
+
+
+def binomial_tail(least: int, trials: int, probability: float) -> float:
+    """Return the probability of at least `least` successes in `trials` independent trials.
+
+    Return 1, which is too high, if `least` is not above the mean. Above the mean the terms of the sum fall
+    faster than a geometric series, so few of them are computed.
+    """
+    if least <= trials * probability:
+        return 1.0
+    odds = probability / (1 - probability)
+    log_term = (
+        math.lgamma(trials + 1)
+        - math.lgamma(least + 1)
+        - math.lgamma(trials - least + 1)
+        + least * math.log(probability)
+        + (trials - least) * math.log1p(-probability)
+    )
+    term = total = 1.0
+    for count in range(least, trials):
+        term *= (trials - count) / (count + 1) * odds
+        total += term
+        if term < 1e-12 * total:
+            break
+    return min(1.0, math.exp(log_term + math.log(total)))
+
+
+def weigh_requests(balance: Balance, found: RequestShares | None, *, all_told: bool = False) -> Balance:
+    """Return `balance` with the requests per backend added; its verdict may become "uneven".
+
+    The verdict changes only if requests are unevenly distributed, a router is known, the group is not
+    idle, and the backend with most requests also has more load (if not, it is faster or its requests are
+    shorter). A bad verdict stays. A full time window is needed, unless `all_told` is True: then the counts
+    are complete however short the time is, as in a level of a sweep.
+    """
+    if found is None:
+        return balance
+    updated = replace(
+        balance,
+        requests=found.requests,
+        requests_share=found.shares,
+        requests_chance=found.chance,
+    )
+    if not found.uneven or balance.router is None:
+        return updated
+    word, said = balance.word_now, found.sentence
+    reasons = (*balance.reasons[: _FIRST - 1], said, *balance.reasons[_FIRST - 1 :])
+    if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}:
+        return replace(updated, reasons=reasons)
+    if word is BalanceWord.IDLE or not (all_told or _is_full_window(balance)):
+        return replace(updated, reasons=(*balance.reasons, said))
+    load, total = balance.mean_load.get(found.most), balance.mean_total
+    if load is None or total is None or load < _LOADED * found.fair * total:
+        return replace(updated, reasons=(*balance.reasons, f"{said}, and is done with them sooner"))
+    doubt = balance.reasons if balance.is_slow else () if word is BalanceWord.UNKNOWN else balance.reasons[1:]
+    return replace(
+        updated,
+        word=BalanceWord.UNEVEN,
+        word_now=BalanceWord.UNEVEN,
+        confidence=(balance.samples_percent or 0.0) / 100 * (1 - 0.5 * ODDS_LIMIT / found.odds),
+        reasons=(said, *doubt),
+    )
+
+
+def _is_full_window(balance: Balance) -> bool:
+    """Return whether enough time was observed and few samples are missing.
+
+    Where this holds, a verdict of "unknown" can only be due to low load.
+    """
+    full = balance.window_s >= _FULL_WINDOW * balance.needed_s
+    return full and (balance.samples_percent or 0.0) >= _FULL_PERCENT
+
+
+PIECES = 8
+"""Pieces of a time window whose ratios are compared."""
+MEANT_S = 600.0
+"""A ratio that has stayed the same for this long seems to be meant."""
+_UNEQUAL_CHANCE = 1e-3
+"""Largest probability that an even split has such counts: else they are equal within chance."""
+_STEADY_SIGMAS = 2.3
+"""Standard deviations by which a steady ratio may vary more than by chance: 1 % of them do."""
+
+
+def is_steady(pieces: Sequence[Mapping[str, float]]) -> bool:
+    """Return whether all backends get requests at one ratio, by the counts of successive pieces of time.
+
+    χ² of homogeneity over the pieces, against chance. Herds, turns and cooldowns change the ratio from piece
+    to piece. False with too few requests.
+    """
+    names = list(pieces[0]) if pieces else []
+    totals = {name: sum(piece.get(name, 0.0) for piece in pieces) for name in names}
+    whole = sum(totals.values())
+    used = [piece for piece in pieces if sum(piece.values()) > 0]
+    if len(names) < 2 or whole < FEWEST_REQUESTS or len(used) < PIECES // 2 or min(totals.values()) < 1:  # noqa: PLR2004 - a ratio is of two
+        return False
+    chi2 = 0.0
+    for piece in used:
+        here = sum(piece.values())
+        for name in names:
+            expected = here * totals[name] / whole
+            chi2 += (piece.get(name, 0.0) - expected) ** 2 / expected
+    freedom = (len(used) - 1) * (len(names) - 1)
+    return chi2 <= freedom + _STEADY_SIGMAS * math.sqrt(2 * freedom)
+
+
+def are_unequal(counts: Mapping[str, float]) -> bool:
+    """Return whether the counts of requests by backend differ by more than chance would have it."""
+    whole, count = sum(counts.values()), len(counts)
+    if count < 2 or whole < FEWEST_REQUESTS:  # noqa: PLR2004 - a ratio is of two
+        return False
+    fair = whole / count
+    chi2 = sum((one - fair) ** 2 for one in counts.values()) / fair
+    # Wilson and Hilferty: the cube root of χ² is nearly normal.
+    freedom = count - 1
+    sigmas = ((chi2 / freedom) ** (1 / 3) - (1 - 2 / (9 * freedom))) / math.sqrt(2 / (9 * freedom))
+    return math.erfc(sigmas / math.sqrt(2)) / 2 <= _UNEQUAL_CHANCE
+
+
+def ratio(parts: Mapping[str, float]) -> str:
+    """Return parts as a ratio in their order: "3 : 1"; of more than four, the largest and the smallest."""
+    values = list(parts.values())
+    least = min(value for value in values if value > 0)
+    chosen = values if len(values) <= 4 else [max(values), min(values)]  # noqa: PLR2004 - one line
+    said = " : ".join(f"{value / least:.1f}".removesuffix(".0") for value in chosen)
+    return said if len(values) == len(chosen) else f"{said} at most"
+
+
+# The checks behind a group's verdict: each has a code, a question, a figure with its limit, and its rule.
+#
+# The judgement evaluates them, and the screen, the JSON and the reports print the same checks.
+
 
 _NAMED = 4
 """Most backends that are named in a sentence."""
@@ -67,10 +532,10 @@ def _first_missing(*conditions: tuple[bool, str]) -> str:
 
 def enough(balance: Balance) -> tuple[Check, ...]:
     """Return the checks that the measurements suffice for a verdict: enough time, few gaps, enough load."""
-    needed_s = balance.needed_s or limits.SHORTEST_S
+    needed_s = balance.needed_s or SHORTEST_S
     # The last sample may be due any moment: the time up to it counts.
     whole = balance.sample_hz is not None and balance.window_s >= needed_s - 1 / balance.sample_hz
-    least = fewest_requests(max(limits.PAIR, len(balance.backends)))
+    least = fewest_requests(max(PAIR, len(balance.backends)))
     return (
         Check(
             "enough",
@@ -86,7 +551,7 @@ def enough(balance: Balance) -> tuple[Check, ...]:
             "Are the samples complete?",
             "samples there",
             balance.samples_percent,
-            100 * limits.PRESENT_SHARE,
+            100 * PRESENT_SHARE,
             "of the backend that has fewest; what is missing is never filled in",
             "%",
         ),
@@ -95,7 +560,7 @@ def enough(balance: Balance) -> tuple[Check, ...]:
             "Is there enough load?",
             "time with load",
             balance.loaded_percent,
-            100 * limits.LOADED_SHARE,
+            100 * LOADED_SHARE,
             f"of the time the group had {least} requests or more",
             "%",
             instead=_plain_without_load(balance),
@@ -108,7 +573,7 @@ def _plain_without_load(balance: Balance) -> str:
     if balance.word_now in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         return ""
     even = balance.even_percent
-    if even is not None and even >= 100 * limits.EVEN_SHARE:
+    if even is not None and even >= 100 * EVEN_SHARE:
         return f"loads differ by one request at most {even:.0f} % of the time"
     if BalanceWord.OSCILLATING in {balance.word_now, *balance.also}:
         return "the swing is so clear that it needs no more requests"
@@ -122,18 +587,18 @@ def _between_backends(balance: Balance, size: float) -> tuple[tuple[bool, str], 
     the given size in shares.
     """
     swing, explained = balance.swing or Swing(""), balance.looks_explain
-    mutual = swing.mutual is not None and swing.mutual >= limits.MUTUAL
+    mutual = swing.mutual is not None and swing.mutual >= MUTUAL
     return (
         (swing.relative_rms >= size, f"the swing is small: {swing.relative_rms:.2f} of a share"),
         (mutual, "the load of one backend alone comes and goes"),
-        (explained is None or explained <= limits.LOOKS_EXPLAIN, "polls at different times explain it"),
+        (explained is None or explained <= LOOKS_EXPLAIN, "polls at different times explain it"),
     )
 
 
 def _moves_beyond_chance(balance: Balance) -> tuple[bool, str]:
     z, factor, swing = balance.dispersion_z, balance.variance_factor, balance.swing
     moving = None if z is None or factor is None or swing is None else z * factor * swing.moving_share
-    return moving is not None and moving >= limits.RHYTHM_Z, "the spread is mostly constant in time"
+    return moving is not None and moving >= RHYTHM_Z, "the spread is mostly constant in time"
 
 
 def _polled_together(balance: Balance, limit_s: float | None) -> tuple[bool, str]:
@@ -146,16 +611,16 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
     """Return the check that a load swings back and forth with one period, unlike chance or drift."""
     swing = balance.swing or Swing("")
     back, half = swing.rebound, swing.opposite
-    least = limits.least_score(
+    least = least_score(
         balance.mean_total,
-        max(limits.PAIR, len(balance.backends)),
+        max(PAIR, len(balance.backends)),
         balance.convoys,
         balance.arrivals,
         life_known=bool(balance.e2e_s),
         chance=swing.chance,
     )
-    returns = back is not None and half is not None and back - half >= limits.RHYTHM_TURN
-    apart_s = None if swing.period_s is None else limits.LOOKS_APART_SHARE * swing.period_s
+    returns = back is not None and half is not None and back - half >= RHYTHM_TURN
+    apart_s = None if swing.period_s is None else LOOKS_APART_SHARE * swing.period_s
     return (
         Check(
             "rhythm",
@@ -170,7 +635,7 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
                 (returns, "loads do not come back after a period"),
                 _moves_beyond_chance(balance),
                 _polled_together(balance, apart_s),
-                *_between_backends(balance, limits.RHYTHM_RMS),
+                *_between_backends(balance, RHYTHM_RMS),
             ),
         ),
     )
@@ -178,9 +643,9 @@ def rhythm(balance: Balance) -> tuple[Check, ...]:
 
 def turns(balance: Balance) -> tuple[Check, ...]:
     """Return the check that backends go from full to empty and back more widely than by chance."""
-    spread, size = limits.least_turning_spread(balance.convoys, failing=balance.failing)
-    least = limits.least_turns(max(limits.PAIR, len(balance.backends)))
-    back = (balance.turns_of_one or 0) >= limits.TURNS_OF_ONE
+    spread, size = least_turning_spread(balance.convoys, failing=balance.failing)
+    least = least_turns(max(PAIR, len(balance.backends)))
+    back = (balance.turns_of_one or 0) >= TURNS_OF_ONE
     return (
         Check(
             "turns",
@@ -211,15 +676,15 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
     if found is not None:
         since_s, part, chance = found.since_part_s, found.part_chance, found.chance
         missing = _first_missing(
-            (min(found.full_times, found.part_times) >= limits.CONVOY_TIMES, "it was seen too few times"),
-            (limits.splits_evenly(found), "the split is not even at full load"),
-            (found.part_share >= limits.CONVOY_SHARE, "half of the requests are there too seldom"),
-            (part is not None and part <= limits.CONVOY_PART_CHANCE, "chance alone lies so far apart"),
-            (found.least_leads >= limits.CONVOY_LEADS, "it is always the same backend"),
-            (since_s is not None and since_s <= limits.CONVOY_SINCE * balance.window_s, "it is over"),
-            (chance is not None and chance <= limits.CONVOY_CHANCE, "chance alone makes such a difference"),
-            _polled_together(balance, limits.LOOKS_APART_S),
-            *_between_backends(balance, limits.CONVOY_RMS),
+            (min(found.full_times, found.part_times) >= CONVOY_TIMES, "it was seen too few times"),
+            (splits_evenly(found), "the split is not even at full load"),
+            (found.part_share >= CONVOY_SHARE, "half of the requests are there too seldom"),
+            (part is not None and part <= CONVOY_PART_CHANCE, "chance alone lies so far apart"),
+            (found.least_leads >= CONVOY_LEADS, "it is always the same backend"),
+            (since_s is not None and since_s <= CONVOY_SINCE * balance.window_s, "it is over"),
+            (chance is not None and chance <= CONVOY_CHANCE, "chance alone makes such a difference"),
+            _polled_together(balance, LOOKS_APART_S),
+            *_between_backends(balance, CONVOY_RMS),
         )
     return (
         Check(
@@ -227,7 +692,7 @@ def convoys(balance: Balance) -> tuple[Check, ...]:
             "Do requests that start together stay together?",
             "half-load spread",
             None if found is None else found.part_spread,
-            limits.CONVOY_PART,
+            CONVOY_PART,
             "of the split over that of chance, with half of the requests there; with all there it is even",
             "×",
             1,
@@ -242,11 +707,11 @@ def herds(balance: Balance) -> tuple[Check, ...]:
     missing = "the backends do not count their requests, or too few came"
     if found is not None:
         missing = _first_missing(
-            (found.chance <= limits.HERD_CHANCE, "chance alone is as uneven"),
-            (found.herds >= limits.HERDS, f"{found.herds} times one got far more: too few"),
-            (found.least_herds >= limits.HERD_LEADS, "it is always the same backend"),
+            (found.chance <= HERD_CHANCE, "chance alone is as uneven"),
+            (found.herds >= HERDS, f"{found.herds} times one got far more: too few"),
+            (found.least_herds >= HERD_LEADS, "it is always the same backend"),
             _moves_beyond_chance(balance),
-            *_between_backends(balance, limits.HERD_RMS),
+            *_between_backends(balance, HERD_RMS),
         )
     return (
         Check(
@@ -254,7 +719,7 @@ def herds(balance: Balance) -> tuple[Check, ...]:
             "Are requests sent in herds?",
             "uneven arrivals",
             None if found is None else found.spread,
-            limits.least_herd_spread(balance.convoys),
+            least_herd_spread(balance.convoys),
             "arrivals within half of the median E2E, over those of random routing: 1 is chance",
             "×",
             1,
@@ -287,12 +752,12 @@ def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
             "Is one nearly empty while another is full?",
             "nearly empty",
             percent,
-            100 * limits.STARVED_SHARE,
+            100 * STARVED_SHARE,
             f"of the time, while another had more than its share: {names}{more}",
             "%",
             but=_first_missing(
-                (z is not None and z >= limits.STARVED_Z, "chance alone leaves one empty now and then"),
-                (loaded is not None and loaded >= 100 * limits.LOADED_SHARE, "there are too few requests"),
+                (z is not None and z >= STARVED_Z, "chance alone leaves one empty now and then"),
+                (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
             ),
         ),
         Check(
@@ -300,7 +765,7 @@ def _starved(balance: Balance, percent: float | None) -> tuple[Check, ...]:
             question,
             "throughput lost",
             balance.lost_estimate_percent,
-            100 * limits.STARVED_LOSS,
+            100 * STARVED_LOSS,
             "against the same requests spread evenly"
             if balance.lost_percent is not None or balance.router is None
             else "against an even spread: an estimate that may be off by more than 3 points",
@@ -319,14 +784,14 @@ def ahead(balance: Balance) -> tuple[Check, ...]:
             "Is the same one always ahead?",
             "above share",
             None if balance.skew is None else 100 * balance.skew,
-            100 * limits.SKEW,
+            100 * SKEW,
             f"how much more than its share on average: {balance.skew_backend or '–'}",
             "%",
             but=_first_missing(
-                (steady is not None and steady >= limits.STEADY, "it moves too much: a swing, or chance"),
-                (changes is not None and changes <= limits.SKEW_CHANGES, "it is overtaken"),
-                (even is not None and even < 100 * limits.EVEN_SHARE, "by one request at most"),
-                (loaded is not None and loaded >= 100 * limits.LOADED_SHARE, "there are too few requests"),
+                (steady is not None and steady >= STEADY, "it moves too much: a swing, or chance"),
+                (changes is not None and changes <= SKEW_CHANGES, "it is overtaken"),
+                (even is not None and even < 100 * EVEN_SHARE, "by one request at most"),
+                (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
             ),
         ),
     )
@@ -334,7 +799,7 @@ def ahead(balance: Balance) -> tuple[Check, ...]:
 
 def requests(balance: Balance) -> tuple[Check, ...]:
     """Return the check that one backend received far more requests than its share, by backends' counters."""
-    shares, count = balance.requests_share, max(limits.PAIR, len(balance.backends))
+    shares, count = balance.requests_share, max(PAIR, len(balance.backends))
     most = max(shares, key=lambda name: shares[name], default=None)
     chance = balance.requests_chance
     failed = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]

@@ -9,8 +9,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from sparktop.analysis.balance.limits import SKEW, STEADY, are_herds
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack
+from sparktop.analysis.balance.rules import SKEW, STEADY, are_herds
 from sparktop.model.balance import Balance, BalanceWord
 
 _PAIR = 2

@@ -24,8 +24,8 @@ from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.sweep.run.runner import SweepRunner
-from sparktop.watch.announced import announced_load
 from sparktop.watch.monitor import Monitor
+from sparktop.watch.state_files import announced_load
 
 _INTERRUPTED = 130
 _EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _INTERRUPTED)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sparktop.analysis.balance import rules
-from sparktop.analysis.balance.limits import RHYTHM_TURN
-from sparktop.analysis.balance.rules import Check
+from sparktop.analysis.balance.rules import RHYTHM_TURN, Check
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import PlotAxis, nice_ceiling, pointed

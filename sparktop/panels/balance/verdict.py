@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sparktop.analysis.balance.limits import LOOKS_APART_S
+from sparktop.analysis.balance.rules import LOOKS_APART_S
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.balance import Balance, BalanceWord

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
+from math import inf
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,9 +20,7 @@ from msgspec import Struct, field
 from sparktop.engines.tables import RUNNING
 from sparktop.engines.vllm import REPLICA_LABELS
 from sparktop.model.text import clean
-from sparktop.sources.prometheus.answer import Labels, Series
-from sparktop.sources.prometheus.promql import selector
-from sparktop.sources.prometheus.steps import Steps
+from sparktop.sources.prometheus.client import Labels, Series, Steps, any_of, selector
 from sparktop.typed import duration_s
 
 NOT_A_ROUTER = 'worker_addr="",server=""'
@@ -297,3 +296,103 @@ def _base_url(text: object) -> str:
 
 def _address_url(address: str) -> str:
     return _base_url(address if "://" in address else f"http://{address}")
+
+
+# Servers that stand twice among the series of a Prometheus, because two of its jobs have them as a target.
+#
+# So it is for minutes after a job was renamed: the series of the old one are still there, with old samples.
+
+
+_MOST_NAMED = 500
+_CURRENT_SCRAPES = 1.5
+
+
+def doubles(servers: Iterable[FoundServer]) -> Steps[list[list[Key]]]:
+    """Return, in steps, the keys of servers with the same instance, model and pod, of several each."""
+    found: dict[tuple[object, ...], list[Key]] = {}
+    for one in servers:
+        same = (one.key.instance, one.key.exported_instance, one.key.replica, one.model, one.pod)
+        found.setdefault(same, []).append(one.key)
+        yield
+    return [keys for keys in found.values() if len(keys) > 1]
+
+
+def times_query(more: str, same: Sequence[Sequence[Key]]) -> str:
+    """Return the query for the Unix times of the newest samples of these servers."""
+    instances = {keys[0].instance for keys in same}
+    only = f"instance=~{any_of(sorted(instances))}" if len(instances) <= _MOST_NAMED else ""
+    gauges = selector(RUNNING, NOT_A_ROUTER, only, more)
+    return f"max by ({', '.join(SERVER_LABELS)}) (timestamp({gauges}))"
+
+
+def to_leave_out(
+    same: Iterable[Sequence[Key]],
+    times: Mapping[Key, float],
+    targets: Mapping[Key, ActiveTarget],
+    known: Collection[Key],
+    every_s: float,
+) -> frozenset[Key]:
+    """Return the keys to leave out, so that each server stands there once: by its newest samples.
+
+    If two of them are scraped at present, a key of `known` stays, so that nothing changes from time to time.
+    These are one server if their scrape URLs are equal; else their instance may be any name.
+    """
+    found: set[Key] = set()
+    for keys in same:
+        listed = {} if keys[0].exported_instance else targets
+        newest = max(times.get(key, -inf) for key in keys)
+        current = [key for key in keys if times.get(key, -inf) >= newest - _CURRENT_SCRAPES * every_s]
+        current = [key for key in current if key.target in listed] or current
+        first = min(current, key=lambda key: (key not in known, key))
+        found |= {
+            key for key in keys if key != first and (key not in current or _at_same(key, first, listed))
+        }
+    return frozenset(found)
+
+
+def _at_same(one: Key, other: Key, targets: Mapping[Key, ActiveTarget]) -> bool:
+    if one.target in targets and other.target in targets:
+        return targets[one.target].url == targets[other.target].url
+    return one.address.rpartition(":")[2].isdecimal()
+
+
+# Targets that are down (`up` is 0), and the servers among them by the samples of the past hour.
+#
+# An instant query has no series of such a target: a server which was down at the start would be unknown.
+
+
+MOST_DOWN = 500
+"""Targets that are down, of which those that were servers are searched for."""
+_PAST_S = 3600
+_NAMED = 3
+
+
+def down_query() -> str:
+    """Return the query for the targets that are down, at most `MOST_DOWN`."""
+    return f"topk({MOST_DOWN}, count by ({', '.join(KEY_LABELS)}) ({selector(('up',))} == 0))"
+
+
+def past_query(more: str, group_by: Sequence[str], keys: Iterable[Key]) -> str:
+    """Return the query for those of these targets that were servers within the past hour."""
+    only = f"instance=~{any_of(sorted({key.instance for key in keys}))}"
+    return servers_query(f"{only},{more}" if more else only, group_by, past_s=_PAST_S)
+
+
+def keys_in(series: Iterable[Series]) -> Steps[set[Key]]:
+    """Return, in steps, the keys of the targets that series belong to."""
+    found: set[Key] = set()
+    for one in series:
+        found.add(key_of(one.labels).target)
+        yield
+    return found
+
+
+def said_down(keys: Collection[Key]) -> str:
+    """Return which targets are down, in one clean line; "" for none."""
+    if not keys:
+        return ""
+    number = len(keys)
+    count = "1 target is" if number == 1 else f"{number} targets are"
+    count = f"at least {count}" if number >= MOST_DOWN else count
+    named = sorted(clean(key.instance or key.job, 60) for key in keys)[:_NAMED]
+    return f"{count} down (up is 0): {', '.join([*named, *(['…'] if number > _NAMED else [])])}"

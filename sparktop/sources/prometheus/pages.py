@@ -7,12 +7,60 @@ it: the readers of `engines` read both alike, and recordings keep it as they kee
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
 
 from sparktop.engines.tables import RUNNING
-from sparktop.sources.prometheus.answer import Labels, Series
-from sparktop.sources.prometheus.apart import merged, scraped_apart
+from sparktop.model.series import LATE
+from sparktop.sources.prometheus.client import Labels, Series
 from sparktop.sources.prometheus.found import REPLICA, Key, key_of
+
+# So it is where two targets have the same `instance`: two paths of one address, or one address with
+# different
+# labels. Each time would be a page of one of them alone.
+
+
+def scraped_apart(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]]:
+    """Return the times at which each target was scraped; `gauges` has those of each gauge of requests.
+
+    Gauges with a time in common are of one target, and so are gauges of which one ends before the other
+    begins: those are of a server that was restarted with other labels.
+    """
+    apart: list[frozenset[float]] = []
+    for one in gauges:
+        same = [times for times in apart if not times.isdisjoint(one)]
+        apart = [times for times in apart if times.isdisjoint(one)]
+        apart.append(one.union(*same))
+    apart = sorted((times for times in apart if times), key=min)
+    if any(min(later) < max(earlier) for earlier, later in pairwise(apart)):
+        return apart
+    return [frozenset().union(*apart)]
+
+
+def merged(
+    lines: Mapping[float, Sequence[str]], apart: Sequence[Collection[float]]
+) -> Iterator[tuple[float, list[str]]]:
+    """Yield time and lines of each page, with the newest lines of all targets that are scraped at that time.
+
+    `lines` has those of each time, `apart` the times of each target. There is no page while it is not known
+    what a target reported before.
+    """
+    known = [sorted(times) for times in apart]
+    steps = [later - earlier for times in known for earlier, later in pairwise(times)]
+    current_s = LATE * median(steps) if steps else 0.0
+    for at in sorted(at for times in known for at in times):
+        page: list[str] = []
+        for times in known:
+            index = bisect_right(times, at)
+            if index == 0 and times[0] - at <= current_s:
+                break
+            if index and at - times[index - 1] <= current_s:
+                page += lines.get(times[index - 1], ())
+        else:
+            yield at, page
+
 
 _NAME = re.compile(r"[A-Za-z_:][\w:]*", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z_]\w*", re.ASCII)

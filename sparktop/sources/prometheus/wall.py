@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from sparktop.engines.tables import RAY, RUNNING, buckets_for, names_for, twice_counted
 from sparktop.model.fleet import FleetServer, rate_window_s
-from sparktop.sources.prometheus.answer import Series
-from sparktop.sources.prometheus.client import Clocks, PrometheusClient
+from sparktop.sources.prometheus.client import Clocks, PrometheusClient, Series, Steps, any_of, selector
 from sparktop.sources.prometheus.found import (
     NOT_A_ROUTER,
     REPLICA,
@@ -20,8 +19,6 @@ from sparktop.sources.prometheus.found import (
     Key,
     key_of,
 )
-from sparktop.sources.prometheus.promql import any_of, selector
-from sparktop.sources.prometheus.steps import Steps
 
 MOST_QUANTILES = 500
 """Servers whose quantiles are computed at a time: 500 take a Prometheus 0.2 s, 1,000 take 0.7 s."""

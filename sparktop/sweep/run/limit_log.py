@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from sparktop.analysis.limited_by.evidence import Evidence, Look, Machine, MachineLook, Peer
-from sparktop.analysis.limited_by.judge import limited_by
-from sparktop.analysis.roofline import bandwidth_gb_per_s, read_percent
-from sparktop.analysis.speed_state import Pace, follow, worst
+from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
+from sparktop.analysis.limited_by import limited_by
+from sparktop.analysis.speed_state import Pace, bandwidth_gb_per_s, follow, read_percent, worst
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.limit import Limit
 from sparktop.model.node import NodeSample

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.requests import request_shares, weigh_requests
+from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.model.balance import Balance
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, concurrency_point
 from sparktop.store.load_log import ABORTS_THAT_COUNT

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sparktop.analysis.deployments import address_of
+from sparktop.analysis.placement import address_of
 from sparktop.model.text import clean
 
 SIGNIFICANT = 0.05

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.hysteresis import EVERY_S, BalanceWatch
 from sparktop.analysis.balance.judge import judge, window_s
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import Balance, BalanceChange
+from sparktop.store.balance_groups import EVERY_S, BalanceWatch
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _TOKENS = 100.0

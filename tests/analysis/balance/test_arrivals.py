@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.arrivals import find_herds
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
+from sparktop.analysis.balance.swings import find_herds
 from sparktop.model.balance import Arrivals, Balance
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import Scene, simulate

@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pytest
 
-from sparktop.analysis.balance import limits
-from sparktop.analysis.balance.arrivals import find_herds
+from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.pace import fit_step_time, with_slope
+from sparktop.analysis.balance.swings import find_herds
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.balance import StepTime
 
@@ -94,16 +94,16 @@ def test_bursts_seen_at_different_times_are_no_swing(monkeypatch: pytest.MonkeyP
     """Bursts on all backends at once, polled up to 262 ms apart, are not taken for a swing."""
     group = GroupLoad("proxy", bursts(0.262), 1.5)
     assert judge(group, 119.5).word is not Is.OSCILLATING
-    monkeypatch.setattr(limits, "LOOKS_EXPLAIN", math.inf)
+    monkeypatch.setattr(rules, "LOOKS_EXPLAIN", math.inf)
     assert judge(group, 119.5).word is Is.OSCILLATING
 
 
 def test_backends_that_fail_by_turns_need_fewer_cycles() -> None:
     """If both backends of a pair failed repeatedly, fewer lead changes are needed; if only one did, not."""
-    assert limits.fail_by_turns([3, 12])
-    assert not limits.fail_by_turns([50, 2])
-    assert not limits.fail_by_turns([9, 9, 9])
-    assert limits.least_lead_changes(failing=True) < limits.least_lead_changes(failing=False)
+    assert rules.fail_by_turns([3, 12])
+    assert not rules.fail_by_turns([50, 2])
+    assert not rules.fail_by_turns([9, 9, 9])
+    assert rules.least_lead_changes(failing=True) < rules.least_lead_changes(failing=False)
 
 
 @pytest.mark.parametrize(("errors", "found"), [(9, True), (0, False)])
@@ -119,4 +119,4 @@ def test_six_pieces_with_herds_are_enough_where_backends_failed(errors: int, *, 
         tracks.append(LoadTrack(name, times, loads, arrived=came, errors=errors))
     herds = find_herds(tracks, 49.0, 49.0, 1.0, 8.0)
     assert (herds is not None) is found
-    assert herds is None or limits.are_herds(herds, None)
+    assert herds is None or rules.are_herds(herds, None)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.balance import limits, rules
-from sparktop.analysis.balance.convoys import chi_squared_tail, f_tail, find_convoys
+from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, look, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
+from sparktop.analysis.balance.swings import chi_squared_tail, f_tail, find_convoys
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.balance import Convoys
 
@@ -209,7 +209,7 @@ def test_a_faint_rhythm_does_not_speak_for_convoys() -> None:
         swing, convoys = found.swing, found.convoys
         assert swing is not None
         assert convoys is not None
-        clear = (swing.score or 0.0) >= limits.COMING_SCORE
+        clear = (swing.score or 0.0) >= rules.COMING_SCORE
         said.add(clear)
         assert found.reasons[0].startswith("convoys come and go in turns: ") is not clear
         assert clear or found.period_s == convoys.period_s

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out, load_track
 from sparktop.analysis.balance.pace import fit_step_time, throughput, variance_factor
-from sparktop.analysis.balance.rhythm import find_swing, swing_score
 from sparktop.analysis.balance.spread import (
     dispersion,
     follow_lead,
@@ -22,6 +21,7 @@ from sparktop.analysis.balance.spread import (
     skew,
     starved_shares,
 )
+from sparktop.analysis.balance.swings import find_swing, swing_score
 from sparktop.model.balance import StepTime, Swing
 from sparktop.model.series import HistoryTable
 

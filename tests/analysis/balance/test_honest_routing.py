@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.balance import limits
-from sparktop.analysis.balance.arrivals import find_herds
+from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.pace import full_slots
+from sparktop.analysis.balance.swings import find_herds
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import cut
 
@@ -140,7 +140,7 @@ def test_looks_apart_in_time_make_no_convoys(monkeypatch: pytest.MonkeyPatch) ->
     found = judge(GroupLoad("proxy", tracks, 2.6), 119.4)
     assert found.word is not Is.OSCILLATING
     assert found.looks_apart_ms == pytest.approx(400.0)
-    monkeypatch.setattr(limits, "LOOKS_APART_S", math.inf)
+    monkeypatch.setattr(rules, "LOOKS_APART_S", math.inf)
     assert judge(GroupLoad("proxy", tracks, 2.6), 119.4).word is Is.OSCILLATING
 
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.analysis.balance.hysteresis import BalanceWatch
 from sparktop.model.balance import Balance, BalanceWord, StepTime
 from sparktop.model.balance import BalanceWord as Is
+from sparktop.store.balance_groups import BalanceWatch
 from tests.analysis.balance.routed_load import START
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.analysis.balance.judge import judge
-from sparktop.analysis.balance.limits import MUTUAL
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack, lay_out
-from sparktop.analysis.balance.rhythm import find_swing
+from sparktop.analysis.balance.rules import MUTUAL
+from sparktop.analysis.balance.swings import find_swing
 from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.balance_traces import LIFE_S, trace

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out
-from sparktop.analysis.balance.rhythm import find_swing
 from sparktop.analysis.balance.spread import (
     dispersion,
     follow_lead,
@@ -21,6 +20,7 @@ from sparktop.analysis.balance.spread import (
     skew,
     starved_shares,
 )
+from sparktop.analysis.balance.swings import find_swing
 
 _ROW = st.lists(st.integers(0, 12), min_size=4, max_size=4)
 ROWS = st.lists(_ROW, min_size=4, max_size=40)

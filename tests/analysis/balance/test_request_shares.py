@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.requests import binomial_tail, request_shares, weigh_requests
+from sparktop.analysis.balance.rules import binomial_tail, request_shares, weigh_requests
 from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is
 

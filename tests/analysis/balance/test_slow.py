@@ -9,9 +9,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.judge import judge
+from sparktop.analysis.balance.judge import judge, judge_slowly, slow_step_s
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.slow import judge_slowly, slow_step_s
 from sparktop.model.balance import Balance, BalanceWord
 
 Load = Callable[[int, float], float]

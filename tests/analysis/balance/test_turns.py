@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.balance import limits, rules
+from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, look, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
 from sparktop.analysis.balance.spread import Turns, follow_lead, follow_turns
@@ -99,13 +99,13 @@ def test_turns_count_only_beyond_chance(requests: float, *, beyond: bool) -> Non
 def test_where_requests_come_and_go_turns_must_be_wider() -> None:
     """If the total comes and goes, turns need more spread, unless convoys are significant."""
     bursts = Convoys(5, 5, full_spread=1.0, full_total=16.0, part_share=0.2, least_leads=2, chance=0.5)
-    steady = limits.least_turning_spread(None, failing=False)
-    coming = limits.least_turning_spread(bursts, failing=False)
+    steady = rules.least_turning_spread(None, failing=False)
+    coming = rules.least_turning_spread(bursts, failing=False)
     assert all(less < more for less, more in zip(steady, coming, strict=True))
     counted = replace(bursts, full_spread=0.1, chance=1e-4)
-    assert limits.least_turning_spread(counted, failing=False) == steady
-    assert limits.least_turning_spread(replace(bursts, full_times=2), failing=False) == steady
-    failing = limits.least_turning_spread(bursts, failing=True)
+    assert rules.least_turning_spread(counted, failing=False) == steady
+    assert rules.least_turning_spread(replace(bursts, full_times=2), failing=False) == steady
+    failing = rules.least_turning_spread(bursts, failing=True)
     assert failing[0] == steady[0]
     assert failing[1] < steady[1]
 
@@ -115,19 +115,17 @@ def test_where_requests_come_and_go_a_rhythm_must_be_clearer() -> None:
     bursts = Convoys(5, 0, full_spread=1.0, full_total=40.0, part_share=0.0, least_leads=0)
     for total in (12.0, 40.0):
         for known in (True, False):
-            steady = limits.least_score(total, 2, None, None, life_known=known)
-            assert (
-                steady < limits.least_score(total, 2, bursts, None, life_known=known) == limits.COMING_SCORE
-            )
+            steady = rules.least_score(total, 2, None, None, life_known=known)
+            assert steady < rules.least_score(total, 2, bursts, None, life_known=known) == rules.COMING_SCORE
 
 
 def test_where_requests_are_dealt_by_chance_a_rhythm_must_be_clearer() -> None:
     """If request counts show no herds, a rhythm needs a higher score: it is more likely chance."""
     dealt = Arrivals(200, 20, 4.0, spread=1.1, herds=1, least_herds=0, chance=0.3)
     herded = replace(dealt, spread=4.0, herds=12, least_herds=5, chance=1e-20)
-    usual = limits.least_score(40.0, 2, None, None, life_known=True)
-    assert limits.least_score(40.0, 2, None, herded, life_known=True) == usual
-    assert limits.least_score(40.0, 2, None, dealt, life_known=True) > usual + 3
+    usual = rules.least_score(40.0, 2, None, None, life_known=True)
+    assert rules.least_score(40.0, 2, None, herded, life_known=True) == usual
+    assert rules.least_score(40.0, 2, None, dealt, life_known=True) > usual + 3
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

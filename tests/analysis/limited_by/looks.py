@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparktop.analysis.limited_by.evidence import Look, Machine, MachineLook
+from sparktop.analysis.evidence import Look, Machine, MachineLook
 from sparktop.model.snapshot import SpeedState
 
 SECONDS = 60

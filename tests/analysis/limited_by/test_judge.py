@@ -7,8 +7,8 @@ from itertools import cycle
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.limited_by.evidence import Evidence, Look, Peer, prefill_s
-from sparktop.analysis.limited_by.judge import limited_by
+from sparktop.analysis.evidence import Evidence, Look, Peer, prefill_s
+from sparktop.analysis.limited_by import limited_by
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.snapshot import SpeedState

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.limited_by.evidence import Evidence, Look, Machine, MachineLook, Peer
-from sparktop.analysis.limited_by.judge import limited_by
+from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
+from sparktop.analysis.limited_by import limited_by
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.limit import LimitKind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.limited_by.step_cost import step_cost
+from sparktop.analysis.limited_by import step_cost
 from tests.analysis.limited_by.looks import Served
 
 

@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from sparktop.sources.prometheus.answer import Answer, Series, answer_steps
-from sparktop.sources.prometheus.steps import Steps
+from sparktop.sources.prometheus.client import Answer, Series, Steps, answer_steps
 
 Result = TypeVar("Result")
 

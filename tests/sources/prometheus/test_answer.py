@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.answer import answer_steps
-from sparktop.sources.prometheus.steps import Steps, in_steps
+from sparktop.sources.prometheus.client import Steps, answer_steps, in_steps
 from tests.sources.prometheus.steps import at_once, read_answer
 
 TEXTS = st.text(st.one_of(st.sampled_from('"\\{}[],: \n\t\x00'), st.characters(codec="utf-8")), max_size=12)

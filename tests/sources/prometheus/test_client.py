@@ -14,8 +14,7 @@ from aiohttp import web
 from sparktop.model.targets import PrometheusTarget
 from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus import client as client_module
-from sparktop.sources.prometheus.answer import MOST_SERIES
-from sparktop.sources.prometheus.client import PrometheusClient, TooMuchError
+from sparktop.sources.prometheus.client import MOST_SERIES, PrometheusClient, TooMuchError
 from sparktop.sources.prometheus.found import active_targets
 from tests.sources.prometheus.api_server import api, refused, scalar, vector
 from tests.sources.prometheus.steps import read_answer

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sources.prometheus.doubles import doubles, to_leave_out
-from sparktop.sources.prometheus.found import ActiveTarget, FoundServer, Key
-from sparktop.sources.prometheus.steps import in_steps
+from sparktop.sources.prometheus.client import in_steps
+from sparktop.sources.prometheus.found import ActiveTarget, FoundServer, Key, doubles, to_leave_out
 
 OLD, NEW = Key("a", "h:8000"), Key("b", "h:8000")
 SHORT = Key("a", "spark-1"), Key("b", "spark-1")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
-from sparktop.sources.ssh.source import SshSource
+from sparktop.sources.ssh import SshSource
 
 SPARKTOP = str(Path(sys.executable).with_name("sparktop"))
 DEADLINE_S = 20.0

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.sources.ssh.bundle import reader_bundle
-from sparktop.sources.wire.decode import WireError, decode, decode_ranks
+from sparktop.sources.decode import WireError, decode, decode_ranks
+from sparktop.sources.ssh_remote import reader_bundle
 from tests.agent.agent_process import ROOT, environment, ran
 from tests.sources.ssh.pythons import VERSIONS, python
 

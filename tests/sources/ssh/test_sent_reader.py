@@ -18,12 +18,10 @@ from sparktop import __version__
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import NodeTarget
-from sparktop.sources.ssh import connector, remote
-from sparktop.sources.ssh.bundle import reader_bundle
-from sparktop.sources.ssh.connector import is_older
-from sparktop.sources.ssh.remote import _RECEIVE, READY, START_S, Remote, command_line
-from sparktop.sources.ssh.source import SshSource
-from sparktop.sources.wire.decode import MOST_BYTES
+from sparktop.sources import ssh, ssh_remote
+from sparktop.sources.decode import MOST_BYTES
+from sparktop.sources.ssh import SshSource, is_older
+from sparktop.sources.ssh_remote import _RECEIVE, READY, START_S, Remote, command_line, reader_bundle
 from tests.sources.installed import installed
 from tests.sources.ssh.pythons import VERSIONS, python
 from tests.sources.ssh.remote import SPARKTOP, RemoteProcess, failure_of, has_ended, sample_of
@@ -152,7 +150,7 @@ async def test_each_trouble_is_one_line(
 async def test_what_arrives_changed_is_not_run(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another digest than the one announced ends it before a byte is run."""
     wrong = replace(reader_bundle(), sha256="0" * 64)
-    monkeypatch.setattr(connector, "reader_bundle", lambda: wrong)
+    monkeypatch.setattr(ssh, "reader_bundle", lambda: wrong)
     async with source_of(server.options()) as source:
         failure = await failure_of(source)
     assert failure.kind is FailureKind.MALFORMED
@@ -189,11 +187,13 @@ async def test_a_python_that_hangs_is_ended_there(
     server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stuck: str
 ) -> None:
     """The end of a connection reaches neither the waiting shell nor Python, yet both are ended."""
-    monkeypatch.setattr(remote, "_FIND_PYTHON", remote._FIND_PYTHON.replace(f"-k 1 {START_S}", "-k 1 1"))
+    monkeypatch.setattr(
+        ssh_remote, "_FIND_PYTHON", ssh_remote._FIND_PYTHON.replace(f"-k 1 {START_S}", "-k 1 1")
+    )
     folder, pids = tmp_path / "bin", tmp_path / "pids"
     note = f"echo $$ >> {shlex.quote(str(pids))}"
     program(folder, "python3", f"{stuck}{note}; while :; do sleep 0.1; done")
-    for name in remote._NEWER:
+    for name in ssh_remote._NEWER:
         program(folder, name, "exit 1")
     path = f"PATH={shlex.quote(str(folder))}:/usr/bin:/bin"
     async with source_of(server.forced(f"hangs-{tmp_path.name}", f"{note}; {path} {ASKED}")) as source:
@@ -210,7 +210,7 @@ async def test_a_start_up_file_that_reads_the_input_is_named(
     server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both sides wait in that case: the time limit ends it, and the line names the cause."""
-    monkeypatch.setattr(connector, "FIRST_ANSWER_S", 0.5)
+    monkeypatch.setattr(ssh, "FIRST_ANSWER_S", 0.5)
     async with source_of(server.forced("eats-input", f"cat > /dev/null; {ASKED}")) as source:
         failure = await failure_of(source)
     assert failure.kind is FailureKind.TIMEOUT

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import NodeTarget
-from sparktop.sources.ssh.failure import Ending, explain
-from sparktop.sources.ssh.remote import Remote, command_line, quiet_environment
-from sparktop.sources.ssh.source import BACKOFF_S, SshSource
+from sparktop.sources.ssh import BACKOFF_S, SshSource
+from sparktop.sources.ssh_remote import Ending, Remote, command_line, explain, quiet_environment
 from tests.sources.conftest import FakeClock
 
 CHANGED = """\
@@ -229,7 +228,7 @@ async def test_a_fault_of_ours_surfaces_in_the_poll(monkeypatch: pytest.MonkeyPa
     async def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("sparktop.sources.ssh.source.SshLink.start", broken)
+    monkeypatch.setattr("sparktop.sources.ssh.SshLink.start", broken)
     source = SshSource(NodeTarget("n", "ssh", ssh="spark"))
     await source.poll(1.0)
     with pytest.raises(ZeroDivisionError):

@@ -16,9 +16,9 @@ import pytest
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import NodeTarget
-from sparktop.sources.ssh import remote
-from sparktop.sources.ssh.remote import START_S
-from sparktop.sources.ssh.source import SshSource
+from sparktop.sources import ssh_remote
+from sparktop.sources.ssh import SshSource
+from sparktop.sources.ssh_remote import START_S
 from tests.sources.ssh.remote import (
     DEADLINE_S,
     SPARKTOP,
@@ -134,7 +134,7 @@ async def test_a_killed_viewer_takes_the_other_half_with_it(server: Sshd, tmp_pa
     program = (
         "import asyncio, sys\n"
         "from sparktop.model.targets import NodeTarget\n"
-        "from sparktop.sources.ssh.source import SshSource\n"
+        "from sparktop.sources.ssh import SshSource\n"
         "async def run():\n"
         "    target = NodeTarget('n', 'ssh', ssh='spark', command=sys.argv[1])\n"
         "    source = SshSource(target, ssh_options=sys.argv[2:])\n"
@@ -236,7 +236,7 @@ async def test_a_command_that_hangs_is_ended_there(
 ) -> None:
     """The end of a connection does not reach it, yet it is ended and named, also if a reader can be sent."""
     for name in ("_RUN", "_FIND_PYTHON"):
-        monkeypatch.setattr(remote, name, getattr(remote, name).replace(f"-k 1 {START_S}", "-k 1 1"))
+        monkeypatch.setattr(ssh_remote, name, getattr(ssh_remote, name).replace(f"-k 1 {START_S}", "-k 1 1"))
     pids = shlex.quote(str(tmp_path / "pids"))
     command = plain_script(tmp_path, f"{stuck}echo $$ >> {pids}; while :; do sleep 0.1; done")
     target = NodeTarget("n", "ssh", ssh="spark", command=command, ssh_bundle=may_send)

@@ -14,10 +14,8 @@ from sparktop.hardware.machine import Machine
 from sparktop.model.ending import LastBoot
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import CpuReading, GpuReading, NodeIdentity, NodeSample, ProcessReading, ProcessTable
-from sparktop.sources.wire.decode import WireError, decode, decode_ranks, encode_fast
-from sparktop.sources.wire.json_line import json_line
-from sparktop.sources.wire.ranks import encode_ranks
-from sparktop.sources.wire.reply import Reply, encode, encode_error, make_reply
+from sparktop.sources.decode import WireError, decode, decode_ranks, encode_fast
+from sparktop.sources.replies import Reply, encode, encode_error, encode_ranks, json_line, make_reply
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 NUMBERS = st.none() | st.floats(-1e15, 1e15).map(lambda value: round(value, 3))

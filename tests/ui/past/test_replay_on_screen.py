@@ -13,7 +13,7 @@ from sparktop.panels.parts.rows import row_text, row_width
 from sparktop.recording.player import Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
-from sparktop.store.journal import Journals
+from sparktop.store.store import Journals
 from sparktop.ui.replay import ReplayApp
 from sparktop.ui.screens.menu import MenuScreen
 from stage.rehearsal import Outage, Rehearsal

@@ -17,7 +17,7 @@ from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKind, Store
 from sparktop.watch import prometheus as through_module
-from sparktop.watch.prometheus import AUTO_AGAIN_S, Through
+from sparktop.watch.through import AUTO_AGAIN_S, Through
 from sparktop.watch.ways import Ways
 
 pytestmark = pytest.mark.outside

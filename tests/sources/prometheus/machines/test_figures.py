@@ -9,11 +9,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.agent.exposition import page
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
-from sparktop.sources.prometheus.answer import Answer, Series
-from sparktop.sources.prometheus.client import PrometheusClient
-from sparktop.sources.prometheus.machines.exporters import FIGURES, MARKS
-from sparktop.sources.prometheus.machines.figures import gpus_of, raw, sample_of
-from sparktop.sources.prometheus.machines.found import found_exporters, joined
+from sparktop.sources.prometheus.client import Answer, PrometheusClient, Series
+from sparktop.sources.prometheus.machines import (
+    FIGURES,
+    MARKS,
+    found_exporters,
+    gpus_of,
+    joined,
+    raw,
+    sample_of,
+)
 from tests.sources.prometheus.steps import at_once
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.sources.prometheus.answer import Series
+from sparktop.sources.prometheus.client import Series
 from sparktop.sources.prometheus.found import FoundServer, Key
-from sparktop.sources.prometheus.machines.found import (
+from sparktop.sources.prometheus.machines import (
     Machine,
     found_exporters,
     host_of,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache
 from operator import is_
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
 
 from sparktop import __version__
 from sparktop.hardware.ras import Found
@@ -17,17 +17,41 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.model.structs import copy_record, is_record
 from sparktop.model.text import clean
-from sparktop.sources.wire import ranks
-from sparktop.sources.wire.records import LARGEST, MOST, TEXT_LIMIT, UnfitError, read_json
-from sparktop.sources.wire.reply import SCHEMA, Reply
+from sparktop.sources.replies import RANKS_SCHEMA, SCHEMA, RanksReply, Reply
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
+TEXT_LIMIT = 400
+SHORT_LIMIT = 120
+"""Most characters of a name in a reply, of which there may be thousands."""
+LARGEST = 1e18
+"""Largest plausible number: an exabyte, thirty billion years."""
 MOST_BYTES = 4 << 20
 """Most bytes of a reply: a minute of samples with eight GPUs and a process table is below 1 MiB."""
+MOST_ITEMS = 64
+"""Most entries of a list or mapping of a reply that is not named below."""
+MOST: Mapping[str, int] = {
+    "NodeSample.gpus": 64,
+    "NodeSample.gpus_lost": 64,
+    "NodeSample.network": 128,
+    "NodeSample.sensors": 64,
+    "NodeSample.rails": 64,
+    "Reply.samples": 300,
+    "CpuReading.core_percent": 4096,
+    "CoreGroup.cores": 4096,
+    "GpuReading.processes": 256,
+    "GpuReading.mig_instances": 64,
+    "Workloads.processes": 64,
+    "KernelLog.lines": 64,
+    "NodeIdentity.addresses": 64,
+    "ProcessTable.processes": 200,
+    "RanksAnswer.communicators": 1024,
+    "Communicator.ranks": 4096,
+    "Communicator.missing": 4096,
+}
+"""Most entries of these lists: no machine has more, and no reader sends more."""
 MOST_CHECKED = 65_536
 """Most entries of a list or mapping that `checked` accepts where `MOST` does not name it."""
+_NAMES = frozenset({"name", "kind", "uuid", "netdev", "container", "container_name"})
+"""Fields that are names."""
 _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"
 
 Value = TypeVar("Value")
@@ -45,39 +69,32 @@ class WireError(Exception):
         self.kind = kind
 
 
-@cache
-def _adapter() -> TypeAdapter[Reply]:
-    """Return pydantic's serializer of `Reply`, built at the first call, which takes 20 ms."""
-    from pydantic import TypeAdapter  # late: a viewer needs none of it
-
-    return TypeAdapter(Reply)
-
-
 def encode_fast(reply: Reply) -> bytes:
-    """Return the bytes of `encode` in a fifth of its time, for an agent that has pydantic installed."""
-    return _adapter().dump_json(reply)
+    """Return the bytes of `encode` in a fraction of its time, for an agent that has msgspec installed."""
+    return msgspec.json.encode(reply, enc_hook=dict)
 
 
 def decode(body: bytes) -> Reply:
     """Parse a line of JSON into a reply and clean all its text; the times stay on the node's clock.
 
+    Unknown fields are ignored, missing ones have their defaults.
+
     Raises:
         WireError: the body is too large, malformed or of another schema, is a refusal, or has implausible
             numbers.
     """
-    if len(body) > MOST_BYTES:
-        raise WireError(FailureKind.TOO_LARGE, f"the agent's answer is over {MOST_BYTES >> 20} MiB")
+    _check_size(body)
     try:
-        reply = read_json(Reply, body)
+        reply = msgspec.json.decode(body, type=Reply)
+    except msgspec.ValidationError as error:
+        raise _refusal(body, error) from None
     except (ValueError, RecursionError):
         raise WireError(FailureKind.MALFORMED, "the answer is not JSON: is that a sparktop agent?") from None
-    except UnfitError as error:
-        raise _refusal(body, error) from None
     if reply.schema != SCHEMA:
         raise _other_schema(reply.schema, reply.sparktop)
     if reply.error is not None:
         raise WireError(_kind(reply.error_kind), f"the agent there: {clean(reply.error)}")
-    return reply
+    return _checked(reply, _OF_REPLIES)
 
 
 def decode_ranks(body: bytes) -> Found:
@@ -87,19 +104,17 @@ def decode_ranks(body: bytes) -> Found:
         WireError: the reply says why there is no answer, is of another schema (an older agent sends samples
             instead), or is malformed.
     """
-    if len(body) > MOST_BYTES:
-        raise WireError(FailureKind.TOO_LARGE, f"the agent's answer is over {MOST_BYTES >> 20} MiB")
+    _check_size(body)
     try:
-        reply = read_json(ranks.RanksReply, body)
-    except (ValueError, RecursionError, UnfitError):
+        reply = _checked(msgspec.json.decode(body, type=RanksReply), _OF_REPLIES)
+    except (ValueError, RecursionError):
         kind = FailureKind.VERSION if b'"sparktop.node/' in body[:200] else FailureKind.MALFORMED
         message = _OLD_AGENT if kind is FailureKind.VERSION else "unexpected answer of the agent about ranks"
         raise WireError(kind, message) from None
-    if reply.schema != ranks.SCHEMA:
+    if reply.schema != RANKS_SCHEMA:
         raise WireError(FailureKind.VERSION, _OLD_AGENT)
     if reply.answer is None:
-        kind = next((one for one in FailureKind if one.value == reply.error_kind), FailureKind.INTERNAL)
-        raise WireError(kind, clean(reply.error or "no answer and no reason for it", 300))
+        raise WireError(_kind(reply.error_kind), clean(reply.error or "no answer and no reason for it", 300))
     return Found(reply.answer, reply.warning)
 
 
@@ -117,18 +132,26 @@ def place(reply: Reply, received_at: float) -> NodeSample | None:
     return replace(placed[-1], missed=tuple(placed[:-1]))
 
 
-def _refusal(body: bytes, error: UnfitError) -> WireError:
+def _check_size(body: bytes) -> None:
+    if len(body) > MOST_BYTES:
+        raise WireError(FailureKind.TOO_LARGE, f"the agent's answer is over {MOST_BYTES >> 20} MiB")
+
+
+def _refusal(body: bytes, error: Exception) -> WireError:
     """Return the error for a body of JSON that is not a reply, because of `error`.
 
     A body of another schema gets an error about its schema, whatever field is wrong.
     """
-    plain = json.loads(body)
+    try:
+        plain = msgspec.json.decode(body)
+    except (ValueError, RecursionError):  # damaged after the place of the error
+        plain = None
     schema = plain.get("schema") if isinstance(plain, dict) else None
     if not isinstance(schema, str) or not schema.startswith("sparktop."):
         return WireError(FailureKind.MALFORMED, "not a sparktop agent: unexpected answer")
     if schema != SCHEMA:
         return _other_schema(schema, plain.get("sparktop"))
-    return WireError(FailureKind.MALFORMED, clean(f"the agent's answer is wrong at {error}"))
+    return WireError(FailureKind.MALFORMED, clean(f"the agent's answer is wrong: {error}"))
 
 
 def _kind(word: str | None) -> FailureKind:
@@ -145,6 +168,16 @@ def _other_schema(schema: str, version: object) -> WireError:
     return WireError(FailureKind.VERSION, f"{message}: update the older one")
 
 
+class _Bounds(NamedTuple):
+    """Most entries of a list that `MOST` does not name, and most characters of a name."""
+
+    items: int
+    name: int
+
+
+_OF_REPLIES, _OF_RECORDS = _Bounds(MOST_ITEMS, SHORT_LIMIT), _Bounds(MOST_CHECKED, TEXT_LIMIT)
+
+
 def checked(value: Value) -> Value:
     """Return `value` (a record, tuple, mapping, text, number or time) with all its text cleaned.
 
@@ -153,37 +186,43 @@ def checked(value: Value) -> Value:
     Raises:
         WireError: a number is not finite, or implausibly large, or a list is implausibly long.
     """
+    return _checked(value, _OF_RECORDS)
+
+
+def _checked(value: Value, bounds: _Bounds, longest: int = TEXT_LIMIT) -> Value:
     found: Any = value
     if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
         return value
     if isinstance(value, str):
-        found = clean(value, TEXT_LIMIT)
+        found = clean(value, longest)
     elif isinstance(value, int | float):
         if not -LARGEST <= value <= LARGEST:
             raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is not a reading")
     elif isinstance(value, datetime):
         found = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, tuple):
-        found = tuple([checked(item) for item in value])
+        found = tuple([_checked(item, bounds, bounds.name) for item in value])
         found = value if all(map(is_, found, value)) else found
     elif isinstance(value, Mapping):
-        found = {clean(key, TEXT_LIMIT): checked(item) for key, item in value.items()}
+        found = {clean(key, bounds.name): _checked(item, bounds, bounds.name) for key, item in value.items()}
         same = found.keys() == value.keys() and all(map(is_, found.values(), value.values()))
         found = value if same else found
     elif is_record(value):
-        found = _checked_record(value)
+        found = _checked_record(value, bounds)
     return cast("Value", found)
 
 
-def _checked_record(record: Any) -> Any:  # noqa: ANN401 - any dataclass of a reply
+def _checked_record(record: Any, bounds: _Bounds) -> Any:  # noqa: ANN401 - any record
     """Return a record with checked fields; the same one if none of them is changed."""
     changed: dict[str, Any] = {}
     kind = type(record).__name__
     for name in type(record).__match_args__:  # all fields: each is a parameter
         value = getattr(record, name)
-        if isinstance(value, tuple | Mapping) and len(value) > MOST.get(f"{kind}.{name}", MOST_CHECKED):
+        if isinstance(value, tuple | Mapping) and len(value) > MOST.get(f"{kind}.{name}", bounds.items):
             raise WireError(FailureKind.TOO_LARGE, f"{kind}.{name} has {len(value)} entries: too many")
-        found = value if type(value) is float and -LARGEST <= value <= LARGEST else checked(value)
+        longest = bounds.name if name in _NAMES else TEXT_LIMIT
+        plain = type(value) is float and -LARGEST <= value <= LARGEST
+        found = value if plain else _checked(value, bounds, longest)
         if found is not value:
             changed[name] = found
     return copy_record(record, changed) if changed else record

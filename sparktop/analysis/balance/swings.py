@@ -1,0 +1,763 @@
+"""Detects swings of a group's loads: convoys, herds, and one rhythm, each against chance."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise, repeat
+from operator import mul, sub, truediv
+from statistics import median
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, picker
+from sparktop.model.balance import Arrivals, Convoys, Curve, Swing
+
+# A *convoy* is a set of requests that start together at one backend, end together and return together. A
+# router
+# that counts what it sends puts an equal number of requests on each backend. If requests are alike, those
+# of
+# one backend end together, return together and go to the same backend again: a convoy per backend. While
+# all
+# requests are present the split is even; while one convoy is away, some backends are full and others empty.
+# Random routing has no such difference: relative to the number of requests, its split is as wide with many
+# requests as with few.
+#
+# A *full time* is a stretch of time slots with nearly all requests present, a *part time* one with about
+# half of the requests present.
+
+
+FULL_SHARE, PART_SHARES = 0.8, (0.25, 0.6)
+"""Shares of the usual maximum of requests in the group: a full time has at least the first, a part time a
+share between the other two."""
+_USUAL_MOST = 0.95
+"""The quantile of the group's total load that counts as its usual maximum; a single burst does not raise
+it."""
+_SMALLEST_SPREAD = 1e-3
+"""Lower limit of a spread in a ratio, because counts are integers and so a spread may be 0."""
+_TIE = -1
+_FULL_LOAD, _EMPTY_LOAD = 0.75, 0.25
+"""A backend is full from the first share of its own usual maximum on, empty up to the second."""
+
+
+def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
+    """Compare how evenly requests are split at full load with how evenly at about half load, over time slots.
+
+    `slots` are indexes of time slots of `grid`. At full load nearly all requests are present. Return None
+    if the load never falls to about half of full load. The significance test is Fisher's F, the ratio of the
+    two spreads. Slow servers cause no false alarm: they make random routing less even at full load, and
+    the test looks for the opposite.
+    """
+    pick = picker(grid, slots)
+    totals = pick(grid.totals)
+    ordered = sorted(totals)
+    most = ordered[math.floor(_USUAL_MOST * len(ordered))] if ordered else 0.0
+    if not ordered or most <= 0 or ordered[0] > PART_SHARES[1] * most:
+        return None
+    times = _Times([pick(column) for column in grid.loads], grid.shares, most)
+    for index, total in enumerate(totals):
+        times.take(index, total)
+    if not times.full:
+        return None
+    found = Convoys(
+        full_times=len(times.full),
+        part_times=len(times.part),
+        full_spread=_mean_of_means(times.full),
+        full_total=sum(times.full_totals) / len(times.full_totals),
+        part_share=times.part_slots / len(totals),
+        least_leads=_second(times.leads),
+        period_s=_period_s(times.columns, grid.step_s),
+    )
+    if not times.part:
+        return found
+    each, part_spread = len(times.columns) - 1, _mean_of_means(times.part)
+    above, below = each * len(times.part), each * len(times.full)
+    return replace(
+        found,
+        part_spread=part_spread,
+        since_part_s=(slots[-1] - slots[times.last_part]) * grid.step_s,
+        part_chance=chi_squared_tail(part_spread * above, above),
+        chance=f_tail(part_spread / max(found.full_spread, _SMALLEST_SPREAD), above, below),
+    )
+
+
+class _Times(Struct):
+    """Collects the stretches of time at full load (nearly all requests present) and part load (about half).
+
+    `full` and `part` have a list for each stretch: how unevenly requests were split in each of its time
+    slots.
+    """
+
+    columns: Sequence[Sequence[float]]
+    shares: Sequence[float]
+    most: float
+    """Requests in the group at its usual maximum."""
+    full: list[list[float]] = field(default_factory=list)
+    full_totals: list[float] = field(default_factory=list)
+    part: list[list[float]] = field(default_factory=list)
+    leads: list[int] = field(default_factory=list)
+    """For each part time, the index of the backend furthest above its share; `_TIE` where two are."""
+    part_slots: int = 0
+    last_part: int = -1
+    _fell: bool = True
+    """The total has fallen to the upper limit of a part time or below since the last full time."""
+    _leader: int | None = None
+
+    def take(self, index: int, total: float) -> None:
+        """Add the time slot `index`, in which `total` requests were present, to the full or the part load.
+
+        A total near the usual maximum is full load, one of about half of this is part load. Ignore other
+        slots.
+        """
+        lowest, part = PART_SHARES
+        if total >= FULL_SHARE * self.most:
+            if self._fell:
+                self.full.append([])
+                self._fell, self._leader = False, None
+            self.full[-1].append(_spread(self.columns, self.shares, index, total))
+            self.full_totals.append(total)
+        elif total <= part * self.most:
+            self._fell = True
+            if total >= lowest * self.most:
+                self._take_part(index, total)
+
+    def _take_part(self, index: int, total: float) -> None:
+        self.part_slots, self.last_part = self.part_slots + 1, index
+        first = _first(self.columns, self.shares, index)
+        if self._leader is None or first not in {self._leader, _TIE}:
+            self.part.append([])
+            self.leads.append(first)
+            self._leader = first
+        self.part[-1].append(_spread(self.columns, self.shares, index, total))
+
+
+def _spread(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int, total: float) -> float:
+    apart = [
+        (column[index] - share * total) ** 2 / share for column, share in zip(columns, shares, strict=True)
+    ]
+    return sum(apart) / total / (len(columns) - 1)
+
+
+def _first(columns: Sequence[Sequence[float]], shares: Sequence[float], index: int) -> int:
+    """Return which backend has the highest load relative to its due share in time slot `index`.
+
+    The result is the index of the backend, or `_TIE` if two backends have the highest.
+    """
+    loads = [column[index] / share for column, share in zip(columns, shares, strict=True)]
+    top = max(loads)
+    return loads.index(top) if loads.count(top) == 1 else _TIE
+
+
+def _second(leads: Sequence[int]) -> int:
+    """Count how often each backend leads; return the second highest of these numbers.
+
+    `leads` has the index of the leading backend at each time, or `_TIE`. Return 0 if at most one backend
+    ever leads.
+    """
+    ordered = sorted(Counter(one for one in leads if one != _TIE).values(), reverse=True)
+    return ordered[1] if len(ordered) > 1 else 0
+
+
+def _period_s(columns: Sequence[Sequence[float]], step_s: float) -> float | None:
+    """Return the median time in seconds in which a backend goes from full to empty and back, or the reverse.
+
+    Return None if no backend did. Full and empty are relative to the backend's own usual maximum, so a
+    period is found also where the loads of all backends rise and fall at the same time.
+    """
+    gaps: list[int] = []
+    for column in columns:
+        most = sorted(column)[math.floor(_USUAL_MOST * len(column))]
+        full: bool | None = None
+        turned_at: list[int] = []
+        for index, load in enumerate(column):
+            now = True if load >= _FULL_LOAD * most else False if load <= _EMPTY_LOAD * most else full
+            if now is not full:
+                turned_at.append(index)
+                full = now
+        # The first entry is the beginning, not a turn.
+        gaps += [later - earlier for earlier, later in zip(turned_at[1:], turned_at[3:], strict=False)]
+    return median(gaps) * step_s if gaps else None
+
+
+def _mean_of_means(runs: Sequence[Sequence[float]]) -> float:
+    return sum([sum(run) / len(run) for run in runs]) / len(runs)
+
+
+def chi_squared_tail(value: float, freedom: int) -> float:
+    """Return the probability that a χ² variable with `freedom` degrees of freedom is at least `value`.
+
+    Uses the approximation of Wilson and Hilferty (1931).
+    """
+    width = 2 / (9 * freedom)
+    return math.erfc(((value / freedom) ** (1 / 3) - 1 + width) / math.sqrt(2 * width)) / 2
+
+
+def f_tail(ratio: float, above: int, below: int) -> float:
+    """Return the probability that an F-distributed variable is at least `ratio`.
+
+    `above` and `below` are the degrees of freedom of numerator and denominator. The probability is the
+    regularised incomplete beta function I(x; below / 2, above / 2) with x = below / (below + above · ratio).
+    """
+    if ratio <= 0:
+        return 1.0
+    return _incomplete_beta(below / (below + above * ratio), below / 2, above / 2)
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """Return I(x; a, b), the regularised incomplete beta function.
+
+    Uses the continued fraction 26.5.8 of Abramowitz and Stegun, or the symmetry I(x; a, b) = 1 - I(1 - x; b,
+    a) where the fraction converges badly.
+    """
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(1 - x, b, a)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    value = 1.0
+    for step in range(60, 0, -1):
+        half, odd = divmod(step, 2)
+        if odd:
+            term = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
+        else:
+            term = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
+        value = 1 + term / value
+    return front / a / value
+
+
+# Detects herds: tests whether a router sends batches of requests to one backend more often than by chance.
+#
+# A *herd* is a batch of requests that a router sends to the same backend within a short time, because it
+# reads
+# outdated load counts. The tested time is cut into short periods, called *pieces* here. The test counts the
+# requests that arrived at each backend in each piece.
+#
+# The number of running requests shows herds late and blurred, because under random routing it also depends
+# on
+# the servers' speed. The counts of arrivals do not: under random routing each request is an independent
+# draw,
+# whatever the servers do, so these counts are multinomial. A router that reads outdated counts sends all
+# requests of a moment to the same backend, even after this backend has more than an even split.
+#
+# Sending many requests to a backend that has less than an even split is correct, and such a piece is not a
+# herd: a backend that was drained, cooled down or joined late has no requests, and a router that chooses
+# the
+# least busy backend sends everything there until the loads are equal. Backends without any requests are not
+# counted in the even split, because a backend that stays empty may be drained.
+
+
+PIECE_LIVES = 0.5
+"""Length of a piece as a multiple of a request's life (median time from arrival to end): a herd lasts about
+one life, so a piece holds part of a single herd."""
+_SHORTEST_S = 1.0
+_FEWEST_LOOKS = 2
+"""Fewest samples in a piece; with fewer, the counts of one sample fall into the next piece."""
+_FEWEST_PIECES, _FEWEST_WHERE_FAILED = 8, 6
+"""Fewest pieces with requests for a test; the second, lower number is for a pair with failures, because
+failures make herds likely."""
+_FEWEST_IN_A_PIECE = 2
+_SERVED_BY_CHANCE = 3
+"""Requests per backend in a piece: with this many a backend gets none by chance in one of twenty pieces."""
+_HERD_CHANCE = 0.05
+"""A piece whose counts have at most this probability under random routing counts as a herd."""
+_BEYOND_EVEN = 1.25
+"""At the end of a herd, its backend has at least this multiple of the mean load of the backends in use, and
+at least one request more than the mean."""
+_LEFT_OUT = 1 / 8
+"""Share of the pieces, the most uneven ones, that the overall test leaves out: one cold burst, however large,
+is a single herd and not a swing."""
+
+
+def find_herds(
+    tracks: Sequence[LoadTrack], end_s: float, span_s: float, step_s: float, life_s: float | None
+) -> Arrivals | None:
+    """Test whether the requests of the `span_s` seconds before `end_s` were sent in herds.
+
+    A herd is many requests sent to one backend within a short time. `step_s` is the polling interval,
+    `life_s` the median duration of a request. The requests that each backend got in short periods are
+    compared with its part of all requests, so that a constant skew is not a herd. Return None if a backend
+    does not count finished requests, if `life_s` is None, or if too few requests arrived.
+    """
+    if life_s is None or any(track.arrived is None for track in tracks):
+        return None
+    piece_s = max(PIECE_LIVES * life_s, _SHORTEST_S, _FEWEST_LOOKS * step_s)
+    pieces = int(span_s / piece_s)
+    if pieces < _FEWEST_WHERE_FAILED:
+        return None
+    edges = [end_s - (pieces - index) * piece_s for index in range(pieces + 1)]
+    # A backend that failed was taken out: refilling it is part of the swing.
+    fills = not any(track.errors for track in tracks)
+    columns = [_Column(_between(track, edges), _at(track, edges)) for track in tracks]
+    return _weigh(columns, piece_s, fills=fills)
+
+
+class _Column(Struct, frozen=True):
+    """The requests that arrived at one backend in each short period ("piece"), and the backend's loads.
+
+    `loads` has the load at the border before each period, and after the last period.
+    """
+
+    came: Sequence[float]
+    loads: Sequence[float]
+
+    def away(self, piece: int) -> bool:
+        """Return whether the backend got no request in a short period, and had no load before and after."""
+        return self.came[piece] == 0 and self.loads[piece] == 0 and self.loads[piece + 1] == 0
+
+
+def _weigh(columns: Sequence[_Column], piece_s: float, *, fills: bool) -> Arrivals | None:
+    """Return the result of the test for herds, from the requests that each backend got in each short period.
+
+    A herd is many requests sent to one backend in a short period ("piece") of `piece_s` seconds. With
+    `fills`, requests that only fill a backend up to an even split are not a herd. Return None if too few
+    periods have enough requests, or if a backend got none at all.
+    """
+    totals = [sum(came) for came in zip(*(column.came for column in columns), strict=True)]
+    pieces = [piece for piece, total in enumerate(totals) if total >= _FEWEST_IN_A_PIECE]
+    pair_failed = len(columns) == 2 and not fills  # noqa: PLR2004 - a pair
+    if len(pieces) < (_FEWEST_WHERE_FAILED if pair_failed else _FEWEST_PIECES):
+        return None
+    served = {piece: _served(columns, piece) if fills else [*range(len(columns))] for piece in pieces}
+    parts = _parts(columns, totals, served)
+    if parts is None:
+        return None
+    squares: list[tuple[float, int]] = []
+    leaders: list[int] = []
+    herds = 0
+    for piece, there in served.items():
+        whole = sum(parts[one] for one in there)
+        evenly = {one: parts[one] / whole * totals[piece] for one in there}
+        apart = {one: columns[one].came[piece] - evenly[one] for one in there}
+        square = sum(apart[one] ** 2 / evenly[one] for one in there)
+        squares.append((square, len(there) - 1))
+        most = max(apart.values())
+        # On a tie the order of backends must not decide.
+        first = [one for one in there if apart[one] == most]
+        present = [column for column in columns if not column.away(piece)]
+        at_end = [column.loads[piece + 1] for column in present]
+        past = not fills or _is_past_even(at_end, columns[first[0]].loads[piece + 1])
+        if past and chi_squared_tail(square, len(there) - 1) <= _HERD_CHANCE:
+            herds += 1
+            leaders += first if len(first) == 1 else ()
+    by_leader = sorted(Counter(leaders).values(), reverse=True)
+    freedom = sum(each for _, each in squares)
+    kept = sorted(squares, key=lambda one: one[0] / one[1])[
+        : len(squares) - math.ceil(_LEFT_OUT * len(squares))
+    ]
+    return Arrivals(
+        requests=round(sum(totals[piece] for piece in pieces)),
+        pieces=len(pieces),
+        piece_s=piece_s,
+        # The parts are estimated from these pieces: that costs a degree of freedom for each but one.
+        spread=sum(square for square, _ in squares) / (freedom - (len(columns) - 1)),
+        herds=herds,
+        least_herds=by_leader[1] if len(by_leader) > 1 else 0,
+        chance=chi_squared_tail(sum(square for square, _ in kept), sum(each for _, each in kept)),
+    )
+
+
+def _served(columns: Sequence[_Column], piece: int) -> list[int]:
+    """Return the indexes of the backends that the test for herds compares in a short period ("piece").
+
+    Mostly these are all backends. One backend is left out if it alone got no request, there are at least
+    three backends, and chance does not explain its 0: it may be drained.
+    """
+    came = [column.came[piece] for column in columns]
+    served = [index for index, count in enumerate(came) if count]
+    by_chance = sum(came) < _SERVED_BY_CHANCE * len(came)
+    return served if len(served) == len(came) - 1 > 1 and not by_chance else [*range(len(came))]
+
+
+def _parts(
+    columns: Sequence[_Column], totals: Sequence[float], served: Mapping[int, Sequence[int]]
+) -> list[float] | None:
+    """Return for each backend its part (0 to 1) of the requests; None if a backend got no request.
+
+    `served` has the indexes of the compared backends by short period ("piece"), and `totals` the requests
+    of all backends by period. Only the periods in which a backend is compared count for its part, so the
+    parts need not add up to 1; for one period, divide them by their sum over its compared backends.
+    """
+    parts: list[float] = []
+    for index, column in enumerate(columns):
+        pieces = [piece for piece, there in served.items() if index in there]
+        own = sum(column.came[piece] for piece in pieces)
+        if own <= 0:
+            return None
+        parts.append(own / sum(totals[piece] for piece in pieces))
+    return parts
+
+
+def _is_past_even(loads: Sequence[float], load: float) -> bool:
+    if len(loads) == 1:
+        return True
+    mean = sum(loads) / len(loads)
+    return load >= max(_BEYOND_EVEN * mean, mean + 1)
+
+
+def _at(track: LoadTrack, edges: Sequence[float]) -> list[float]:
+    """Return the backend's load at each time in `edges`: that of the newest sample up to this time.
+
+    Before the first sample, it is the load of the first sample.
+    """
+    waiting = track.waiting or [0.0] * len(track.times_s)
+    found: list[float] = []
+    for edge in edges:
+        index = max(0, bisect_right(track.times_s, edge) - 1)
+        found.append(track.running[index] + waiting[index])
+    return found
+
+
+def _between(track: LoadTrack, edges: Sequence[float]) -> list[float]:
+    """Return the number of requests that arrived between each two successive times in `edges`.
+
+    The backend's count at these times is interpolated between its samples.
+    """
+    arrived = track.arrived or ()
+    known = [index for index, count in enumerate(arrived) if not math.isnan(count)]
+    times = [track.times_s[index] for index in known]
+    counts = [arrived[index] for index in known]
+    if not known:
+        return [0.0] * (len(edges) - 1)
+    at_edges: list[float] = []
+    for edge in edges:
+        after = bisect_right(times, edge)
+        if after == 0 or after == len(times):
+            at_edges.append(counts[0] if after == 0 else counts[-1])
+            continue
+        share = (edge - times[after - 1]) / (times[after] - times[after - 1])
+        at_edges.append(counts[after - 1] + share * (counts[after] - counts[after - 1]))
+    # A restarted server has a lower count than a moment ago, without any arrivals.
+    return [max(0.0, later - earlier) for earlier, later in pairwise(at_edges)]
+
+
+# Detects whether the load of a group's backends swings in one rhythm, and scores it against chance.
+#
+# A periodogram is tested against slow drift, and confirmed by the autocorrelation.
+
+
+FEWEST_CYCLES = 4.0
+"""With fewer cycles in the window, the autocorrelation gives a better period than the spectrum."""
+_MOST_POINTS = 256
+"""Longer windows are averaged down to this many points, which bounds the cost and keeps the number of
+cycles."""
+_SPECTRUM_SIZE = 512
+_FEWEST_POINTS = 24
+_BAND_WIDTHS = 1.5
+"""Half-width of a frequency band in units of 1 / window: about the main lobe of a steady swing under a Hann
+taper."""
+_SHORTEST_STEPS = 4
+"""Points in the shortest period searched for."""
+_BAND_FREEDOM = 4.0
+"""Degrees of freedom of the power in a band: the band is 3 / window wide, and the taper correlates
+neighbours."""
+_SMALLEST_POWER = 1e-12
+_LEAST_CYCLES = 2.4
+"""Fewer cycles in a window are not a rhythm."""
+_CLIP = 0.5
+"""Largest distance from the median, in shares of the backend, that is counted: which backend is ahead and
+when matters, so one cold burst must not outweigh ten swings."""
+_AS_CLEAR = 0.85
+"""A period shorter than the best one is preferred if its clearness (see `_turning_lag`) is at least this
+share of the best."""
+LIVES = (0.8, 4.0)
+"""Periods that a router's swing can have, in lives of a request; 1.3 to 2.7 were observed."""
+
+
+def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swing | None:
+    """Search for a rhythm in the load of the backend whose load varies most against its even share.
+
+    Return None with too few time slots or no load; the result has no period if no rhythm is found. `slots`
+    are the time slots to examine; `e2e_s` is the duration of a request, which limits the period. One
+    backend is enough, because relative to an even split the other backends' loads move against that of
+    this backend. Where backends are equal, the result does not depend on their order.
+    """
+    if len(slots) < _FEWEST_POINTS or not any(grid.totals[slot] for slot in slots):
+        return None
+    index, apart = _most_apart(grid, slots)
+    points, step = _thinned(apart, grid.step_s)
+    there = [value for value in points if not math.isnan(value)]
+    mean = sum(there) / max(1, len(there))
+    rms = math.sqrt(sum((value - mean) ** 2 for value in there) / max(1, len(there)))
+    moving = rms**2 / (rms**2 + mean**2) if rms else 0.0
+    name, mutual = grid.tracks[index].name, _mutual(grid, slots)
+    centred = _held(points, there)
+    power = sum(value * value for value in centred)
+    if len(there) < _FEWEST_POINTS or power <= _SMALLEST_POWER * len(there):
+        return Swing(name, rms, moving, mutual)
+    correlation = _autocorrelation(centred, len(there) / len(points))
+    spectrum = _spectrum(centred)
+    swing = Swing(
+        backend=name,
+        relative_rms=rms,
+        moving_share=moving,
+        mutual=mutual,
+        spectrum=_curve(spectrum, step),
+        autocorrelation=Curve(tuple(lag * step for lag in range(len(correlation))), tuple(correlation)),
+    )
+    lag = _turning_lag(correlation, step, len(points), e2e_s)
+    if lag is None:
+        return swing
+    band = _band(spectrum, len(points), lag)
+    hz = 1 / (_SPECTRUM_SIZE * step)
+    return replace(
+        swing,
+        period_s=1 / (band.centre * hz) if lag * FEWEST_CYCLES <= len(points) else lag * step,
+        cycles=len(points) / lag,
+        variance_share=band.share,
+        chance=_chance(band, hz, correlation[1], step, len(points) / (2 * _BAND_WIDTHS)),
+        rebound=correlation[lag],
+        opposite=_half_way(correlation, lag),
+    )
+
+
+def _mutual(grid: LoadGrid, slots: Sequence[int]) -> float | None:
+    """Return how far the load of one backend and the sum of the other loads move in opposite directions.
+
+    The backend is that whose load varies most: if only one backend has bursts, it is this one. The result is
+    1 if its load rises exactly as the sum of the others falls; 0 or less if only one of the two varies, or
+    if both move alike. With x = the backend's load minus its due share of the total, the result is the
+    smaller of cov(its load, x) and -cov(sum of the other loads, x), divided by the variance of x. Return
+    None if x does not vary.
+    """
+    pick = picker(grid, slots)
+    columns, totals = [pick(column) for column in grid.loads], pick(grid.totals)
+    moves = [sum(map(mul, one, one)) - sum(one) ** 2 / len(one) for one in columns]
+    # On a tie the order of backends must not decide.
+    index = max(range(len(columns)), key=lambda one: (moves[one], columns[one]))
+    own, count = columns[index], len(totals)
+    beyond = list(map(sub, own, map(mul, repeat(grid.shares[index]), totals)))
+    mean, all_own, whole = sum(beyond) / count, sum(own), sum(totals)
+    power: float = sum(map(mul, beyond, beyond)) - mean * mean * count
+    if power <= _SMALLEST_POWER * count * (whole / count) ** 2:
+        return None
+    mine: float = sum(map(mul, own, beyond)) - mean * all_own
+    others: float = sum(map(mul, totals, beyond)) - mean * whole - mine
+    return min(mine, -others) / power
+
+
+def _held(points: Sequence[float], there: Sequence[float]) -> list[float]:
+    """Return `points` clipped around their median and shifted to a mean of 0; missing points (NaN) become 0.
+
+    `there` is the list of the known points.
+    """
+    middle = median(there) if there else 0.0
+    low, high = middle - _CLIP, middle + _CLIP
+    mean = sum(max(low, min(high, value)) for value in there) / max(1, len(there))
+    return [0.0 if math.isnan(value) else max(low, min(high, value)) - mean for value in points]
+
+
+def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: float | None) -> int | None:
+    """Return the lag, in points, at which the load repeats most clearly; None with too few points.
+
+    There the autocorrelation `correlation` is high, while it is low at half of this lag. A much shorter lag
+    that is nearly as clear is preferred. `step` is the time between points in seconds, `points` their
+    number, `e2e_s` the duration of a request.
+    """
+    low, high = (e2e_s * life / step for life in LIVES) if e2e_s else (0.0, math.inf)
+    first = max(_SHORTEST_STEPS, math.floor(low))
+    last = min(len(correlation) - 1, math.ceil(min(high, points)), math.floor(points / _LEAST_CYCLES))
+    if first > last:
+        return None
+    turns = {lag: correlation[lag] - _half_way(correlation, lag) for lag in range(first, last + 1)}
+    best = max(turns, key=turns.__getitem__)
+    for odd in (7, 5, 3):
+        # A steady swing also returns after three, five or seven periods, reversed half way.
+        near = max(
+            range(math.floor(best / odd) - 1, math.ceil(best / odd) + 2), key=lambda lag: turns.get(lag, -2.0)
+        )
+        if turns.get(near, -2.0) >= _AS_CLEAR * turns[best]:
+            return near
+    return best
+
+
+def _half_way(correlation: Sequence[float], lag: int) -> float:
+    return (correlation[lag // 2] + correlation[(lag + 1) // 2]) / 2
+
+
+def _most_apart(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, list[float]]:
+    """Return (index of the backend whose load varies most against its even share, difference by time slot).
+
+    The difference is relative to the share. In a slot with less than half of the mean number of requests,
+    it is relative to the share of half of the mean, because few requests are spread widely by chance.
+    """
+    first, last = slots[0], slots[-1] + 1
+    totals = grid.totals[first:last]
+    least = sum([grid.totals[slot] for slot in slots]) / len(slots) / 2
+    scales = [max(total, least) if total == total else math.nan for total in totals]  # noqa: PLR0124 - keeps NaN
+    whole = math.isfinite(sum(totals))
+    best: tuple[float, list[float]] | None = None
+    found = 0
+    for index, (column, share) in enumerate(zip(grid.loads, grid.shares, strict=True)):
+        # Maps of operators take two thirds of a loop's time.
+        apart = list(map(truediv, map(sub, map(truediv, column[first:last], repeat(share)), totals), scales))
+        there = apart if whole else [value for value in apart if value == value]  # noqa: PLR0124 - drops NaN
+        mean = sum(there) / max(1, len(there))
+        spread = sum(map(mul, there, there)) - mean * mean * len(there)
+        # Ties are broken by the values, so that the order of backends does not matter.
+        if best is None or spread > best[0] or (spread == best[0] and apart > best[1]):
+            best, found = (spread, apart), index
+    return found, best[1] if best else []
+
+
+def _thinned(values: list[float], step: float) -> tuple[list[float], float]:
+    """Average groups of successive values, down to at most `_MOST_POINTS`; return (values, new step in s).
+
+    Missing values (NaN) in a group are ignored; a group of only missing values gives NaN.
+    """
+    size = -(-len(values) // _MOST_POINTS)
+    if size <= 1:
+        return values, step
+    first = len(values) % size
+    if math.isfinite(sum(values)):
+        runs = zip(*(values[first + part :: size] for part in range(size)), strict=True)
+        return [sum(run) / size for run in runs], step * size
+    thin: list[float] = []
+    for start in range(first, len(values), size):
+        run = [value for value in values[start : start + size] if not math.isnan(value)]
+        thin.append(sum(run) / len(run) if run else math.nan)
+    return thin, step * size
+
+
+@lru_cache(maxsize=16)
+def _twiddles(size: int) -> tuple[complex, ...]:
+    return tuple(
+        complex(math.cos(a), math.sin(a)) for a in (-2 * math.pi * k / size for k in range(size // 2))
+    )
+
+
+def _transform(values: Sequence[complex]) -> list[complex]:
+    """Return the discrete Fourier transform (Cooley and Tukey) of a power of two values, at least 4."""
+    size = len(values)
+    if size == 4:  # noqa: PLR2004 - the smallest one worth a call
+        one, two, three, four = values
+        plus, minus, turned_by = one + three, one - three, -1j * (two - four)
+        return [plus + two + four, minus + turned_by, plus - two - four, minus - turned_by]
+    even, odd = _transform(values[0::2]), _transform(values[1::2])
+    turned = [factor * value for factor, value in zip(_twiddles(size), odd, strict=True)]
+    return [a + b for a, b in zip(even, turned, strict=True)] + [
+        a - b for a, b in zip(even, turned, strict=True)
+    ]
+
+
+@lru_cache(maxsize=64)
+def _taper(size: int) -> tuple[float, ...]:
+    return tuple(0.5 - 0.5 * math.cos(2 * math.pi * (k + 0.5) / size) for k in range(size))
+
+
+def _spectrum(centred: Sequence[float]) -> list[float]:
+    """Return the part of the variance (0 to 1) at each multiple of the frequency 1 / (512 sampling steps).
+
+    `centred` has values with a mean of 0. They are tapered (Hann) to suppress drift.
+    """
+    tapered = [value * factor for value, factor in zip(centred, _taper(len(centred)), strict=True)]
+    tapered += [0.0] * (_SPECTRUM_SIZE - len(tapered))
+    # Every other value becomes the imaginary part: half the size, half the time.
+    found = _transform(list(map(complex, tapered[0::2], tapered[1::2])))
+    power = [0.0]
+    for one, back, factor in zip(found[1:], found[:0:-1], _twiddles(_SPECTRUM_SIZE)[1:], strict=True):
+        mirrored = back.conjugate()
+        power.append(abs(one + mirrored - 1j * factor * (one - mirrored)) ** 2)
+    whole = sum(power)
+    return [value / whole for value in power] if whole > 0 else power
+
+
+class _Band(Struct, frozen=True):
+    """A frequency band and its part of the variance. Unit: the lowest frequency of the spectrum."""
+
+    low: float
+    centre: float
+    high: float
+    share: float
+
+
+def _band(spectrum: Sequence[float], points: int, lag: int) -> _Band:
+    """Return the frequency band around the period of `lag` points.
+
+    Its centre is the mean frequency in the band, weighted by the power. `points` is the number of points
+    that the spectrum was computed from.
+    """
+    middle, half = _SPECTRUM_SIZE / lag, _BAND_WIDTHS * _SPECTRUM_SIZE / points
+    first = max(1, round(middle - half))
+    last = min(len(spectrum) - 1, round(middle + half))
+    inside = range(first, last + 1)
+    share = sum(spectrum[k] for k in inside)
+    centre = sum(k * spectrum[k] for k in inside) / share if share > 0 else middle
+    return _Band(first, centre, last, share)
+
+
+def _chance(band: _Band, hz: float, memory: float, step: float, bands: float) -> float:
+    """Return the probability that slow drift (red noise) has as much power in any band as `band` has.
+
+    `hz` is the lowest frequency of the spectrum, `memory` the autocorrelation from one point to the next,
+    `step` the seconds between points, `bands` the number of frequency bands (Bonferroni). The power of a
+    band is χ² with 4 degrees of freedom. A swing of few cycles looks like drift, so the probability is
+    rather too high than too low.
+    """
+    decay = -step / math.log(min(max(memory, 0.01), 0.999))
+    low, high = (math.atan(2 * math.pi * edge * hz * decay) for edge in (band.low, band.high))
+    expected = (high - low) * 2 / math.pi
+    if expected <= 0:
+        return 1.0
+    half = _BAND_FREEDOM / 2 * band.share / expected
+    return min(1.0, bands * math.exp(-half) * (1 + half))
+
+
+def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
+    """Return the autocorrelation of `centred` at each lag, from 0 to the longest period searched.
+
+    The lags are numbers of points. The values must have a mean of 0; `present` is the part of them (0 to
+    1) that is not missing.
+    """
+    count = len(centred)
+    power = sum(value * value for value in centred) / (count * present)
+    most = max(2, math.floor(count / _LEAST_CYCLES) + 2)
+    result = [1.0]
+    for lag in range(1, most):
+        products = sum(map(mul, centred[lag:], centred))  # two thirds of the time of a zip
+        result.append(products / ((count - lag) * present * present) / power)
+    return result
+
+
+def _curve(spectrum: Sequence[float], step: float) -> Curve:
+    last = _SPECTRUM_SIZE // _SHORTEST_STEPS
+    picked = range(last, 1, -1)
+    return Curve(tuple(_SPECTRUM_SIZE * step / k for k in picked), tuple(spectrum[k] for k in picked))
+
+
+_SPREAD, _TURN, _CYCLES, SCORE_LIMIT = 4.3, 5.7, 7.2, 8.8
+"""Coefficients of the discriminant, and its limit."""
+_WIDEST_Z, _WIDEST = 4.0, 1.8
+"""Upper limits of the spread, with two backends and with many: a wider spread is not more evidence, the load
+must also reverse."""
+
+
+def turn(swing: Swing) -> float:
+    """Return how clearly a load reverses and comes back after one period: at most 2, about 0 by chance."""
+    return (swing.rebound or 0.0) - (swing.opposite or 0.0)
+
+
+def swing_score(z: float, backends: int, swing: Swing) -> float | None:
+    """Return a score of a swing of the loads: above 0, chance is an unlikely cause; None without a period.
+
+    The score uses the spread of the loads relative to random routing (`z`), how clearly loads reverse and
+    come back after one period, and the number of cycles. With random routing, 1 of 5000 windows reaches 0.
+
+    The weights are those (rounded, with a stricter limit) of a logistic regression that separates two
+    simulated routers: a random one, and a least-busy one whose counts are 0.5 to 4 s old. The simulations had
+    2 or 4 backends, 8 to 128 clients, fixed, uniform or log-normal lengths, request durations of 2.5 to 30 s,
+    and windows 8 request durations long. A score from the spread alone, or from the reversal alone, finds
+    only half to two thirds as many swings: few requests can spread widely by chance, and loads can reverse by
+    chance in a few cycles.
+    """
+    if swing.rebound is None or swing.opposite is None or swing.cycles is None:
+        return None
+    # A spread over more backends is a mean of more terms, so chance reaches less.
+    spread = min(_WIDEST_Z, max(0.05, z * swing.moving_share))
+    width = min(_WIDEST, math.log(spread) * math.sqrt(max(1, backends - 1)))
+    return _SPREAD * width + turn(swing) * (_TURN + _CYCLES * math.log(swing.cycles / 4)) - SCORE_LIMIT

@@ -1,0 +1,1006 @@
+"""Names what holds a server back, from its polls, its machines and the servers beside it.
+
+The order of the rules is their strength. A machine whose clock is pinned, a full CPU core or a full link make
+everything else look slow, so they come first. Then comes what makes requests wait, and last, where nothing
+waits, what the steps themselves are limited by. Where figures are missing or contradict each other, the limit
+is unknown, and the reason says what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import combinations, pairwise
+from math import floor
+from operator import add, mul
+from statistics import fmean, median, median_high
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer, prefill_s
+from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
+from sparktop.model.balance import Balance, BalanceWord, balance_cost
+from sparktop.model.limit import Limit, LimitKind
+
+FEWEST_LOOKS = 8
+"""With fewer polls there is no verdict."""
+_FULL_PERCENT = 95.0
+"""The KV cache was this full at least when a request was preempted."""
+_PASSING = 2.0
+"""Multiple of the requests that arrive during a mean step which may wait for its end: steps that compute
+prompts last longer than the mean."""
+
+
+class Load(Struct, frozen=True):
+    """The load of a server over `span_s` seconds. Shares are of polls, 0 to 1; means are over polls."""
+
+    span_s: float
+    running: float
+    """Mean of running requests."""
+    running_most: float
+    waiting: float
+    """Mean of waiting requests over the polls in which some waited; 0 if none ever did."""
+    queued: float
+    """Share of the polls in which requests waited."""
+    deferred: float
+    """Share of the waiting requests that would not run even if there were room."""
+    idle: float
+    """Share of the polls in which no request ran."""
+    kv_percent: float | None
+    """Mean KV cache usage over the polls in which requests waited, or over all if none ever did."""
+    usual: float
+    """Median of running requests over the polls in which some waited; 0 if none ever did."""
+    preempted: float | None
+    """Preemptions that were reported or, if they are more, seen; None if neither is known."""
+    prompt_tokens: float | None
+    """Mean computed prompt tokens of a finished request; None if none finished."""
+    prompt_tps: float | None
+    step_s: float | None
+    """Mean seconds from step to step; None if steps are not counted."""
+    batch: float | None
+    """Mean number of tokens that a step generated."""
+    passing: float | None
+    """Requests that arrive during one step and wait for its end, on average; None if unknown."""
+    prompt_share: float | None = None
+    """Share of the time in which prompts were computed, by the server's own count; None if it has none."""
+    prefill_s: float | None = None
+    """Seconds up to the newest poll in which only prompts were computed; None while tokens are generated."""
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the waiting requests are only those that wait for the end of the present step."""
+        return self.passing is not None and self.waiting * self.queued <= _PASSING * self.passing
+
+
+def newest(looks: Sequence[Look], span_s: float) -> Sequence[Look]:
+    """Return the looks of the newest `span_s` seconds."""
+    if not looks:
+        return looks
+    since = looks[-1].at - span_s - 0.5
+    return [look for look in looks if look.at >= since]
+
+
+def load_of(looks: Sequence[Look], window_s: float = 30.0) -> Load | None:
+    """Return the load over the newest `window_s` seconds of `looks`.
+
+    None if there are fewer than `FEWEST_LOOKS` polls, or if running or waiting requests are not reported.
+    """
+    recent = newest(looks, window_s)
+    known = [look for look in recent if look.running is not None and look.waiting is not None]
+    if len(known) < FEWEST_LOOKS or len(known) < len(recent) / 2:
+        return None
+    running = [look.running or 0.0 for look in known]
+    queue = [look for look in known if look.waiting]
+    waiting = sum(look.waiting or 0.0 for look in queue)
+    able = sum((look.waiting if look.for_capacity is None else look.for_capacity) or 0.0 for look in queue)
+    most = max(running)
+    kv = [look.kv_percent for look in queue or known if look.kv_percent is not None]
+    first, last = known[0], known[-1]
+    span_s = last.at - first.at
+    steps, generated = _grown(first.steps, last.steps), _grown(first.generated, last.generated)
+    prompted, finished = _grown(first.prompted, last.prompted), _grown(first.finished, last.finished)
+    return Load(
+        span_s=span_s,
+        running=sum(running) / len(known),
+        running_most=most,
+        waiting=waiting / len(queue) if queue else 0.0,
+        queued=len(queue) / len(known),
+        deferred=max(0.0, 1 - able / waiting) if waiting else 0.0,
+        idle=sum(count == 0 for count in running) / len(known),
+        kv_percent=sum(kv) / len(kv) if kv else None,
+        usual=median_high([look.running or 0.0 for look in queue] or [0.0]),
+        preempted=_preempted(known),
+        prompt_tokens=prompted / finished if prompted is not None and finished else None,
+        prompt_tps=prompted / span_s if prompted is not None and span_s > 0 else None,
+        step_s=span_s / steps if steps else None,
+        batch=generated / steps if generated is not None and steps else None,
+        passing=finished / steps if finished is not None and steps else None,
+        prompt_share=_share(_grown(first.prefilled_s, last.prefilled_s), span_s),
+        prefill_s=prefill_s(looks),
+    )
+
+
+def _share(part_s: float | None, span_s: float) -> float | None:
+    """Return `part_s` as a share of `span_s`, at most 1: prompts of several requests are computed at once."""
+    return None if part_s is None or span_s <= 0 else min(1.0, part_s / span_s)
+
+
+def _preempted(looks: Sequence[Look]) -> float | None:
+    """Return the preemptions that were reported, or those that were seen if these are more.
+
+    vLLM reports a preemption when the request runs again, which may take minutes.
+    """
+    reported = _grown(looks[0].preempted, looks[-1].preempted)
+    seen = sum(_seen_preempted(*pair) for pair in pairwise(looks))
+    return max(reported or 0.0, seen) if seen else reported
+
+
+def _seen_preempted(before: Look, after: Look) -> float:
+    """Return how many requests went from running to waiting without an end while the KV cache was full."""
+    left = (before.running or 0.0) - (after.running or 0.0)
+    more = (after.waiting or 0.0) - (before.waiting or 0.0)
+    ended = _grown(before.finished, after.finished)
+    if ended is None or after.kv_percent is None or not after.running or min(left - ended, more) <= 0:
+        return 0.0
+    held_before = after.kv_percent * (1 + left / after.running)
+    return min(left - ended, more) if held_before >= _FULL_PERCENT else 0.0
+
+
+def _grown(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None or after < before else after - before
+
+
+# Limits outside the engine: clock and power of its machines, one CPU core, the network between its ranks.
+
+
+BUSY_GPU_PERCENT = 80.0
+"""A GPU with requests all the time that is used less waits for something else."""
+_FULL_CORE_PERCENT = 88.0
+"""A core whose median use over the samples is this much is full: threads move between cores."""
+_FULL_CORE_SHARE = 0.9
+"""CPU cores that a process with one busy thread uses when that thread never waits."""
+_THROTTLED_SHARE = 0.8
+"""A throttled clock is a limit below this share of the clock that the GPU has reached under load."""
+_FOREIGN_PERCENT = 50.0
+"""A GPU that is used at least this much while its server has nothing to do works for another program."""
+_FEWEST_FOREIGN = 3
+"""Least number of samples of such a GPU."""
+_AROUND_S = 2.1
+"""A server had nothing to do if all its polls up to this many seconds before and after say so."""
+LINK_SHARE = 0.4
+"""Share of the time that the link between ranks is in use from which on it is the largest part of a step."""
+
+
+def recent_machine(machine: Machine, window_s: float) -> list[MachineLook]:
+    """Return the samples of a machine that lie in the window of a verdict."""
+    if not machine.looks:
+        return []
+    since = machine.looks[-1].at - window_s - 0.5
+    return [look for look in machine.looks if look.at >= since]
+
+
+def sees_clock(evidence: Evidence) -> bool:
+    """Return whether the clock of each machine's GPU is read, and with several machines the link between.
+
+    A machine that is read without its GPU, or without that link, cannot show whether it is slow.
+    """
+    several = evidence.spans > 1
+    seen = [
+        machine
+        for machine in evidence.machines
+        if (looks := recent_machine(machine, evidence.window_s))
+        and any(look.clock_mhz is not None for look in looks)
+        and (not several or any(look.link_share is not None for look in looks))
+    ]
+    return len(seen) >= evidence.spans
+
+
+def sees_cores(evidence: Evidence) -> bool:
+    """Return whether the use of each machine's CPU cores is read."""
+    seen = [
+        machine
+        for machine in evidence.machines
+        if any(look.core_percent is not None for look in recent_machine(machine, evidence.window_s))
+    ]
+    return len(seen) >= evidence.spans
+
+
+def gpu_percent(evidence: Evidence) -> float | None:
+    """Return the mean use in percent of the busiest GPUs of all machines; None if one of them is unknown."""
+    if not evidence.machines or len(evidence.machines) < evidence.spans:
+        return None
+    means = [
+        _mean(look.gpu_percent for look in recent_machine(one, evidence.window_s))
+        for one in evidence.machines
+    ]
+    known = [mean for mean in means if mean is not None]
+    return fmean(known) if len(known) == len(means) else None
+
+
+def foreign_gpu_percent(evidence: Evidence) -> float | None:
+    """Return the mean use in percent of the machine's GPU while the server had nothing to do.
+
+    It is the use by other programs. None if it is small, or not seen often enough to be sure.
+    """
+    if evidence.spans > 1 or len(evidence.machines) != 1:
+        return None
+    since = evidence.looks[-1].at - evidence.window_s
+    used = [
+        look.gpu_percent
+        for look in recent_machine(evidence.machines[0], evidence.window_s)
+        if look.gpu_percent is not None and look.at >= since and _was_empty(evidence.looks, look.at)
+    ]
+    mean = fmean(used) if len(used) >= _FEWEST_FOREIGN else 0.0
+    return mean if mean >= _FOREIGN_PERCENT else None
+
+
+def _was_empty(looks: Sequence[Look], at: float) -> bool:
+    """Return whether a server had no request and generated nothing at the time `at`, and shortly before."""
+    near = [look for look in looks if at - _AROUND_S <= look.at <= at + _AROUND_S]
+    empty = all(look.running == 0 and not look.waiting for look in near)
+    return len(near) > 1 and empty and near[0].generated == near[-1].generated
+
+
+def power_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by a machine whose clock is far below what its GPU can do; None if there is none."""
+    for machine in evidence.machines:
+        word = machine.speed.word
+        clock = _mean(look.clock_mhz for look in recent_machine(machine, evidence.window_s))
+        usual = machine.usual_mhz
+        low = clock is not None and usual is not None and clock < _THROTTLED_SHARE * usual
+        if word == SLOW_CLOCK or (word == THROTTLED and low):
+            where = f"{machine.name}: " if evidence.spans > 1 else ""
+            reason = f"{where}{machine.speed.reason}"
+            return Limit(LimitKind.POWER, reason, None, clock, usual, "MHz")
+    return None
+
+
+def cpu_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by a full CPU core while the GPU waits; None if there is none.
+
+    The caller has checked that requests run all the time.
+    """
+    used = gpu_percent(evidence)
+    if used is not None and used > BUSY_GPU_PERCENT:
+        return None
+    waits = "" if used is None else f", the GPU is busy only {used:.0f} % of the time"
+    server = evidence.server_cores
+    if server is not None and server >= _FULL_CORE_SHARE:
+        reason = f"the HTTP server uses {server:.2f} cores{waits}"
+        return Limit(LimitKind.CPU, reason, None, 100 * server, 100.0, "%")
+    if used is None:
+        return None
+    for machine in evidence.machines:
+        cores = [
+            look.core_percent
+            for look in recent_machine(machine, evidence.window_s)
+            if look.core_percent is not None
+        ]
+        full = median(cores) if cores else 0.0
+        if full >= _FULL_CORE_PERCENT:
+            where = f" of {machine.name}" if evidence.spans > 1 else ""
+            return Limit(LimitKind.CPU, f"one{where} is {full:.0f} % used{waits}", None, full, 100.0, "%")
+    return None
+
+
+def network_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by the link between the machines of one engine; None if there is none."""
+    if evidence.spans < 2:  # noqa: PLR2004 - ranks on one machine do not use the network
+        return None
+    for machine in evidence.machines:
+        looks = recent_machine(machine, evidence.window_s)
+        share = _mean(look.link_share for look in looks)
+        if share is None or share < LINK_SHARE:
+            continue
+        carried = _mean(look.link_bytes_per_s for look in looks) or 0.0
+        name = next((look.link for look in reversed(looks) if look.link), "link")
+        limit = carried / share
+        reason = f"{name} of {machine.name} carries {_rate(carried)} of {_rate(limit)} GB/s on average"
+        return Limit(LimitKind.NETWORK, reason, None, carried / 1e9, limit / 1e9, "GB/s")
+    return None
+
+
+def _rate(bytes_per_s: float) -> str:
+    giga = bytes_per_s / 1e9
+    return f"{giga:.1f}" if giga >= 1 else f"{giga:.2f}"
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known: Sequence[float] = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+# Limits that make requests wait: an uneven split over several servers, slots, and the KV cache.
+
+
+_PAIR = 2
+_APART_S = 1.6
+"""Polls of two servers are compared if they are at most this far apart."""
+_FEWEST_HELD = 4
+"""Requests that a server must hold before an idle server beside it means anything."""
+_IDLE_BESIDE = 0.25
+"""A server beside one with many requests counts as idle up to this share of its requests."""
+_OFTEN = 0.6
+"""Share of the polls in which one server must be loaded and another idle."""
+_TIGHT = 2.0
+"""Multiple of the mean prompt that may not fit: the longest prompts wait longest."""
+_SLOTS_FULL = 0.98
+"""Share of the slots from which on they count as full: a request has just ended, the next has not begun."""
+
+
+def split_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by requests that are split unevenly over this server and others; None if they are not.
+
+    The verdict on the group's balance decides, so that a server's limit never contradicts it. The router is
+    blamed only where its own counts show that the requests pass it. Where the balance cannot be judged, or
+    the router does not count, a plain difference between two servers is stated without a culprit. A level of
+    a sweep has no verdict on its balance, but all its requests pass the router.
+    """
+    split = evidence.split
+    if split is not None and split.in_sweep and not evidence.routed:
+        return None  # the sweep chose what each server has
+    if split is not None and split.word in _SWINGS and _takes_part(evidence, split):
+        cost = balance_cost(split)
+        said = f"{split.word.value}, {cost}" if cost else split.word.value
+        if evidence.routed:
+            return Limit(LimitKind.ROUTER, f"{split.group} is {said}", None, split.lost_percent, None, "%")
+        return Limit(LimitKind.UNKNOWN, f"the loads of {split.group} are {said}")
+    if evidence.router is None:
+        return None
+    mine = newest(evidence.looks, evidence.window_s)
+    for peer in evidence.peers:
+        pairs = _pairs(mine, newest(peer.looks, evidence.window_s))
+        if len(pairs) < len(mine) / 2 or not pairs:
+            continue
+        apart = [
+            (one, other)
+            for one, other in pairs
+            if _overlooked(one, other, slots=peer.slots) or _overlooked(other, one, slots=evidence.slots)
+        ]
+        if len(apart) >= _OFTEN * len(pairs):
+            return _uneven(evidence, peer, apart)
+    return None
+
+
+_SWINGS = {BalanceWord.OSCILLATING, BalanceWord.STARVED}
+
+
+def _takes_part(evidence: Evidence, split: Balance) -> bool:
+    """Return whether a verdict on the group is about this server: of a starved one, only some are."""
+    if split.word is BalanceWord.OSCILLATING or len(split.backends) == _PAIR:
+        return True
+    mine = newest(evidence.looks, evidence.window_s)
+    return any(
+        _overlooked(one, other, slots=peer.slots) or _overlooked(other, one, slots=evidence.slots)
+        for peer in evidence.peers
+        for one, other in _pairs(mine, newest(peer.looks, evidence.window_s))
+    )
+
+
+def _uneven(evidence: Evidence, peer: Peer, apart: Sequence[tuple[Look, Look]]) -> Limit:
+    """Return the limit of a server that has far more or fewer requests than `peer`, at the times `apart`."""
+    here, there = (sum(_held(pair[side]) for pair in apart) / len(apart) for side in (0, 1))
+    heavier = sum(_held(one) > _held(other) for one, other in apart)
+    if min(heavier, len(apart) - heavier) > len(apart) / 5:
+        most, least = (fmean([pick(map(_held, pair)) for pair in apart]) for pick in (max, min))
+        said = f"{peer.name} and this server take turns: {most:.0f} requests at one, {least:.0f} at the other"
+    else:
+        plural = "" if round(here) == 1 else "s"
+        said = f"{here:.0f} request{plural} here while {peer.name} has {there:.0f}"
+    split, even = evidence.split, (here + there) / 2
+    if evidence.routed and (split is None or split.word.bad):
+        hint = f"even would be {even:.0f} each"
+        return Limit(LimitKind.ROUTER, said, hint, here, even, "requests")
+    return Limit(LimitKind.UNKNOWN, f"uneven: {said}", None, here, even, "requests")
+
+
+def _pairs(mine: Sequence[Look], others: Sequence[Look]) -> list[tuple[Look, Look]]:
+    """Return each poll of a server with the poll of another server that is nearest in time."""
+    times = [look.at for look in others]
+    pairs = []
+    for look in mine:
+        place = bisect_left(times, look.at)
+        near = min(others[max(0, place - 1) : place + 1], key=lambda one: abs(one.at - look.at), default=None)
+        known = near is not None and None not in {look.running, near.running}
+        if near is not None and known and abs(near.at - look.at) <= _APART_S:
+            pairs.append((look, near))
+    return pairs
+
+
+def _overlooked(loaded: Look, other: Look, *, slots: int | None) -> bool:
+    """Return whether `other` could take requests that `loaded` has, at one moment.
+
+    It is nearly idle beside it, or `loaded` lets requests wait while half of the `slots` of `other` are free.
+    """
+    held, there = _held(loaded), _held(other)
+    if held < _FEWEST_HELD or other.waiting:
+        return False
+    half_free = slots is not None and there <= slots / 2
+    return there <= _IDLE_BESIDE * held or bool(loaded.waiting and half_free and there <= held / 2)
+
+
+def _held(look: Look) -> float:
+    return (look.running or 0.0) + (look.waiting or 0.0)
+
+
+def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
+    """Return the limit by the most requests that the server runs at once; None if there is none.
+
+    Where that number is not known, it is inferred: the running requests stay at their maximum while others
+    wait, although the KV cache has room for the next.
+    """
+    slots, most = evidence.slots, load.running_most
+    if not _slots_are_full(evidence, load):
+        return None
+    if slots is not None:
+        said = f"{most:.0f} of {slots} run, {load.waiting:.0f} wait"
+    else:
+        said = f"never more than {most:.0f} run, while {load.waiting:.0f} wait"
+    kv = load.kv_percent
+    if kv is not None:
+        said += f"; KV cache {kv:.0f} %"
+    return Limit(LimitKind.SLOTS, said, _room(load), most, float(slots or most), "requests")
+
+
+def _slots_are_full(evidence: Evidence, load: Load) -> bool:
+    """Return whether all slots are in use while requests wait, or seem to be where their number is unknown.
+
+    A server reports its load at the end of a step. A request that ended in it has left its slot, and the next
+    request enters it in the following step, which also computes a prompt. So while prompts are computed, a
+    slot of each engine core seems free. At a given time, that is so for about half of the cores at most:
+    where prompts take more of the time, they are the limit. If the number of slots is known and was reached,
+    each core may have one that seems free.
+    """
+    most, cores, slots = load.running_most, evidence.cores, evidence.slots
+    if slots is not None and most < min(_SLOTS_FULL * slots, slots - cores // 2):
+        return False
+    stays = load.usual >= most - cores // 2
+    if slots is None:
+        return stays and not kv_is_tight(evidence, load)
+    return stays or (load.usual >= slots - cores and not kv_is_tight(evidence, load))
+
+
+def _room(load: Load) -> str | None:
+    """Return for how many more requests of the present length the KV cache has room, in words."""
+    if load.kv_percent is None or not load.running_most or load.kv_percent <= 0:
+        return None
+    each = load.kv_percent / load.running_most
+    more = floor((_FULL_PERCENT - load.kv_percent) / each)
+    if more < 1:
+        return "no room for more requests either"
+    return f"room for about {_round(more)} more of this length"
+
+
+def _round(count: int) -> int:
+    """Round a count to two significant digits."""
+    digits = max(0, len(str(count)) - 2)
+    return round(count, -digits)
+
+
+def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
+    """Return the limit by the KV cache: requests are preempted, or the next one does not fit."""
+    kv = load.kv_percent
+    if load.preempted:
+        full = "" if kv is None else f"{kv:.0f} % used, "
+        times = "preemption" if round(load.preempted) == 1 else "preemptions"
+        reason = f"{full}{load.preempted:.0f} {times} in {load.span_s:.0f} s"
+        return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
+    if kv is None or not kv_is_tight(evidence, load):
+        return None
+    reason = f"{kv:.0f} % used by {load.running:.0f} requests, {100 - kv:.0f} % free; {load.waiting:.0f} wait"
+    return Limit(LimitKind.KV, reason, _fit(load), kv, 100.0, "%")
+
+
+def kv_is_tight(evidence: Evidence, load: Load) -> bool:
+    """Return whether the free part of the KV cache is too small for the next prompt.
+
+    A prompt's share is computed from the mean prompt and the capacity, or else from what running requests
+    hold on average. The next request may also be a preempted one, which needs as much as it held.
+    """
+    kv, capacity = load.kv_percent, evidence.kv_capacity_tokens
+    if kv is None or not load.running:
+        return False
+    each = kv / load.running * evidence.cores
+    need = 100 * load.prompt_tokens / capacity if load.prompt_tokens and capacity else each
+    return 100.0 - kv <= max(_TIGHT * min(need, each), each)
+
+
+def _fit(load: Load) -> str | None:
+    if not load.kv_percent or not load.running:
+        return None
+    each = load.kv_percent / load.running
+    return f"{each:.1f} % each: about {floor(100 / each)} of this length fit"
+
+
+# The regression of step times: how a server's time divides into steps, decoded tokens and prompt tokens.
+#
+# In each interval between two polls during which requests ran, the elapsed time is
+#
+#     seconds = fixed x steps + per_token x generated tokens + per_prompt x prompt tokens
+#
+# with three coefficients that are not negative. `fixed` is what a step takes however many requests it
+# serves:
+# mostly the time to read the weights, which limits decoding by the memory bandwidth. `per_token` is what
+# each
+# further request adds to a step, and `per_prompt` what each prompt token costs.
+
+
+FEWEST_INTERVALS = 6
+"""With fewer intervals there is no regression."""
+_SHORTEST_S = 0.5
+_LONGEST_S = 10.0
+"""Longer intervals have a gap: a poll failed."""
+_STEPS_EACH = 8
+"""Steps that an interval should have, so that the one that ends just after a poll does not matter."""
+_LONGEST_READ_S = 0.45
+"""The fixed part of a step is at most this long: a GB10, which has the most memory for its bandwidth of all
+machines that serve, reads all of it in 0.45 s (121.6 GiB at 273 GB/s)."""
+_MOSTLY_PROMPTS = 20
+"""Prompt tokens for each generated one from which on the rest of a long step is attributed to prompts."""
+_RIDGE = 1e-6
+"""Share added to the diagonal, so that regressors that never vary apart do not divide by zero."""
+
+
+class Interval(tuple[float, float, float, float]):
+    """(seconds, steps, generated tokens, prompt tokens) between two polls."""
+
+    __slots__ = ()
+
+
+class StepCost(Struct, frozen=True):
+    """The coefficients of the regression, and the shares of the time that they explain."""
+
+    fixed_s: float
+    per_token_s: float
+    per_prompt_s: float
+    fixed_share: float
+    """Share of the elapsed time in the fixed part of steps, 0 to 1."""
+    token_share: float
+    prompt_share: float
+    step_s: float
+    """Mean seconds of a step, prompts included."""
+    batch: float
+    """Mean number of tokens that a step generated."""
+    batch_spread: float
+    """Standard deviation of the batch over intervals / its mean; without spread, `fixed_share` and
+    `token_share` cannot be separated."""
+    prompt_spread: float
+    """Standard deviation of prompt tokens per step over intervals / its mean."""
+    unexplained: float
+    """Root mean square of the residuals / mean seconds of an interval."""
+
+    @property
+    def decode_share(self) -> float:
+        """Share of the elapsed time that is not prompts, 0 to 1."""
+        return self.fixed_share + self.token_share
+
+    @property
+    def flatness(self) -> float | None:
+        """Share of a decode step that does not depend on the batch, 0 to 1; None without decoding."""
+        return self.fixed_share / self.decode_share if self.decode_share > 0 else None
+
+
+def step_cost(looks: Sequence[Look], *, speculates: bool = False) -> StepCost | None:
+    """Return the regression over the polls of a server; None if steps or tokens are not reported.
+
+    Intervals in which the server had no request at either end are left out. If steps are not counted, they
+    are computed from the tokens, since each running request generates one token in a step; not for a server
+    that `speculates`.
+    """
+    rows = [_row(*pair, speculates=speculates) for pair in pairwise(looks)]
+    merged = _merge(rows)
+    return _step_cost_fit(merged) if len(merged) >= FEWEST_INTERVALS else None
+
+
+def _merge(rows: Sequence[Interval | None]) -> list[Interval]:
+    """Join consecutive intervals until each has `_STEPS_EACH` steps on average.
+
+    A step that ends just after a poll counts in the next interval, which matters less in longer ones.
+    """
+    known = [row for row in rows if row is not None]
+    seconds, steps = sum(row[0] for row in known), sum(row[1] for row in known)
+    if not steps:
+        return []
+    least_s = min(seconds / FEWEST_INTERVALS, _STEPS_EACH * seconds / steps)
+    merged: list[Interval] = []
+    open_row: Interval | None = None
+    for row in rows:
+        if row is None:
+            open_row = None
+            continue
+        open_row = row if open_row is None else Interval(map(add, open_row, row))
+        if open_row[0] >= 0.95 * least_s:
+            merged.append(open_row)
+            open_row = None
+    return merged
+
+
+def _row(before: Look, after: Look, *, speculates: bool) -> Interval | None:
+    span_s = after.at - before.at
+    if not _SHORTEST_S <= span_s <= _LONGEST_S or not before.running or not after.running:
+        return None
+    generated, prompted = _grown(before.generated, after.generated), _grown(before.prompted, after.prompted)
+    steps = _grown(before.steps, after.steps)
+    if generated is None or prompted is None:
+        return None
+    if steps is None:
+        if speculates:
+            return None
+        steps = 2 * generated / (before.running + after.running)
+    return Interval((span_s, steps, generated, prompted))
+
+
+def _step_cost_fit(rows: Sequence[Interval]) -> StepCost | None:
+    spans, steps, generated, prompted = (sum(column) for column in zip(*rows, strict=True))
+    if steps <= 0:
+        return None
+    coefficients = _least_squares(rows)
+    if coefficients is None:
+        return None
+    residual = sum(
+        (row[0] - sum(a * b for a, b in zip(coefficients, row[1:], strict=True))) ** 2 for row in rows
+    )
+    fixed, token, prompt = coefficients
+    step_s = spans / steps
+    if fixed > _LONGEST_READ_S and prompted > _MOSTLY_PROMPTS * generated:
+        # Few steps end between two polls: what cannot be reading is attributed to prompts.
+        fixed, prompt = _LONGEST_READ_S, (step_s - _LONGEST_READ_S) * steps / prompted
+    totals = (fixed * steps, token * generated, prompt * prompted)
+    scale = max(spans, sum(totals))
+    batches = [row[2] / row[1] for row in rows if row[1] > 0]
+    prompts = [row[3] / row[1] for row in rows if row[1] > 0]
+    return StepCost(
+        fixed,
+        token,
+        prompt,
+        totals[0] / scale,
+        totals[1] / scale,
+        totals[2] / scale,
+        step_s=step_s,
+        batch=generated / steps,
+        batch_spread=_spread(batches),
+        prompt_spread=_spread(prompts),
+        unexplained=math.sqrt(residual / len(rows)) * len(rows) / spans,
+    )
+
+
+def _spread(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    if mean <= 0:
+        return 0.0
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean
+
+
+def _least_squares(rows: Sequence[Interval]) -> tuple[float, float, float] | None:
+    """Return the three coefficients, none negative, with the smallest sum of squares; None if there are none.
+
+    With three regressors every subset can be tried: the best one whose coefficients are not negative is the
+    exact solution.
+    """
+    columns = list(zip(*rows, strict=True))
+    products = [[sum(map(mul, one, other)) for other in columns] for one in columns]
+    best: tuple[float, tuple[float, float, float]] | None = None
+    for size in (3, 2, 1):
+        for chosen in combinations((1, 2, 3), size):
+            if any(products[one][one] <= 0 for one in chosen):
+                continue
+            found = _solve(products, chosen)
+            if found is None or min(found) < 0:
+                continue
+            gain = sum(value * products[one][0] for one, value in zip(chosen, found, strict=True))
+            values = dict(zip(chosen, found, strict=True))
+            if best is None or gain > best[0]:
+                best = gain, (values.get(1, 0.0), values.get(2, 0.0), values.get(3, 0.0))
+    return None if best is None else best[1]
+
+
+def _solve(products: Sequence[Sequence[float]], chosen: Sequence[int]) -> list[float] | None:
+    """Solve the normal equations of the regressors `chosen` by Gaussian elimination; None if singular."""
+    scale = [math.sqrt(products[one][one]) for one in chosen]
+    size = len(chosen)
+    matrix = [
+        [products[a][b] / scale[i] / scale[j] + (_RIDGE if i == j else 0.0) for j, b in enumerate(chosen)]
+        + [products[a][0] / scale[i]]
+        for i, a in enumerate(chosen)
+    ]
+    for column in range(size):
+        pivot = matrix[column][column]
+        if pivot < _RIDGE / 2:
+            return None
+        for below in range(column + 1, size):
+            factor = matrix[below][column] / pivot
+            for at in range(column, size + 1):
+                matrix[below][at] -= factor * matrix[column][at]
+    result = [0.0] * size
+    for row in reversed(range(size)):
+        known = sum(matrix[row][at] * result[at] for at in range(row + 1, size))
+        result[row] = (matrix[row][size] - known) / matrix[row][row]
+    return [value / scale[at] for at, value in enumerate(result)]
+
+
+# Limits inside the engine's steps, and the client or router that sends too little.
+
+
+IDLE_SHARE = 0.1
+"""Share of the polls without a running request from which on the client is the limit."""
+_NEWEST_SHARE = 1 / 3
+"""Newest part of the window in which the server must have been without a request too: what has changed since
+is no limit any more."""
+_HELD_BACK = 2.0
+"""Requests inside a router from which on it holds them back: one may be on its way."""
+PROMPTS = 0.5
+"""Share of the time that prompts take from which on they are the limit."""
+PROMPTS_ALONE = 0.7
+"""The same share where slots are full too: below it, more slots would still help."""
+_ENOUGH_SPREAD = 0.08
+"""Least variation of the batch from which on the fixed part of a step and the growing part are separable."""
+_FLAT, _STEEP = 0.55, 0.3
+"""A decode step of which at least `_FLAT` is fixed is limited by reading weights, one of which at most
+`_STEEP` is fixed by computing."""
+_READS, _FEW_READS = 55.0, 50.0
+"""Percentages of the memory bandwidth: reads that name it as the limit, and reads that contradict it."""
+_FEW_ROWS = 64.0
+"""Tokens in a step up to which a GPU that is busy all the time reads rather than computes: a GB10 computes
+about 115 rows of 4-bit weights while it reads them, and GPUs with faster memory about 150 of 8 bits."""
+_UNEXPLAINED = 0.5
+"""A regression that leaves a larger part of the time unexplained is not used."""
+
+
+def client_limit(load: Load, evidence: Evidence) -> Limit | None:
+    """Return the limit by a client that leaves the server without requests for part of the time.
+
+    With a router in front, that may be the router, unless its own counts tell which. None if the server has
+    had requests throughout the newest part of the window, or if requests wait at it or fill its slots now. If
+    other programs use the GPU meanwhile, the reason says so.
+    """
+    if load.idle < IDLE_SHARE or not _is_short_of_requests(evidence):
+        return None
+    percent = 100 * load.idle
+    foreign = foreign_gpu_percent(evidence)
+    if load.running_most == 0:
+        reason = f"no request in the last {load.span_s:.0f} s"
+    elif foreign is None and not load.queued:
+        reason = f"no request runs in {percent:.0f} % of the time, none waits"
+    else:
+        reason = f"no request runs in {percent:.0f} % of the time"
+    if foreign is not None:
+        users = evidence.neighbours
+        user = users[0] if len(users) == 1 else "other servers" if users else "another program"
+        reason = f"{reason}, the GPU is {foreign:.0f} % busy with {user}"
+    kind, why = _who_sends_too_little(evidence)
+    return Limit(kind, f"{reason}{why}", None, percent, 100.0, "%")
+
+
+def _is_short_of_requests(evidence: Evidence) -> bool:
+    last = evidence.looks[-1]
+    if last.waiting or (evidence.slots and (last.running or 0.0) >= evidence.slots):
+        return False
+    recent = newest(evidence.looks, evidence.window_s * _NEWEST_SHARE)
+    return any(look.running == 0 and not look.waiting for look in recent)
+
+
+def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
+    """Return the kind of the limit of a server that lacks requests, and what the router shows, in words."""
+    name, held = evidence.router, evidence.held_back
+    if name is None or evidence.routed is False:
+        return LimitKind.CLIENT, ""
+    slow = "" if evidence.slow_router is None else f"; {name} is slow: {evidence.slow_router}"
+    if held is not None and held >= _HELD_BACK:
+        return LimitKind.ROUTER, f"; {held:.0f} requests are still in {name}{slow}"
+    if slow:
+        return LimitKind.ROUTER if evidence.routed else LimitKind.CLIENT_OR_ROUTER, slow
+    return (LimitKind.CLIENT_OR_ROUTER if held is None else LimitKind.CLIENT), ""
+
+
+def long_prefill_limit(load: Load) -> Limit | None:
+    """Return the limit by the prompts that are computed now, while no token comes; None if there are none."""
+    if load.prefill_s is None:
+        return None
+    reason = f"no token in the last {load.prefill_s:.0f} s while the KV cache fills: prompts are computed"
+    return Limit(LimitKind.PREFILL, reason, None, 100.0, 100.0, "%")
+
+
+def prefill_limit(load: Load, cost: StepCost | None, least: float = PROMPTS) -> Limit | None:
+    """Return the limit by computing prompts, if they take at least the share `least` of the time.
+
+    What the server itself counts of that time is used and, where it counts none, an estimate from its steps.
+    """
+    estimate = None if cost is None or cost.unexplained > _UNEXPLAINED else cost.prompt_share
+    share = estimate if load.prompt_share is None else load.prompt_share
+    if share is None or share < least:
+        return None
+    rate = "" if load.prompt_tps is None else f", {load.prompt_tps:.0f} tok/s"
+    percent = 100 * share
+    reason = f"prompts take {percent:.0f} % of the time{rate}"
+    return Limit(LimitKind.PREFILL, reason, None, percent, 100.0, "%")
+
+
+def step_limit(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
+    """Return what limits steps of decoding; unknown where figures are missing or contradict each other."""
+    if cost is None or cost.unexplained > _UNEXPLAINED:
+        return _unknown("needs the number of engine steps and tokens over a minute")
+    flat = cost.flatness if cost.batch_spread >= _ENOUGH_SPREAD else None
+    missing = _missing(evidence, cost, flat)
+    if missing is not None:
+        return _unknown(missing)
+    if flat is not None and flat <= _STEEP:
+        added = f"{1000 * cost.per_token_s:.1f} ms"
+        return Limit(LimitKind.DECODE, f"each request adds {added} to a step of {1000 * cost.step_s:.0f} ms")
+    return _bandwidth(evidence, load, cost, flat)
+
+
+def _missing(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:
+    """Return what is missing or contradictory, so that steps cannot be judged; None if they can.
+
+    `flat` is the part of a step that is fixed, 0 to 1; None if it is not known.
+    """
+    used, reads = gpu_percent(evidence), evidence.read_percent
+    if used is not None and used < BUSY_GPU_PERCENT:
+        cores = ", and no CPU core is full" if sees_cores(evidence) else ""
+        return f"requests run, the GPU is busy only {used:.0f} % of the time{cores}"
+    if cost.prompt_share > 1 - PROMPTS:
+        return f"prompts take {100 * cost.prompt_share:.0f} % of the time, steps the rest"
+    if reads is not None and reads >= _READS and (flat is None or flat > _STEEP):
+        return None
+    if used is None:
+        return "not known whether its GPU waits: watch its machine"
+    return _unclear(evidence, cost, flat)
+
+
+def _unclear(evidence: Evidence, cost: StepCost, flat: float | None) -> str | None:
+    """Return why it is not clear whether steps read or compute, of a server whose reads do not show it."""
+    reads = evidence.read_percent
+    if flat is None:
+        few = cost.batch <= _FEW_ROWS and reads is None and evidence.spans == 1
+        return None if few else f"needs steps of other sizes: all had {_requests(cost.batch)}"
+    if _STEEP < flat < _FLAT:
+        return f"{100 * flat:.0f} % of a step is fixed, the rest grows with its requests"
+    if flat >= _FLAT and evidence.spans > 1 and reads is None:
+        return "memory or network: needs the server's estimate of its memory reads"
+    if flat >= _FLAT and reads is not None and reads < _FEW_READS:
+        return f"steps are flat, but memory reads are only {reads:.0f} % of the bandwidth"
+    return None
+
+
+def _unknown(reason: str) -> Limit:
+    return Limit(LimitKind.UNKNOWN, reason)
+
+
+def _requests(count: float) -> str:
+    return "1 request" if round(count) == 1 else f"{count:.0f} requests"
+
+
+def _bandwidth(evidence: Evidence, load: Load, cost: StepCost, flat: float | None) -> Limit:
+    read, percent = evidence.read_gb_per_s, evidence.read_percent
+    parts, value, limit, unit = [], None, None, None
+    step_s, batch = load.step_s or cost.step_s, load.batch or cost.batch
+    step = f"a step takes {1000 * step_s:.0f} ms with {_requests(batch)}"
+    if read is not None and percent:
+        value, limit, unit = read, 100 * read / percent, "GB/s"
+        parts.append(f"reads {value:.0f} of {limit:.0f} GB/s")
+    if flat is not None:
+        # A smaller fixed part would not show that steps read: then the reads do.
+        parts.append(step + (f", {100 * flat:.0f} % of it fixed" if flat >= _FLAT else ""))
+    if not parts:
+        parts.append(f"{step}: far fewer than would keep the GPU computing")
+    return Limit(LimitKind.BANDWIDTH, "; ".join(parts), _free(evidence, load, flat), value, limit, unit)
+
+
+def _free(evidence: Evidence, load: Load, flat: float | None) -> str | None:
+    """Return how many slots are free, and what twice the requests would gain if a step's fixed part is known.
+
+    A step of which the part `flat` is fixed takes 2 - `flat` times as long with twice the requests.
+    """
+    if evidence.slots is None or load.running >= evidence.slots / 2:
+        return None
+    free = f"{evidence.slots - load.running:.0f} of {evidence.slots} slots are free"
+    if flat is None:
+        return f"{'hardly anything' if load.queued else 'nothing'} waits, {free}"
+    return f"{free}: twice the requests give about {2 / (2 - min(1.0, flat)):.1f} × the tok/s"
+
+
+# Names what holds a server back, from its polls, its machines and the servers beside it.
+#
+# The order of the rules is their strength. A machine whose clock is pinned, a full CPU core or a full link
+# make
+# everything else look slow, so they come first. Then comes what makes requests wait, and last, where
+# nothing
+# waits, what the steps themselves are limited by. Where figures are missing or contradict each other, the
+# limit
+# is unknown, and the reason says what is missing.
+
+
+_QUEUED = 0.5
+"""Share of the polls in which requests wait from which on the limit is what makes them wait."""
+_SELDOM_QUEUED = 0.2
+"""Up to this share of the polls with waiting requests, the limit is sought in the steps or the client."""
+
+_SLOWED = {LimitKind.SLOTS, LimitKind.PREFILL}
+"""What a slow machine seems to be limited by: on it, requests stay longer, and prompts take longer."""
+
+
+def limited_by(evidence: Evidence) -> Limit | None:
+    """Return what holds a server back; None while there are too few polls to judge by."""
+    if evidence.looks and evidence.looks[-1].running is None:
+        return Limit(LimitKind.UNKNOWN, "the server does not report how many requests run")
+    load = load_of(evidence.looks, evidence.window_s)
+    if load is None:
+        return None
+    found = _outside(evidence, load) or _inside(evidence, load)
+    return replace(_if_seen(evidence, found), window_s=load.span_s)
+
+
+def _if_seen(evidence: Evidence, found: Limit) -> Limit:
+    """Return `found`, or unknown if a machine that is not watched could look the same."""
+    if found.kind not in _SLOWED or sees_clock(evidence):
+        return found
+    other = "or a low clock (watch its machine)"
+    if evidence.spans > 1:
+        other = "a low clock or a full link (watch its machines)"
+    reason = f"{found.kind.value}, {other}: {found.reason}"
+    return Limit(LimitKind.UNKNOWN, reason)
+
+
+def _outside(evidence: Evidence, load: Load) -> Limit | None:
+    """Return the limit outside the engine; None if there is none."""
+    if load.idle >= IDLE_SHARE:
+        return split_limit(evidence) or _unsplit(evidence)
+    return power_limit(evidence) or split_limit(evidence) or cpu_limit(evidence) or network_limit(evidence)
+
+
+def _unsplit(evidence: Evidence) -> Limit | None:
+    """Return an unknown limit while it is not known yet how evenly the server's group is loaded.
+
+    A server that is empty part of the time may be one that others leave without its share.
+    """
+    split = evidence.split
+    if split is None or split.word is not BalanceWord.UNKNOWN or split.window_s >= split.needed_s:
+        return None
+    return Limit(LimitKind.UNKNOWN, "balance not judged yet: uneven load could be the cause")
+
+
+def _inside(evidence: Evidence, load: Load) -> Limit:
+    """Return the limit that the engine's queue shows, or else the limit of its steps or its client."""
+    queued = 0.0 if load.is_passing and _has_room(evidence, load) else load.queued
+    seldom = queued < _SELDOM_QUEUED
+    found = (long_prefill_limit(load) or client_limit(load, evidence)) if seldom else None
+    if found is not None:
+        return found
+    if load.idle >= IDLE_SHARE and evidence.looks[-1].waiting and queued < _QUEUED:
+        now = f"{evidence.looks[-1].waiting:.0f} wait now"
+        return Limit(LimitKind.UNKNOWN, f"{now}, and no request ran in {100 * load.idle:.0f} % of the time")
+    cost = None
+    if not evidence.counts_at_end:
+        cost = step_cost(evidence.looks, speculates=evidence.speculates)
+    if queued >= _QUEUED:
+        return _of_queue(evidence, load, cost)
+    if queued < _SELDOM_QUEUED:
+        return prefill_limit(load, cost) or step_limit(evidence, load, cost)
+    found = kv_limit(evidence, load) if load.preempted else None
+    reason = f"requests waited in {100 * queued:.0f} % of the time, needs {100 * _QUEUED:.0f} %"
+    return found or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)
+
+
+def _has_room(evidence: Evidence, load: Load) -> bool:
+    """Return whether neither slots nor the KV cache can be what makes requests wait."""
+    return not load.preempted and slots_limit(evidence, load) is None and not kv_is_tight(evidence, load)
+
+
+def _of_queue(evidence: Evidence, load: Load, cost: StepCost | None) -> Limit:
+    """Return why requests wait."""
+    if load.deferred > _QUEUED:
+        share = f"{100 * load.deferred:.0f} % of {load.waiting:.0f} waiting requests"
+        reason = f"{share} wait for other than room: a KV transfer or a LoRA adapter?"
+        return Limit(LimitKind.UNKNOWN, reason)
+    compute = None if load.preempted else prefill_limit(load, cost, PROMPTS_ALONE)
+    found = compute or slots_limit(evidence, load) or kv_limit(evidence, load) or prefill_limit(load, cost)
+    found = found or long_prefill_limit(load)
+    if found is not None:
+        return found
+    free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"
+    slots = "" if evidence.slots is None else f"of {evidence.slots} slots "
+    why = "too few step and token counts to tell why" if cost is None else "no figure tells why"
+    reason = f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run{free}: {why}"
+    return Limit(LimitKind.UNKNOWN, reason)

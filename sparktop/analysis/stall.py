@@ -1,0 +1,473 @@
+"""Whether an engine that holds requests makes progress; if not, what its machines do meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from operator import attrgetter
+
+from msgspec import Struct
+
+from sparktop.analysis.placement import engine_of
+from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, UNKNOWN_REASON, EngineSample, LaneSample
+from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.progress import Progress
+from sparktop.model.snapshot import EngineProcess
+from sparktop.model.workload import COMPILERS
+
+# Progress is what only the engine itself can cause: tokens, steps, the exact use of the KV cache, times
+# that
+# are observed while it works, and requests that finished normally. What the HTTP side counts is none: a
+# client
+# that gives up, a request that is refused or invalid, an answer with an error, a prompt that arrives. An
+# engine
+# that hangs has such counts as long as clients try again, and its numbers of requests may change with them.
+#
+# Each engine core (lane) of a server is measured on its own, because one may hang while the others serve.
+# SGLang is an exception: its ranks at rest keep an old number of running requests.
+
+
+WAITING_HELD_S = 60.0
+"""Waiting requests count as held by the engine if none has run for so many seconds."""
+STALE_S = 30.0
+"""SGLang refreshes its number of running requests only after so many seconds at rest."""
+GIVEN_UP_S = 10.0
+"""An engine without requests for at most so many seconds, and without progress since, goes on standing still:
+its clients gave up and try again."""
+_NORMAL = frozenset(
+    {
+        "complete",
+        "completed",
+        "end_id",
+        "end_turn",
+        "eos",
+        "eos_token",
+        "finish",
+        "length",
+        "max_tokens",
+        "repetition",
+    }
+    | {"stop", "stop_sequence", "stop_words", "success", "tool_calls"}
+)
+"""Reasons for which requests finish by the engine's own work, as engines name them."""
+_BY_THE_FRONT = frozenset({"media_cache_hits", "media_cache_queries"})
+"""Counters of the HTTP side: vLLM looks for preprocessed images when a request arrives."""
+_AS_IT_WORKS = ("ttft", "itl", "step_tokens")
+_AT_ITS_END = tuple(name for name in LANE_HISTOGRAMS if name not in _AS_IT_WORKS)
+"""Histograms of a request's whole time: some engines observe it also when the client has given up."""
+
+_COUNTED = tuple(name for name in LANE_COUNTERS if name not in _BY_THE_FRONT)
+_read_counted = attrgetter(*_COUNTED)
+_read_marks = attrgetter("kv_cache_percent", "engine_work")
+_read_steps = attrgetter(*_AS_IT_WORKS)
+_read_ends = attrgetter(*_AT_ITS_END)
+
+
+class _LaneClock(Struct):
+    """The standstill of one engine core."""
+
+    marks: Hashable = None
+    moved_at: float = 0.0
+    """Time of the last progress, or of the first sample with requests after a time without."""
+    seconds: float = 0.0
+    waited_s: float | None = None
+    """Seconds for which requests have waited while none ran, or while the engine sleeps, and nothing moved;
+    None while that is not so."""
+    held: bool = False
+    """Whether the engine held requests at the newest sample."""
+    empty_s: float = 0.0
+    """Seconds for which it has held none, up to the newest sample."""
+    went_on: bool = False
+    """Whether its last standstill ended with progress; if not, its requests were gone."""
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """Key by which the engine core that stands longest is the highest."""
+        return self.seconds if self.held else 0.0, self.waited_s or 0.0
+
+    def note(self, at: float, passed_s: float, marks: Hashable, lane: LaneSample) -> None:
+        """Add a sample `passed_s` seconds after the one before; 0 if samples are missing between them."""
+        # Where all requests waited, the first that runs is progress.
+        begun = bool(lane.running) and not lane.asleep and (self.waited_s or 0.0) >= WAITING_HELD_S
+        moved = marks != self.marks or begun
+        waits = bool(lane.waiting or lane.running) if lane.asleep else bool(lane.waiting and not lane.running)
+        if self.waited_s and (not waits or moved):
+            self.went_on = bool(lane.running) or moved
+        if not waits:
+            self.waited_s = None
+        else:
+            self.waited_s = 0.0 if self.waited_s is None or moved else self.waited_s + passed_s
+        held = bool(lane.running) or (self.waited_s is not None and self.waited_s >= WAITING_HELD_S)
+        self.empty_s = 0.0 if held else self.empty_s + passed_s
+        if moved or lane.asleep or self.empty_s > GIVEN_UP_S or (not self.held and not self.seconds):
+            if self.seconds:
+                self.went_on = moved
+            self.marks, self.moved_at, self.seconds = marks, at, 0.0
+        elif held and self.held:
+            self.seconds += passed_s
+        if (held and self.seconds) or self.waited_s:
+            self.went_on = False
+        self.held = held
+
+
+class StandstillClock:
+    """Measures how long a server has held requests without any progress."""
+
+    def __init__(self) -> None:
+        """Start without a sample. A new process of the engine needs a new clock."""
+        self.made_token = False
+        """Whether a token was made since the engine's process started, by its counters."""
+        self.seconds = 0.0
+        """Seconds without progress while requests were held, of the engine core that stands longest; without
+        times in which samples are missing."""
+        self.moved_at = 0.0
+        """Time of the last progress of this engine core."""
+        self.lane: LaneSample | None = None
+        """The newest sample of this engine core."""
+        self.may_be_stale = False
+        """Whether the number of running requests may be an old one."""
+        self.waited_s = 0.0
+        """Seconds for which requests have waited at this engine core, which ran none and made no progress."""
+        self.went_on = False
+        """Whether its last standstill ended with progress; if not, the requests were gone."""
+        self._lanes: dict[str, _LaneClock] = {}
+        self._at: float | None = None
+
+    @property
+    def stood_s(self) -> float:
+        """Seconds without progress while requests were held, or while all of them waited."""
+        return max(self.seconds, self.waited_s)
+
+    def note(self, sample: EngineSample, missed_after_s: float) -> None:
+        """Add a sample; if it comes later than `missed_after_s` after the last, samples are missing.
+
+        A time with missing samples is neither progress nor evidence of a standstill.
+        """
+        gap_s = 0.0 if self._at is None else sample.at - self._at
+        passed_s = gap_s if gap_s <= missed_after_s else 0.0
+        self._at = sample.at
+        marks = {lane.lane: _marks(lane, sample.counted_at_arrival) for lane in sample.lanes}
+        self.made_token = self.made_token or any(lane.generation_tokens for lane in sample.lanes)
+        sglang = sample.engine == "sglang"
+        common: Hashable = tuple(marks.values()) if sglang and len(marks) > 1 else None
+        for lane in sample.lanes:
+            clock = self._lanes.setdefault(lane.lane, _LaneClock())
+            clock.note(sample.at, passed_s, common or marks[lane.lane], lane)
+        self._lanes = {name: self._lanes[name] for name in marks}
+        longest = max(sample.lanes, key=lambda lane: self._lanes[lane.lane].order)
+        clock = self._lanes[longest.lane]
+        self.lane, self.moved_at, self.went_on = longest, clock.moved_at, clock.went_on
+        self.seconds = clock.seconds if clock.held else 0.0
+        self.waited_s = clock.waited_s or 0.0
+        alone_stale = clock.seconds < STALE_S + missed_after_s and not longest.waiting
+        self.may_be_stale = sglang and (alone_stale if len(marks) == 1 else not longest.waiting)
+
+
+def _marks(lane: LaneSample, at_arrival: frozenset[str]) -> Hashable:
+    """Return everything of a lane that changes only when the engine makes progress.
+
+    `at_arrival` are the counters to which the HTTP side adds when a request arrives.
+    """
+    counted = zip(_COUNTED, _read_counted(lane), strict=True)
+    own = tuple(value for name, value in counted if name not in at_arrival)
+    finished = sorted((reason, count) for reason, count in lane.finished.items() if reason in _NORMAL)
+    # An engine that names the reasons counts each normal finish, so that its histograms add nothing.
+    named = any(reason != UNKNOWN_REASON for reason in lane.finished)
+    histograms = _read_steps(lane) if named else (*_read_steps(lane), *_read_ends(lane))
+    observed = tuple((one.count, one.sum) for one in histograms if one is not None)
+    return (*_read_marks(lane), *own, *observed, *finished)
+
+
+# Judges an engine that holds requests without progress: a long step, or stuck.
+#
+# An engine that hangs keeps all its gauges: a page with "8 running" may be an hour old. A long prefill
+# looks
+# the same in the token counters, because they grow only with the first token of an answer. What sets them
+# apart is the exact use of the KV cache (it grows with each chunk of a prompt), counters of forward passes
+# where an engine has them, and the GPU: a prefill draws the power of work, a hang that of waiting.
+#
+# The limits come from reports of hangs on GB10 machines: 13 to 27 W at 96 % utilisation while stuck, 45 to
+# 90 W while healthy, about 46 W in a long prefill (vLLM #48720 and #46097; eugr/spark-vllm-docker #260 and
+# #409). The engines' own watchdogs wait 300 s.
+
+
+FACT_S = 10.0
+"""From so many seconds without progress on they are stated."""
+QUIET_S = (60.0, 120.0)
+"""Seconds without progress until an engine with quiet GPUs is suspected, and until it is called stuck."""
+BLIND_S = (300.0, 900.0)
+"""The same if nothing is known of its GPUs, or what is known decides nothing."""
+LONGEST_STEP_S = 900.0
+"""After so many seconds of work without progress, an engine is suspected all the same."""
+GB10_POWER_W = (30.0, 35.0)
+"""Power of a GB10 below which it is quiet, and from which on it works."""
+_LEAST_CLOCK_MHZ = 1400.0
+"""A GPU that is used below this clock is slow, not stuck: its steps take several times as long."""
+_SPINNING_PERCENT, _BLOCKED_PERCENT = 90.0, 5.0
+_RDMA_QUIET_MB_PER_S, _RDMA_BUSY_MB_PER_S = 1.0, 10.0
+
+
+class GpuWork(Struct, frozen=True):
+    """What one GPU of an engine does; None for what is unknown."""
+
+    power_w: float | None = None
+    utilization_percent: float | None = None
+    clock_mhz: float | None = None
+    quiet_below_w: float | None = None
+    """Power below which it does not work."""
+    busy_from_w: float | None = None
+    """Power from which on it works."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether its power shows that it works."""
+        return self.power_w is not None and self.busy_from_w is not None and self.power_w >= self.busy_from_w
+
+    @property
+    def spinning(self) -> bool:
+        """Whether it is used all the time, at little power and a normal clock: it waits in a kernel."""
+        used, clock = self.utilization_percent, self.clock_mhz
+        fast = clock is not None and clock > _LEAST_CLOCK_MHZ
+        return self._draws_little and fast and used is not None and used >= _SPINNING_PERCENT
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is hardly used; its clock is of no importance then."""
+        used = self.utilization_percent
+        return self._draws_little and used is not None and used <= _BLOCKED_PERCENT
+
+    @property
+    def _draws_little(self) -> bool:
+        return (
+            self.power_w is not None and self.quiet_below_w is not None and self.power_w < self.quiet_below_w
+        )
+
+
+class Standstill(Struct, frozen=True):
+    """An engine that has held requests without progress, with what is known beside its metrics."""
+
+    seconds: float
+    made_token: bool
+    """Whether it has made a token since its process started; before, it may still be warming up."""
+    gpus: tuple[GpuWork, ...] = ()
+    """All GPUs that it uses, at each sample of the last seconds; empty if they are not watched."""
+    rdma_mb_per_s: float | None = None
+    """Most traffic of its machines' RDMA links; None for an engine on one machine, or if unknown."""
+    several_machines: bool = False
+    processes_known: bool = True
+    """Whether the processes of its machines are known: else GPUs at rest may wait for a compiler, or for one
+    core of the engine."""
+    core_busy: bool = False
+    """Whether a process of the engine keeps a CPU core busy while its GPUs rest, as for a grammar."""
+    excuse: str | None = None
+    """Why it stands still without being stuck, such as "a kernel is compiled"; None if not known."""
+    ranks_apart: str | None = None
+    """What NCCL says about ranks that lag or are missing; None if it was not asked or gave no verdict."""
+    unexplained_s: float | None = None
+    """Seconds since work or a reason to rest was last seen; None if neither was seen in the standstill. A
+    step may take some time after a kernel was compiled."""
+    counts_steps: bool = True
+    """False if its counters move only when a request ends: its metrics alone then show no standstill."""
+    may_be_stale: bool = False
+    """Whether its number of running requests may be an old one: a rank of SGLang at rest keeps it."""
+
+
+def judge_standstill(found: Standstill) -> Progress:
+    """Return what a standstill means.
+
+    The order: a fact for at least `FACT_S`, an engine that may hold nothing at all, an excuse, what NCCL
+    says, GPUs or a core that work, GPUs that wait, and without a view of the GPUs the time alone.
+    """
+    seconds = found.seconds
+    if seconds < FACT_S or (found.may_be_stale and not any(gpu.spinning for gpu in found.gpus)):
+        return Progress.MOVING
+    if not found.made_token or found.excuse is not None:
+        return Progress.STILL
+    return Progress.STUCK if found.ranks_apart is not None else _by_work(found)
+
+
+def _by_work(found: Standstill) -> Progress:
+    seconds = found.seconds
+    busy_link = found.rdma_mb_per_s is not None and found.rdma_mb_per_s > _RDMA_BUSY_MB_PER_S
+    if busy_link or found.core_busy or any(gpu.busy for gpu in found.gpus):
+        return Progress.LONG_STEP if seconds < LONGEST_STEP_S else Progress.SUSPECT
+    quiet = all_quiet(found)
+    if not quiet and not found.counts_steps:
+        return Progress.STILL
+    unexplained_s = seconds if found.unexplained_s is None else min(seconds, found.unexplained_s)
+    return _by_time(unexplained_s, QUIET_S if quiet else BLIND_S)
+
+
+def _by_time(seconds: float, limits_s: tuple[float, float]) -> Progress:
+    suspected, stuck = limits_s
+    if seconds >= stuck:
+        return Progress.STUCK
+    return Progress.SUSPECT if seconds >= suspected else Progress.STILL
+
+
+def all_quiet(found: Standstill) -> bool:
+    """Return whether all GPUs of the engine wait, and the links between its machines are silent."""
+    if not found.gpus or not all(gpu.spinning or gpu.at_rest for gpu in found.gpus):
+        return False
+    if not found.processes_known and not any(gpu.spinning for gpu in found.gpus):
+        return False
+    rdma = found.rdma_mb_per_s
+    return not found.several_machines or (rdma is not None and rdma < _RDMA_QUIET_MB_PER_S)
+
+
+def power_limits(busy_w: Sequence[float], idle_w: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return (power below which a GPU is quiet, power from which on it is busy), learned from its own past.
+
+    `busy_w` are powers while its engine made tokens, `idle_w` powers while it held no request. Quiet is below
+    the 10th percentile of the busy values; busy is from the middle between the medians of both on. A result
+    is None where it would come from fewer than 60 values.
+    """
+    enough = 60
+    if len(busy_w) < enough:
+        return None, None
+    busy = sorted(busy_w)
+    quiet = busy[len(busy) // 10]
+    if len(idle_w) < enough:
+        return quiet, None
+    idle, usual = sorted(idle_w)[len(idle_w) // 2], busy[len(busy) // 2]
+    return quiet, idle + (usual - idle) / 2
+
+
+# What the machines of an engine do while the engine makes no progress: its GPUs, processes and swapping.
+
+
+SWAPPING_BYTES_PER_S = 1000 * 4096.0
+"""From so many bytes swapped in per second on, a machine has no time for anything else."""
+_BUSY_CORE_PERCENT = 90.0
+_TABLE_AGE_S = 15.0
+"""A reading of processes that is older says nothing about now."""
+
+
+def engine_gpus(
+    name: str, gpus: Sequence[GpuReading], processes: Iterable[EngineProcess], *, alone: bool
+) -> tuple[GpuReading, ...] | None:
+    """Return the GPUs of one machine that the backend `name` uses; None if that is unknown.
+
+    They are those on which its processes run. If no process is known to be its own, they are all GPUs,
+    provided that the backend is `alone` on the machine.
+    """
+    own = {one.pid for one in processes if one.backend == name}
+    found = tuple(gpu for gpu in gpus if any(one.pid in own for one in gpu.processes or ()))
+    return found or (tuple(gpus) if alone and gpus else None)
+
+
+def engine_cpu(sample: NodeSample, engine: str | None, gpus: Iterable[GpuReading]) -> tuple[float, ...]:
+    """Return the CPU use of each of the engine's processes on a machine, in percent of one core.
+
+    The result is empty if it is unknown.
+    """
+    pids = {one.pid for gpu in gpus for one in gpu.processes or () if one.kind != "graphics"}
+    loads, table = sample.workloads, sample.processes
+    known: list[float | None] = []
+    if loads is not None and _is_fresh(loads.age_s):
+        known = [one.cpu_percent for one in loads.processes if one.pid in pids or one.engine == engine]
+    elif table is not None and _is_fresh(table.age_s):
+        rows = (one for one in table.processes if one.pid in pids or engine_of(one.name) == engine)
+        known = [one.cpu_percent for one in rows]
+    return tuple(percent for percent in known if percent is not None)
+
+
+def full_core_percent(percents: Iterable[float]) -> float | None:
+    """Return the highest of these CPU uses if it fills a core; None if none does."""
+    highest = max(percents, default=0.0)
+    return highest if highest >= _BUSY_CORE_PERCENT else None
+
+
+def compiler(samples: Iterable[NodeSample]) -> str | None:
+    """Return which compiler runs on one of the machines, by its name if known; None if none does."""
+    for sample in samples:
+        table, loads = sample.processes, sample.workloads
+        names = {one.name for one in table.processes} & COMPILERS if table is not None else set()
+        if names:
+            return min(names)
+        if loads is not None and loads.compilers:
+            return "a compiler runs"
+    return None
+
+
+def _is_fresh(age_s: float | None) -> bool:
+    return age_s is not None and age_s <= _TABLE_AGE_S
+
+
+def excuse_of(lane: LaneSample, samples: Collection[NodeSample]) -> str | None:
+    """Return why an engine whose GPUs rest stands still without being stuck; None if no reason is known."""
+    gauges = lane.gauges
+    if gauges.get("sleep_operations"):
+        return "it falls asleep or wakes up"
+    if gauges.get("weight_updates"):
+        return "its weights are being updated"
+    if not lane.running and (gauges.get("deferred") or gauges.get("kv_fetching")):
+        return "its requests wait for the KV cache of another server"
+    program = compiler(samples)
+    if program is not None:
+        return f"a kernel is being compiled ({program})"
+    swapped = max((one.memory.swap_in_bytes_per_s or 0.0 for one in samples), default=0.0)
+    if swapped > SWAPPING_BYTES_PER_S:
+        return f"its machine swaps {swapped / 1e6:.0f} MB/s in"
+    return None
+
+
+def rdma_mb_per_s(samples: Iterable[NodeSample]) -> float | None:
+    """Return the traffic of the busiest machine's RDMA ports in MB/s, both ways together; None if unknown."""
+    rates: list[float] = []
+    for sample in samples:
+        links = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
+        known = [one for link in links for one in (link.rx_bytes_per_s, link.tx_bytes_per_s)]
+        measured = [one for one in known if one is not None]
+        if not measured:
+            return None
+        rates.append(sum(measured) / 1e6)
+    return max(rates, default=None)
+
+
+def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
+    """Return what the GPUs do, such as "2 GPUs wait: 97 %, 19–20 W, 2,405 MHz"; "" if that is unknown.
+
+    `verb` is "wait" or "work"; "" if neither is certain.
+    """
+    used = _span([one.utilization_percent for one in works])
+    power, clock = _span([one.power_w for one in works]), _span([one.clock_mhz for one in works])
+    if not used and not power:
+        return ""
+    several = len(works) > 1
+    head = f"{len(works)} GPUs" if several else "GPU"
+    head += f" {verb}{'' if several else 's'}:" if verb else ""
+    parts = [f"{used} %"] if used else []
+    parts += [f"{power} W"] if power else []
+    parts += [f"{clock} MHz"] if clock else []
+    return f"{head} {', '.join(parts)}"
+
+
+def _span(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return ""
+    low, high = f"{min(known):,.0f}", f"{max(known):,.0f}"
+    return low if low == high else f"{low}–{high}"
+
+
+def why(found: Standstill, now: Sequence[GpuWork], core_percent: float | None) -> str:
+    """Return in words what speaks for the verdict on a standstill.
+
+    `now` are the GPUs at the newest sample, `core_percent` the CPU use of a process of the engine that fills
+    a core. "" where nothing is known.
+    """
+    if found.excuse is not None:
+        return found.excuse
+    if not found.made_token:
+        return "no token since its start: it may still warm up"
+    if found.ranks_apart is not None:
+        return found.ranks_apart
+    verb = "wait" if all_quiet(found) else "work" if any(gpu.busy for gpu in now) else ""
+    words = gpu_words(now, "" if found.core_busy else verb)
+    if not words:
+        return "" if found.gpus else "only its metrics are known"
+    if core_percent is not None and found.core_busy:
+        return f"{words}; one core of the engine {core_percent:.0f} % busy"
+    rdma = found.rdma_mb_per_s
+    link = "" if rdma is None or not found.several_machines else f", RDMA {rdma:,.3g} MB/s"
+    return f"{words}{link}"

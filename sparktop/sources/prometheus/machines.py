@@ -1,0 +1,712 @@
+"""Machines among the series of a Prometheus: their exporters, their figures, and the servers on them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.hardware.gpu import reason_words
+from sparktop.model import node_metrics
+from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
+from sparktop.model.node_metrics import PREFIX, FieldMetric
+from sparktop.model.text import clean
+from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, Steps, any_of, selector
+from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_of
+
+# Four exporters are known: sparktop's agent, NVIDIA's dcgm-exporter, nvidia_gpu_exporter, and
+# node_exporter.
+
+
+AGENT, DCGM, SMI, NODE = "agent", "dcgm", "nvidia-smi", "node"
+KINDS = (AGENT, DCGM, SMI, NODE)
+"""The exporters; where several report a field, the first of them counts."""
+CPU, MEMORY, GPU = "cpu", "memory", "gpu"
+_MIB = float(1 << 20)
+FREE, SWAP_FREE, REASONS, GPUS = "memory_free_bytes", "swap_free_bytes", "reasons", "gpus"
+"""Figures that are no field of a sample, but lead to one; `REASONS` is NVML's mask of throttle reasons."""
+_BLANK = float(1 << 47)
+"""DCGM marks an unknown value by this number or a larger one."""
+
+
+class Figure(NamedTuple):
+    """The field that a metric is, and the factor from the metric's unit to the field's."""
+
+    kind: str
+    part: str
+    field: str
+    scale: float = 1.0
+
+    def of(self, value: float) -> float | None:
+        """Return a value of the metric as one of the field; None where it stands for "unknown"."""
+        return None if self.kind == DCGM and value >= _BLANK else value * self.scale
+
+
+def _agent() -> dict[str, Figure]:
+    parts: tuple[tuple[str, tuple[FieldMetric, ...]], ...] = (
+        (CPU, node_metrics.CPU),
+        (MEMORY, node_metrics.MEMORY),
+        (GPU, node_metrics.GPU),
+    )
+    return {
+        one.full_name: Figure(AGENT, part, one.field, one.read(1.0)) for part, some in parts for one in some
+    } | {f"{PREFIX}{node_metrics.GPUS}": Figure(AGENT, CPU, GPUS)}
+
+
+_DCGM = {
+    "DCGM_FI_DEV_GPU_UTIL": Figure(DCGM, GPU, "utilization_percent"),
+    "DCGM_FI_DEV_GPU_TEMP": Figure(DCGM, GPU, "temperature_c"),
+    "DCGM_FI_DEV_SLOWDOWN_TEMP": Figure(DCGM, GPU, "slowdown_c"),
+    "DCGM_FI_DEV_POWER_USAGE": Figure(DCGM, GPU, "power_w"),
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT": Figure(DCGM, GPU, "power_limit_w"),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": Figure(DCGM, GPU, "energy_j", 1e-3),
+    "DCGM_FI_DEV_SM_CLOCK": Figure(DCGM, GPU, "sm_clock_mhz"),
+    "DCGM_FI_DEV_MAX_SM_CLOCK": Figure(DCGM, GPU, "sm_clock_max_mhz"),
+    "DCGM_FI_DEV_FB_USED": Figure(DCGM, GPU, "memory_used_bytes", _MIB),
+    "DCGM_FI_DEV_FB_FREE": Figure(DCGM, GPU, FREE, _MIB),
+    "DCGM_FI_DEV_FB_TOTAL": Figure(DCGM, GPU, "memory_total_bytes", _MIB),
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": Figure(DCGM, GPU, REASONS),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": Figure(DCGM, GPU, REASONS),
+    # Newer names of the same fields, as their identifiers were renamed.
+    "DCGM_FI_DEV_GPU_UTIL_RATIO": Figure(DCGM, GPU, "utilization_percent"),
+    "DCGM_FI_DEV_GPU_TEMP_CELSIUS": Figure(DCGM, GPU, "temperature_c"),
+    "DCGM_FI_DEV_GPU_TEMP_MARGIN_CELSIUS": Figure(DCGM, GPU, "limit_margin_c"),
+    "DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS": Figure(DCGM, GPU, "slowdown_c"),
+    "DCGM_FI_DEV_BOARD_POWER_WATTS": Figure(DCGM, GPU, "power_w"),
+    "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS": Figure(DCGM, GPU, "power_limit_w"),
+}
+_SMI = {
+    "nvidia_smi_utilization_gpu_ratio": Figure(SMI, GPU, "utilization_percent", 100.0),
+    "nvidia_smi_temperature_gpu": Figure(SMI, GPU, "temperature_c"),
+    "nvidia_smi_temperature_gpu_tlimit": Figure(SMI, GPU, "limit_margin_c"),
+    "nvidia_smi_power_draw_watts": Figure(SMI, GPU, "power_w"),
+    "nvidia_smi_enforced_power_limit_watts": Figure(SMI, GPU, "power_limit_w"),
+    "nvidia_smi_clocks_current_sm_clock_hz": Figure(SMI, GPU, "sm_clock_mhz", 1e-6),
+    "nvidia_smi_clocks_max_sm_clock_hz": Figure(SMI, GPU, "sm_clock_max_mhz", 1e-6),
+    "nvidia_smi_memory_used_bytes": Figure(SMI, GPU, "memory_used_bytes"),
+    "nvidia_smi_memory_free_bytes": Figure(SMI, GPU, FREE),
+    "nvidia_smi_memory_total_bytes": Figure(SMI, GPU, "memory_total_bytes"),
+    "nvidia_smi_clocks_event_reasons_active": Figure(SMI, GPU, REASONS),
+    "nvidia_smi_clocks_throttle_reasons_active": Figure(SMI, GPU, REASONS),
+}
+SMI_INFO = "nvidia_smi_gpu_info"
+"""nvidia_gpu_exporter's series with index and name of each GPU; its figures have only the label `uuid`."""
+_NODE = {
+    "node_memory_MemTotal_bytes": Figure(NODE, MEMORY, "total_bytes"),
+    "node_memory_MemAvailable_bytes": Figure(NODE, MEMORY, "available_bytes"),
+    "node_memory_CmaFree_bytes": Figure(NODE, MEMORY, "cma_free_bytes"),
+    "node_memory_SwapTotal_bytes": Figure(NODE, MEMORY, "swap_total_bytes"),
+    "node_memory_SwapFree_bytes": Figure(NODE, MEMORY, SWAP_FREE),
+    "node_load1": Figure(NODE, CPU, "load1"),
+}
+FIGURES: Mapping[str, Figure] = MappingProxyType({**_agent(), **_DCGM, **_SMI, **_NODE})
+"""The figure of each metric, by its full name."""
+MARKS: Mapping[str, str] = MappingProxyType(
+    {
+        node_metrics.INFO: AGENT,
+        "DCGM_FI_DEV_GPU_TEMP": DCGM,
+        "DCGM_FI_DEV_GPU_TEMP_CELSIUS": DCGM,
+        SMI_INFO: SMI,
+        "node_uname_info": NODE,
+    }
+)
+"""The exporter by the name of the metric that marks it."""
+AGENT_REASON = f"{PREFIX}{node_metrics.THROTTLE_REASON}"
+"""The agent's series for each active throttle reason, which is its label `reason`."""
+AGENT_REASONS = f"{PREFIX}{node_metrics.THROTTLE_REASONS}"
+"""The agent's number of these reasons: where it has a series, no reason is known to be active."""
+AGENT_PART = f"{PREFIX}{node_metrics.MEMORY_PART}"
+"""The agent's series for each part of the memory bar, which is its label `part`."""
+AGENT_MORE = (AGENT_REASON, AGENT_REASONS, AGENT_PART, node_metrics.GPU_INFO)
+"""Series of the agent that a sample needs beside those of `FIGURES`."""
+IDLE_CPU = "node_cpu_seconds_total"
+MIG = "GPU_I_ID"
+"""dcgm-exporter's label of a part of a GPU in MIG mode, of which it then writes only the parts. With time
+slicing it writes the same figures once for each share (label `vgpu`)."""
+GPU_LABELS = ("gpu", "UUID", "uuid")
+"""Labels that tell the GPUs of a machine apart."""
+
+
+def names_of(kinds: frozenset[str], *fields: str) -> list[str]:
+    """Return the metrics of these exporters that are one of these fields; without fields, all metrics."""
+    return [
+        name for name, one in FIGURES.items() if one.kind in kinds and (not fields or one.field in fields)
+    ]
+
+
+# Finds machines among the series of a Prometheus, joins their exporters, and places servers on them.
+#
+# Exporters of one machine are joined by the host name that they report, or by the host of their addresses;
+# a
+# server is placed by its pod, by its node in Kubernetes, or by the host of its address. What fits two
+# machines
+# is joined with none.
+
+
+PLACE_LABELS = (*KEY_LABELS, "Hostname")
+"""The labels of a `Place`: one dcgm-exporter may be scraped as several hosts'."""
+_HOST_NAMES = ("hostname", "nodename", "Hostname")
+_FACTS = ("product", "os", "cpu", "driver", "modelName", "name", "DCGM_FI_DRIVER_VERSION", "driver_version")
+_PODS = (("exported_namespace", "exported_pod"), ("namespace", "pod"))
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_CONTAINER = re.compile(r"[0-9a-f]{12}")
+_PLAIN = re.compile(r"([\w.-]+)(?::\d*)?", re.ASCII)
+"""Host and port without a scheme, user or brackets."""
+_LONGEST = 48
+Place = tuple[Key, str]
+"""A target, and the host that a dcgm-exporter reports for it; "" for other exporters."""
+
+
+class Exporter(Struct, frozen=True):
+    """An exporter of a machine."""
+
+    place: Place
+    kind: str
+    host: str
+    """The host name that it reports, in small letters; "" where it reports none."""
+    node: str
+    """Its node in Kubernetes; "" where it is not known."""
+    cluster: str
+    facts: Mapping[str, str]
+    pods: frozenset[tuple[str, str]]
+    """(namespace, name) of pods that use its GPUs."""
+    gpus: frozenset[str] = frozenset()
+    """UUIDs of its GPUs, or their indices where it reports none."""
+    address: str = ""
+    """The host of its address, in small letters; "" where that cannot be read."""
+
+
+class Machine(Struct, frozen=True):
+    """A machine: all its exporters, and the names by which servers on it are known."""
+
+    name: str
+    """Unique, clean, at most 64 characters."""
+    exporters: tuple[Exporter, ...]
+    hosts: frozenset[str] = frozenset()
+    """Host names and addresses, in small letters."""
+    pods: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether it is of interest without any server: more than node_exporter runs there."""
+        return any(one.kind != NODE for one in self.exporters)
+
+    def fact(self, *names: str) -> str | None:
+        """Return the first of these facts that an exporter reports."""
+        known = (one.facts.get(name) for one in self.exporters for name in names)
+        return next((value for value in known if value), None)
+
+
+def machines_query(more: str) -> str:
+    """Return the query for exporters of machines; `more` has further matchers."""
+    more_labels = (
+        "__name__",
+        *_HOST_NAMES,
+        "node",
+        "cluster",
+        *_FACTS,
+        *(one for pair in _PODS for one in pair),
+        *GPU_LABELS,
+    )
+    labels = ", ".join(dict.fromkeys((*PLACE_LABELS, *more_labels)))
+    return f"count by ({labels}) ({selector(MARKS, more)})"
+
+
+def place_of(labels: Labels) -> Place:
+    """Return the place that a series of an exporter belongs to."""
+    return key_of(labels), labels.get("Hostname", "")
+
+
+def host_of(address: str) -> str:
+    """Return the host of `host:port` or a URL in small letters; "" where it cannot be read."""
+    plain = _PLAIN.fullmatch(address)
+    if plain is not None:  # nearly all: ten times as fast
+        return plain[1].lower().rstrip(".")
+    try:
+        host = urlsplit(address if "://" in address else f"//{address}").hostname
+    except ValueError:
+        return ""
+    return (host or "").rstrip(".")
+
+
+def found_exporters(series: Iterable[Series]) -> Steps[tuple[Exporter, ...]]:
+    """Return, in steps, the exporters in the answer to `machines_query`, each once."""
+    found: dict[tuple[Place, str], Exporter] = {}
+    for one in series:
+        yield
+        labels, kind = one.labels, MARKS.get(one.labels.get("__name__", ""))
+        if kind is None:
+            continue
+        place = place_of(labels)
+        pods = frozenset(
+            (labels.get(namespace, ""), labels[pod]) for namespace, pod in _PODS if labels.get(pod)
+        )
+        gpu = labels.get("UUID") or labels.get("uuid") or labels.get("gpu")
+        gpus = frozenset({gpu} if gpu else ())
+        known = found.get((place, kind))
+        if known is not None:
+            found[place, kind] = replace(known, pods=known.pods | pods, gpus=known.gpus | gpus)
+            continue
+        host = next((labels[name] for name in _HOST_NAMES if labels.get(name)), "")
+        facts = {name: clean(labels[name], 80) for name in _FACTS if labels.get(name)}
+        found[place, kind] = Exporter(
+            place,
+            kind,
+            clean(host, _LONGEST).lower(),
+            labels.get("node", "").lower(),
+            labels.get("cluster", ""),
+            facts,
+            pods,
+            gpus,
+            host_of(place[0].address),
+        )
+    return tuple(found.values())
+
+
+def joined(exporters: Iterable[Exporter]) -> Steps[tuple[Machine, ...]]:
+    """Return, in steps, the machines of these exporters, sorted by name."""
+    listed = sorted(exporters, key=lambda one: (KINDS.index(one.kind), one.place))
+    full = _full_names(listed)
+    by_name: dict[tuple[str, str], list[int]] = defaultdict(list)
+    by_address: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, one in enumerate(listed):
+        for name in {full.get((one.cluster, one.host), one.host), one.node} - {""}:
+            by_name[one.cluster, name].append(number)
+        if one.address:
+            by_address[one.cluster, one.address].append(number)
+        yield
+    first = list(range(len(listed)))
+    for some in by_name.values():
+        _join(first, some)
+        yield
+    for key, some in by_address.items():
+        if _are_one_machine([listed[number] for number in some], key[1]):
+            _join(first, some + by_name.get(key, []))
+        yield
+    groups: dict[int, list[Exporter]] = defaultdict(list)
+    for number, one in enumerate(listed):
+        groups[_root(first, number)].append(one)
+        yield
+    return (yield from _machines(groups.values()))
+
+
+def _are_one_machine(exporters: Sequence[Exporter], address: str) -> bool:
+    """Return whether exporters at one address belong to one machine: no two of a kind name two hosts.
+
+    In a container an exporter may report a host name that no other has. Behind loopback there may be tunnels
+    to several machines: there all names must agree.
+    """
+    apart = address in _LOOPBACK
+    names = {(None if apart else one.kind, one.host) for one in exporters if one.host}
+    return len(names) == len({kind for kind, _ in names})
+
+
+def _root(first: Sequence[int], number: int) -> int:
+    while first[number] != number:
+        number = first[number]
+    return number
+
+
+def _join(first: list[int], numbers: Iterable[int]) -> None:
+    """Make one group of these numbers; `first` has a smaller number of the same group for each, or itself."""
+    roots = sorted({_root(first, number) for number in numbers})
+    for root in roots:
+        first[root] = roots[0]
+
+
+def _full_names(exporters: Sequence[Exporter]) -> dict[tuple[str, str], str]:
+    """Return the only name with a domain that begins with a short one, by (cluster, short name)."""
+    longer: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for one in exporters:
+        if "." in one.host:
+            longer[one.cluster, one.host.partition(".")[0]].add(one.host)
+    return {short: next(iter(names)) for short, names in longer.items() if len(names) == 1}
+
+
+def _name(exporters: Sequence[Exporter]) -> str:
+    """Return the host name that the first exporter reports, else its node or address, else its job.
+
+    The number of a container is a name only where there is no other.
+    """
+    names = [one.host for one in exporters if one.host]
+    names += [word for one in exporters for word in (one.node, one.address) if word]
+    usual = [name for name in names if not _CONTAINER.fullmatch(name)]
+    return clean(next(iter(usual or names), exporters[0].place[0].job), _LONGEST) or "machine"
+
+
+def _machines(groups: Iterable[Sequence[Exporter]]) -> Steps[tuple[Machine, ...]]:
+    named: list[tuple[str, Sequence[Exporter]]] = []
+    for some in groups:
+        named.append((_name(some), some))
+        yield
+    named.sort(key=lambda one: (one[0], one[1][0].place))
+    taken: set[str] = set()
+    found: list[Machine] = []
+    for name, exporters in named:
+        cluster = exporters[0].cluster
+        plain = clean(f"{cluster}/{name}", _LONGEST) if name in taken and cluster else name
+        number, own = 2, plain
+        while own in taken:
+            own, number = f"{plain}-{number}", number + 1
+        taken.add(own)
+        hosts = {word for one in exporters for word in (one.host, one.node, one.address)}
+        pods = frozenset(pod for one in exporters for pod in one.pods)
+        found.append(Machine(own, tuple(exporters), frozenset(hosts - {""}), pods))
+        yield
+    return tuple(found)
+
+
+class Placing(Struct, frozen=True):
+    """Finds the machines of servers."""
+
+    by_pod: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    by_host: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    configured: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Hosts by `instance`, as the configuration names them."""
+
+    def machines_of(self, server: FoundServer) -> tuple[str, ...]:
+        """Return the names of the machines of a server; empty where they are not known for sure."""
+        listed = self.configured.get(server.key.address)
+        if listed is not None:
+            return tuple(name for host in listed for name in self._only(self.by_host.get(host.lower(), ())))
+        for fitting in (
+            self.by_pod.get(server.pod, ()) if server.pod else (),
+            self.by_host.get(server.node.lower(), ()) if server.node else (),
+            self.by_host.get(host_of(server.key.address), ()),
+        ):
+            if fitting:
+                return self._only(fitting)
+        return ()
+
+    @staticmethod
+    def _only(fitting: Sequence[str]) -> tuple[str, ...]:
+        return tuple(fitting) if len(fitting) == 1 else ()
+
+
+def placing(machines: Iterable[Machine], configured: Mapping[str, Sequence[str]]) -> Steps[Placing]:
+    """Return, in steps, what finds the machines of servers among `machines`."""
+    by_pod: dict[tuple[str, str], list[str]] = defaultdict(list)
+    by_host: dict[str, list[str]] = defaultdict(list)
+    for one in machines:
+        for pod in one.pods:
+            by_pod[pod].append(one.name)
+        for host in {*one.hosts, one.name.lower()}:
+            by_host[host].append(one.name)
+        yield
+    return Placing(by_pod, by_host, configured)
+
+
+# Figures of machines: of all of them from a few aggregates, and samples of a few from raw series.
+
+
+_BY = f"by (__name__, {', '.join(PLACE_LABELS)})"
+_BY_GPU = _BY.replace(")", f", {', '.join(GPU_LABELS)})")
+_BY_PART = _BY_GPU.replace(")", f", {MIG})")
+_MEAN = ("utilization_percent",)
+_LEAST = ("sm_clock_mhz", "sm_clock_max_mhz", "limit_margin_c", "slowdown_c")
+_SUM, _SUM_OF_PARTS = ("power_w",), ("memory_total_bytes", "memory_used_bytes", FREE)
+_MOST = (
+    *("temperature_c", "total_bytes", "available_bytes", "cma_free_bytes", "headroom_bytes"),
+    *("unified", "load1", GPUS),
+)
+_MOST_GPUS, _MOST_NAMED = 64, 16
+_COUNTS = frozenset({"sm_clock_mhz", "sm_clock_max_mhz", "cores"})
+_RATE_SCRAPES, _LEAST_RATE_S = 4.0, 60.0
+
+
+class Gathered(Struct):
+    """Values of one exporter: of the machine by field, and of each GPU."""
+
+    machine: dict[str, float] = field(default_factory=dict)
+    """By field of the CPU's or the memory's reading."""
+    gpus: dict[int, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    """By the GPU's index, then by field; aggregates are those of index 0."""
+    reasons: dict[int, set[str]] = field(default_factory=dict)
+    """Active throttle reasons by index, of GPUs whose reasons are reported."""
+    named: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """(name, UUID) of a GPU by index, as far as reported."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Bytes of the parts of the memory bar."""
+    at: float | None = None
+    """Unix time of the newest sample."""
+    of_parts: dict[tuple[int, str], dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
+    """Values of the parts of a GPU in MIG mode ("" for a whole one), by its index and the field."""
+    uuids: dict[str, int] = field(default_factory=dict)
+    """Provisional indices of GPUs that are known by their UUIDs only."""
+    indices: dict[int, int] = field(default_factory=dict)
+    """The index that the driver gives a GPU, by the provisional one."""
+
+    def index(self, labels: Labels) -> int:
+        """Return the index of a series' GPU; 0 for an aggregate over GPUs."""
+        text = labels.get("gpu", "")
+        if text.isdecimal() and len(text) < 4:  # noqa: PLR2004 - no machine has a thousand
+            return int(text)
+        uuid = labels.get("uuid", "")
+        if text or not uuid:
+            return 0
+        index = self.uuids.setdefault(uuid, len(self.uuids))
+        told = labels.get("index", "")
+        if told.isdecimal() and len(told) < 4:  # noqa: PLR2004 - as above
+            self.indices[index] = int(told)
+        return index
+
+    def shown(self, index: int) -> int:
+        """Return the index that the driver gives a GPU."""
+        return self.indices.get(index, index)
+
+
+Known = Mapping[tuple[Place, str], Gathered]
+"""What is known of each exporter, by place and kind; times of aggregates are of the kind `_TIMES`."""
+_TIMES = "times"
+
+
+async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]) -> Known:
+    """Return what is known of all machines with exporters of these kinds, by seven queries at most.
+
+    Raises:
+        AnswerError: a query failed.
+    """
+    some = frozenset(kinds)
+    ways = {
+        "mean": (_MEAN, f"avg {_BY} (max {_BY_GPU} (%s))"),
+        "least": (_LEAST, f"min {_BY} (%s)"),
+        "sum": (_SUM, f"sum {_BY} (max {_BY_GPU} (%s))"),
+        "parts": (_SUM_OF_PARTS, f"sum {_BY} (max {_BY_PART} (%s))"),
+        "most": (_MOST, f"max {_BY} (%s)"),
+        "masks": ((REASONS,), f'count_values {_BY} ("mask", %s)'),
+    }
+    asked = {
+        how: query % selector(names, more)
+        for how, (fields_of, query) in ways.items()
+        if (names := names_of(some, *fields_of))
+    }
+    marks = [name for name, kind in MARKS.items() if kind in some]
+    asked[_TIMES] = f"max {_BY} (timestamp({selector(marks, more)}))"
+    if AGENT in some:
+        named = _BY.replace(")", ", reason)")
+        asked["reasons"] = f"count {named} ({selector((AGENT_REASON, AGENT_REASONS), more)})"
+    return await _gathered(client, asked)
+
+
+async def raw(client: PrometheusClient, more: str, machines: Sequence[Machine], every_s: float) -> Known:
+    """Return the newest samples of these machines' exporters.
+
+    Raises:
+        AnswerError: a query failed.
+    """
+    kinds = kinds_of(machines)
+    at = f"instance=~{any_of({one.place[0].instance for machine in machines for one in machine.exporters})}"
+    names = [*names_of(kinds), *(AGENT_MORE if AGENT in kinds else ()), *([SMI_INFO] if SMI in kinds else ())]
+    asked = {"raw": f"{selector(names, at, more)}[{1.5 * every_s + 5:.0f}s]"}
+    if NODE in kinds:
+        window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
+        idle = selector((IDLE_CPU,), 'mode="idle"', at, more)
+        asked["cpu"] = f"1 - avg by ({', '.join(KEY_LABELS)}) (rate({idle}[{window_s:.0f}s]))"
+    return await _gathered(client, asked)
+
+
+async def _gathered(client: PrometheusClient, asked: Mapping[str, str]) -> Known:
+    """Return what the answers to these queries say.
+
+    Raises:
+        AnswerError: a query failed.
+    """
+    found: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
+
+    asking = (client.query(promql, partial(_add, found, how)) for how, promql in asked.items())
+    await asyncio.gather(*asking)
+    return found
+
+
+def _add(found: dict[tuple[Place, str], Gathered], how: str, one: Series) -> None:
+    """Add a series of an answer; `how` names the query."""
+    value, labels = one.value, one.labels
+    if value is None:
+        return
+    place, name = place_of(labels), labels.get("__name__", "")
+    if how == _TIMES:  # a timestamp has no name
+        found[place, _TIMES].at = value
+    elif how == "cpu":
+        found[place, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
+    else:
+        figure = FIGURES.get(name)
+        own = found[place, figure.kind if figure else SMI if name == SMI_INFO else AGENT]
+        if how == "raw":
+            own.at = max(own.at or 0.0, one.samples[-1][0])
+        if figure is None:
+            _add_named(own, name, labels, value)
+        elif figure.field == REASONS:
+            _add_mask(own, labels, _number(labels.get("mask")) if how == "masks" else value)
+        elif (scaled := figure.of(value)) is not None:
+            if figure.part != GPU:
+                own.machine[figure.field] = scaled
+            else:
+                _add_figure(own, figure.field, labels, scaled)
+        if "gpu" in labels or "uuid" in labels:
+            _add_gpu(own, labels)
+
+
+def _add_figure(own: Gathered, name: str, labels: Labels, value: float) -> None:
+    """Add a figure of a GPU, or of a part of it: memory is the sum of the parts, of other figures one counts.
+
+    Time slicing repeats a figure for each share; where these differ, the largest is that of all.
+    """
+    index = own.index(labels)
+    parts = own.of_parts[index, name]
+    part = labels.get(MIG, "")
+    parts[part] = max(value, parts.get(part, value))
+    own.gpus[index][name] = sum(parts.values()) if name in _SUM_OF_PARTS else max(parts.values())
+
+
+def _add_gpu(own: Gathered, labels: Labels) -> None:
+    """Add the name and the UUID of a GPU, as far as these labels have them."""
+    index = own.index(labels)
+    name, uuid = own.named.get(index, ("", ""))
+    own.named[index] = (
+        clean(labels.get("modelName") or labels.get("name") or name, 60),
+        clean(labels.get("UUID") or labels.get("uuid") or uuid, 60),
+    )
+
+
+def _add_named(own: Gathered, name: str, labels: Labels, value: float) -> None:
+    """Add a throttle reason or a part of memory that an agent reports, or that it reports reasons at all."""
+    if name in {AGENT_REASON, AGENT_REASONS}:
+        known = own.reasons.setdefault(own.index(labels), set())
+        if name == AGENT_REASON and len(known) < _MOST_NAMED:
+            known.add(clean(labels.get("reason", ""), 40))
+    elif name == AGENT_PART and len(own.parts) < _MOST_NAMED:
+        own.parts[clean(labels.get("part", ""), 40)] = value
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return float("nan")
+
+
+def _add_mask(own: Gathered, labels: Labels, mask: float) -> None:
+    """Add the reasons in one of NVML's masks."""
+    if 0 <= mask < 1 << 53:
+        own.reasons.setdefault(own.index(labels), set()).update(reason_words(int(mask)))
+
+
+def sample_of(machine: Machine, known: Known, to_monotonic_s: float) -> NodeSample | None:
+    """Return a machine's sample of what its exporters reported last; None where nothing is known.
+
+    Of a figure that several report, the first exporter's in `KINDS` counts. Of aggregates, the only GPU of
+    the sample stands for all.
+    """
+    ranked = sorted(machine.exporters, key=lambda one: KINDS.index(one.kind))
+    both = [known.get((one.place, kind)) for one in ranked for kind in (one.kind, _TIMES)]
+    times = [own.at for own in both if own is not None and own.at is not None]
+    if not times:
+        return None
+    all_of = Gathered()
+    for own in both:
+        if own is None:
+            continue
+        all_of.machine = {**own.machine, **all_of.machine}
+        all_of.reasons = {**{own.shown(one): some for one, some in own.reasons.items()}, **all_of.reasons}
+        all_of.named = {**{own.shown(one): names for one, names in own.named.items()}, **all_of.named}
+        all_of.parts = all_of.parts or own.parts
+        for index, values in own.gpus.items():
+            all_of.gpus[own.shown(index)] = {**values, **all_of.gpus[own.shown(index)]}
+    model = machine.fact("modelName", "name")
+    gpus = tuple(
+        _gpu(index, all_of.gpus[index], all_of.reasons.get(index), all_of.named.get(index, ("", "")), model)
+        for index in sorted(all_of.gpus)[:_MOST_GPUS]
+    )
+    values = all_of.machine
+    return NodeSample(
+        max(times) + to_monotonic_s,
+        CpuReading(values.get("percent"), (), _whole(values.get("cores")), values.get("load1")),
+        _memory(values, all_of.parts, gpus),
+        gpus,
+        None if gpus else "no exporter reports a GPU",
+    )
+
+
+def _memory(
+    values: Mapping[str, float], parts: Mapping[str, float], gpus: Sequence[GpuReading]
+) -> MemoryReading:
+    total, free = values.get("total_bytes"), values.get("available_bytes")
+    headroom = values.get("headroom_bytes")
+    if headroom is None and free is not None:
+        headroom = free - values.get("cma_free_bytes", 0.0)  # a kernel without such an area reports none
+    unified = values.get("unified")
+    if unified is None and gpus:
+        own = any(gpu.memory_total_bytes is not None for gpu in gpus)
+        unified = 0.0 if own else 1.0 if all("GB10" in (gpu.name or "") for gpu in gpus) else None
+    known = {name: values[name] for name in _MEMORY_FIELDS if name in values}
+    swap = values.get("swap_total_bytes")
+    if swap is not None and SWAP_FREE in values:
+        known.setdefault("swap_used_bytes", swap - values[SWAP_FREE])
+    if total is not None and free is not None:
+        known.setdefault("used_bytes", total - free)
+    whole = {name: value if name in _RATES else round(value) for name, value in known.items()}
+    return MemoryReading(
+        unified=None if unified is None else bool(unified),
+        headroom_bytes=_whole(headroom),
+        parts=tuple(MemoryPart(name, round(size)) for name, size in parts.items()),
+        **whole,  # type: ignore[arg-type]  # names and types are those of the fields
+    )
+
+
+_RATES = frozenset({"pressure_full_avg10", "swap_in_bytes_per_s", "swap_out_bytes_per_s"})
+_MEMORY_FIELDS = frozenset(one.field for one in FIGURES.values() if one.part == MEMORY) - {
+    *(SWAP_FREE, "unified", "headroom_bytes")
+}
+_GPU_FIELDS = frozenset(one.name for one in fields(GpuReading))
+
+
+def _gpu(
+    index: int,
+    values: Mapping[str, float],
+    reasons: Iterable[str] | None,
+    named: tuple[str, str],
+    model: str | None,
+) -> GpuReading:
+    total, used = values.get("memory_total_bytes"), values.get("memory_used_bytes")
+    if total is None and used is not None and FREE in values:
+        total = used + values[FREE]
+    known = {name: value for name, value in values.items() if name in _GPU_FIELDS}
+    known |= {name: round(known[name]) for name in _COUNTS & known.keys()}
+    known |= {} if used is None else {"memory_used_bytes": round(used)}
+    known |= {} if total is None else {"memory_total_bytes": round(total)}
+    return GpuReading(
+        index,
+        named[0] or model,
+        named[1] or None,
+        throttle_reasons=None if reasons is None else tuple(sorted(reasons)),
+        **known,  # type: ignore[arg-type]  # names and types are those of the fields
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def gpus_of(machine: Machine, known: Known) -> int | None:
+    """Return the number of a machine's GPUs, as its agent counts them or its exporters name them."""
+    for one in machine.exporters:
+        own = known.get((one.place, one.kind))
+        if one.kind == AGENT and own is not None and GPUS in own.machine:
+            return round(own.machine[GPUS])
+        if one.kind in {DCGM, SMI}:
+            return len(one.gpus) or None
+    return None
+
+
+def kinds_of(machines: Iterable[Machine]) -> frozenset[str]:
+    """Return the kinds of exporters on these machines."""
+    return frozenset(one.kind for machine in machines for one in machine.exporters)

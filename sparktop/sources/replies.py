@@ -1,0 +1,196 @@
+"""Replies of node agents as JSON lines, written with the standard library alone: they travel over ssh."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+from sparktop import __version__
+from sparktop.hardware.ras import Found
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.ranks import RanksAnswer
+from sparktop.model.text import clean
+
+
+def json_line(record: object) -> bytes:
+    """Return a record as one line of JSON in UTF-8, without the line end.
+
+    Numbers that are not finite become null, and a text's lone surrogates become "?".
+    """
+    try:
+        text = _ENCODER.encode(record)
+    except ValueError:
+        text = _ENCODER.encode(_finite(record))
+    return text.encode("utf-8", "replace")
+
+
+_readers: dict[type[object], Callable[[Any], dict[str, object]]] = {}
+"""For each class of records seen so far: a function that returns an instance's fields."""
+
+
+def _plain(value: object) -> dict[str, object] | str:
+    """Return `value`, which the JSON encoder does not know, as a mapping or text, which it knows.
+
+    Raises:
+        TypeError: the type of `value` does not belong into a reply.
+    """
+    kind = type(value)
+    read = _readers.get(kind)
+    if read is not None:
+        return read(value)
+    if (names := _field_names(value)) is not None:
+        read = _readers[kind] = _reader(names)
+        return read(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"no JSON for {kind.__name__}")
+
+
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_plain
+)
+
+
+def _field_names(value: object) -> tuple[str, ...] | None:
+    """Return the names of a record's fields; None for what is none. Only viewers have Structs."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple(field.name for field in fields(value))
+    names: tuple[str, ...] | None = getattr(type(value), "__struct_fields__", None)
+    return names
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[object], dict[str, object]]:
+    """Return a function that returns the attributes `names` of an object, by name."""
+    get = attrgetter(*names)
+    if len(names) == 1:
+        return lambda record: {names[0]: get(record)}
+    return lambda record: dict(zip(names, get(record)))  # noqa: B905 - of one length; the check costs a tenth
+
+
+def _finite(value: object) -> object:
+    """Return a copy of `value` with None in place of numbers that are not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if _field_names(value) is not None:
+        return _finite(_plain(value))
+    return value
+
+
+# A node agent's replies as JSON of schema "sparktop.node/1", over HTTP and over ssh.
+#
+# {"schema": "sparktop.node/1", "sparktop": "0.2.0", "boot_id": "...", "monotonic_s": 5120.25,
+#  "interval_s": 1.0, "simulated": false, "identity": {...}, "samples": [{"at": 5120.0, ...}, ...]}
+#
+# `monotonic_s` is the node's clock at the time of the reply, and each sample's `at` is a time of the same
+# clock: the difference is the sample's age. The viewer dates a sample at the time of receipt less this age.
+# Fields have the names of `sparktop.model.node`. A reader ignores unknown fields and sets missing ones to
+# None,
+# so that neighbouring versions are compatible. Only a change of meaning changes the schema's number.
+
+
+SCHEMA = "sparktop.node/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A node agent's reply to a request for samples."""
+
+    sparktop: str
+    """Version of the agent."""
+    boot_id: str | None = None
+    """Changes with each boot of the machine, which resets `monotonic_s`."""
+    monotonic_s: float = 0.0
+    """The node's clock at the time of the reply, in seconds."""
+    interval_s: float | None = None
+    """Current seconds between samples."""
+    simulated: bool = False
+    identity: NodeIdentity = field(default_factory=NodeIdentity)
+    samples: tuple[NodeSample, ...] = ()
+    """Oldest first; `at` is a time of the node's clock."""
+    schema: str = SCHEMA
+    error: str | None = None
+    """Reason of a refusal, which `decode` raises; None for a reply."""
+    error_kind: str | None = None
+    """The refusal's `FailureKind`."""
+
+
+def encode(reply: Reply) -> bytes:
+    """Serialize a reply as one line of JSON, without the line end; NaN and infinity become null."""
+    return json_line(reply)
+
+
+def encode_error(kind: FailureKind, message: str) -> bytes:
+    """Serialize the refusal of a request, which `decode` raises as a `WireError` at the other end."""
+    return encode(Reply(__version__, error=clean(message), error_kind=kind.value))
+
+
+def make_reply(
+    identity: NodeIdentity,
+    samples: tuple[NodeSample, ...],
+    now: float,
+    *,
+    interval_s: float | None = None,
+    simulated: bool = False,
+) -> Reply:
+    """Return a reply with this machine's samples and the version of this sparktop.
+
+    `now` is the current time of the clock that stamps the samples.
+    """
+    return Reply(
+        sparktop=__version__,
+        boot_id=identity.boot_id,
+        monotonic_s=now,
+        interval_s=interval_s,
+        simulated=simulated,
+        identity=identity,
+        samples=samples,
+    )
+
+
+# An agent's answer about NCCL's ranks as one line of JSON of schema "sparktop.ranks/1", over HTTP and ssh.
+#
+# A reader ignores unknown fields and sets missing ones to their defaults, as for
+# `sparktop.sources.replies`.
+
+
+RANKS_SCHEMA = "sparktop.ranks/1"
+ASKS_RANKS = "X-Sparktop-Ranks"
+"""The header without which an agent does not ask NCCL: a web page of another server cannot send it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RanksReply:
+    """An agent's reply to the request to ask NCCL."""
+
+    schema: str
+    sparktop: str
+    """Version of the agent."""
+    answer: RanksAnswer | None = None
+    warning: str | None = None
+    error: str | None = None
+    """Why there is no answer."""
+    error_kind: str | None = None
+    """The `FailureKind` of `error`."""
+
+
+def encode_ranks(found: Found | Failure) -> bytes:
+    """Serialize what NCCL answered, or why it did not, as one line of JSON without the line end."""
+    if isinstance(found, Failure):
+        reply = RanksReply(
+            RANKS_SCHEMA, __version__, error=clean(found.message, 300), error_kind=found.kind.value
+        )
+    else:
+        reply = RanksReply(RANKS_SCHEMA, __version__, found.answer, found.warning)
+    return json_line(reply)

@@ -1,0 +1,594 @@
+"""Source of a remote machine's samples through ssh, which runs a reader there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from sparktop import __version__
+from sparktop.ending import timeout
+from sparktop.hardware.ras import Found
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.node import NodeIdentity, NodeSample
+from sparktop.model.targets import NodeTarget
+from sparktop.model.text import clean
+from sparktop.sources.agent import NodeReplies
+from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks
+from sparktop.sources.replies import Reply
+from sparktop.sources.source import read_beside
+from sparktop.sources.ssh_remote import (
+    READY,
+    Ending,
+    LinkError,
+    Remote,
+    command_line,
+    explain,
+    quiet_environment,
+    reader_bundle,
+)
+
+_NOISE_LINES = 200
+_NOISE_BYTES = 64 << 10
+"""Most lines and bytes that a shell's start-up files may print before the first answer."""
+_STDERR_KEPT_BYTES = 8192
+_STDERR_MOST_BYTES = 1 << 20
+"""Most bytes on standard error between two answers; more is a flood, which ends the connection."""
+_LAST_WORDS_S = 1.0
+"""Seconds to wait for the exit status after the last answer."""
+_REPLY_START = b'{"'
+_CHECK_S = 0.05
+"""Seconds between two checks whether its children are gone."""
+_LEAVING_S = 0.5
+"""Seconds for each of: exit by itself, after SIGTERM, after SIGKILL."""
+
+
+class SshLink:
+    """A running ssh process: each request is a line written to it, each answer a line read from it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, remote: Remote) -> None:
+        """Wrap an ssh process, started for `remote`, whose stdin, stdout and stderr are pipes."""
+        self._process = process
+        self._remote = remote
+        self._where = clean(remote.destination, 80)
+        self.sent = False
+        """Whether the other machine has asked for the reader and was sent it."""
+        self.version = ""
+        """The version of sparktop that greeted; "" before the greeting."""
+        self._written: deque[bytes] = deque()
+        self._written_bytes = 0
+        self._unanswered_bytes = 0
+        """Bytes on standard error since the newest answer."""
+        self._stderr_task = asyncio.get_running_loop().create_task(self._read_stderr())
+        self._owed_since: float | None = None
+        """Time of the event loop at which the oldest request without an answer was sent; None if there is
+        none."""
+        self._answered = False
+
+    @property
+    def sha256(self) -> str | None:
+        """SHA-256 of the reader that was sent, in hexadecimal digits; None for an installed sparktop."""
+        bundle = self._remote.bundle
+        return bundle.sha256 if self.sent and bundle is not None else None
+
+    @classmethod
+    async def start(cls, ssh: str, options: Sequence[str], remote: Remote) -> SshLink:
+        """Start ssh and return the link, before any answer of the remote reader.
+
+        ssh runs in a session of its own: it has no terminal to prompt on, and signals to the session reach
+        its children.
+
+        Raises:
+            LinkError: ssh is missing on this machine or cannot be started.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command_line(ssh, options, remote),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=quiet_environment(),
+                start_new_session=True,
+                limit=MOST_BYTES,
+            )
+        except FileNotFoundError:
+            message = "there is no ssh on this machine: install an OpenSSH client"
+            raise LinkError(FailureKind.UNSUPPORTED, message) from None
+        except OSError as error:
+            message = f"ssh cannot be started: {error.strerror or type(error).__name__}"
+            raise LinkError(FailureKind.UNSUPPORTED, message) from None
+        return cls(process, remote)
+
+    async def hello(self) -> Reply:
+        """Return the reply that the reader sends first, before any request, and keep its version.
+
+        Output of the remote shell's start-up files before this reply is skipped. A machine that asks for the
+        reader is sent it, once.
+
+        Raises:
+            LinkError: the reply is missing or unreadable.
+        """
+        try:
+            reply = await self._answer()
+        except WireError as error:
+            raise LinkError(error.kind, f"{self._where}: {error}") from None
+        self.version = reply.sparktop
+        return reply
+
+    async def ask(
+        self, since: float | None, *, processes: bool, interval_s: float | None, clock: Callable[[], float]
+    ) -> tuple[Reply, float]:
+        """Request the samples newer than `since`; return the reply and its arrival time by `clock`.
+
+        `since` is a time of the node's clock, None for all. If an earlier request is still unanswered, its
+        reply is read first and dropped.
+
+        Raises:
+            LinkError: the connection ended, or something other than a reply arrived.
+            WireError: the reply is a refusal or unreadable; the next request may succeed.
+        """
+        if self._owed_since is not None:
+            with suppress(WireError):
+                await self._answer()
+        await self._write({"since": since, "processes": processes, "interval_s": interval_s})
+        reply = await self._answer()
+        return reply, clock()
+
+    async def ask_ranks(self) -> Found:
+        """Request the state of a job's ranks, which the agent reads from NCCL; return its answer.
+
+        Raises:
+            LinkError: the connection ended, or something other than a reply arrived.
+            WireError: there is no answer, or the agent is too old.
+        """
+        await self._write({"ranks": True})
+        line = await self._reply_line()
+        return await read_beside(partial(decode_ranks, line), len(line))
+
+    async def _write(self, question: Mapping[str, object]) -> None:
+        """Write a request, as a line of JSON."""
+        stdin = self._process.stdin
+        assert stdin is not None  # noqa: S101 - the process was started with pipes
+        with suppress(ConnectionError):  # whether it ended shows in what can be read
+            stdin.write(json.dumps(question).encode() + b"\n")
+            if self._owed_since is None:
+                self._owed_since = asyncio.get_running_loop().time()
+            await stdin.drain()
+
+    async def close(self) -> None:
+        """End ssh and its children.
+
+        Close ssh's input, so that the remote agent exits; then send SIGTERM, then SIGKILL.
+        """
+        process = self._process
+        if process.stdin is not None:
+            process.stdin.close()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None and process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+            with suppress(TimeoutError):
+                async with timeout(_LEAVING_S):
+                    await process.wait()
+                    break
+        self._stderr_task.cancel()
+        await asyncio.gather(self._stderr_task, return_exceptions=True)
+        # A child of ssh may hold a pipe open after ssh is gone.
+        await self._end_children()
+        transport = getattr(process, "_transport", None)
+        if transport is not None:
+            transport.close()
+
+    async def _end_children(self) -> None:
+        """End what ssh has started, such as a ProxyCommand, and left behind: SIGTERM, then SIGKILL."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+            for _ in range(round(_LEAVING_S / _CHECK_S)):
+                await asyncio.sleep(_CHECK_S)
+                os.killpg(self._process.pid, 0)
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _answer(self) -> Reply:
+        """Return the next reply of the agent."""
+        line = await self._reply_line()
+        return await read_beside(partial(decode, line), len(line))
+
+    async def _reply_line(self) -> bytes:
+        """Read lines until one is an agent's reply and return this line.
+
+        Skip the output of the shell's start-up files, which may lack its last end of line.
+        """
+        lines = size_bytes = 0
+        line = b""
+        while lines <= _NOISE_LINES and size_bytes <= _NOISE_BYTES:
+            line = await self._line()
+            if line.rstrip() == READY and not self.sent:
+                await self._send_reader()
+            begin = 0 if self._answered else max(0, line.find(_REPLY_START))
+            if line.startswith(b"{", begin) and b'"schema"' in line:
+                self._owed_since, self._answered, self._unanswered_bytes = None, True, 0
+                return line[begin:]
+            lines += 1
+            size_bytes += len(line)
+        raise self._no_answer_in(line)
+
+    async def _send_reader(self) -> None:
+        """Write the reader to ssh's standard input, for the program that runs it from memory there."""
+        stdin, bundle = self._process.stdin, self._remote.bundle
+        if stdin is None or bundle is None:
+            return
+        self.sent = True
+        with suppress(ConnectionError):  # whether it ended shows in what can be read
+            stdin.write(bundle.data)
+            await stdin.drain()
+
+    async def _line(self) -> bytes:
+        stdout = self._process.stdout
+        assert stdout is not None  # noqa: S101 - the process was started with pipes
+        try:
+            line = await stdout.readline()
+        except ValueError:
+            raise self._no_answer_in(b"a line without an end") from None
+        if not line.endswith(b"\n"):  # end of file, perhaps in the middle of an answer
+            raise await self._ending()
+        return line
+
+    def _no_answer_in(self, line: bytes) -> LinkError:
+        quoted = clean(line[:400].decode("utf-8", "replace"), 60)
+        message = (
+            f'{self._where} prints something else than answers: "{quoted}": what do its shell files print?'
+        )
+        return LinkError(FailureKind.MALFORMED, message)
+
+    async def _ending(self) -> LinkError:
+        """Return the error that explains why ssh's output ended, from the exit status and stderr."""
+        with suppress(TimeoutError):
+            async with timeout(_LAST_WORDS_S):
+                await self._process.wait()
+                await asyncio.shield(self._stderr_task)
+        if self._unanswered_bytes > _STDERR_MOST_BYTES:
+            return self._no_answer_in(self._written[-1].rpartition(b"\n")[0].rpartition(b"\n")[2])
+        written = b"".join(self._written).decode("utf-8", "replace")
+        since, now = self._owed_since, asyncio.get_running_loop().time()
+        return explain(
+            Ending(
+                self._where,
+                None if self.sent else self._remote.command,
+                self._process.returncode,
+                written,
+                answered=self._answered,
+                sent=self.sent,
+                unanswered_s=0.0 if since is None else now - since,
+            )
+        )
+
+    async def _read_stderr(self) -> None:
+        """Read stderr until it ends, since a full pipe would block ssh; keep its last `_STDERR_KEPT_BYTES`.
+
+        More than `_STDERR_MOST_BYTES` between two answers end ssh.
+        """
+        stderr = self._process.stderr
+        assert stderr is not None  # noqa: S101 - the process was started with pipes
+        while chunk := await stderr.read(_STDERR_KEPT_BYTES):
+            self._written.append(chunk)
+            self._written_bytes += len(chunk)
+            self._unanswered_bytes += len(chunk)
+            if self._unanswered_bytes > _STDERR_MOST_BYTES and self._process.returncode is None:
+                self._process.kill()
+            while self._written_bytes - len(self._written[0]) >= _STDERR_KEPT_BYTES:
+                self._written_bytes -= len(self._written.popleft())
+
+
+# Connects to one machine over ssh: to the sparktop installed there, or to the reader that is sent to it.
+
+
+FIRST_ANSWER_S = 20.0
+"""Seconds from the start of ssh to the reader's greeting: ssh's own connect limit is 10 s, and Python
+starts slowly on a busy machine."""
+DEFAULT_COMMAND = "sparktop"
+"""The installed sparktop where no reader may be sent and no command is named."""
+
+
+class Connector:
+    """Makes the connections to one machine.
+
+    The reader of this version is sent, unless `command` names an installed sparktop that is there and not
+    older than this one. A machine on which ssh may run one sparktop only (a forced command) keeps this one.
+    """
+
+    def __init__(self, target: NodeTarget, ssh: str, ssh_options: Sequence[str]) -> None:
+        """Connect to `target` with the program `ssh` and the options `ssh_options`."""
+        self.where = clean(target.ssh or "", 80)
+        """The destination, for messages."""
+        self._destination = target.ssh or ""
+        self._may_send = target.ssh_bundle
+        self._command = target.command if target.ssh_bundle else target.command or DEFAULT_COMMAND
+        """The installed sparktop to use; None: none, or the one there is too old."""
+        self._ssh = ssh
+        self._ssh_options = tuple(ssh_options)
+
+    async def connect(self) -> SshLink:
+        """Return a connection whose reader has greeted.
+
+        Raises:
+            LinkError: no connection could be made, or no reader answered within `FIRST_ANSWER_S` seconds.
+        """
+        if self._command is not None and self._may_send:
+            link = await self._newer_installed()
+            if link is not None:
+                return link
+            self._command = None
+        return await self._greeted()
+
+    async def _newer_installed(self) -> SshLink | None:
+        """Return a connection that does not run an older installed sparktop; None where that is all there is.
+
+        Raises:
+            LinkError: as for `connect`.
+        """
+        try:
+            link = await self._greeted()
+        except LinkError as error:
+            if error.kind is FailureKind.VERSION:
+                return None
+            raise
+        if link.sent or not is_older(link.version, __version__):
+            return link
+        await link.close()
+        return None
+
+    async def _greeted(self) -> SshLink:
+        """Start ssh and return the connection once its reader has greeted.
+
+        Raises:
+            LinkError: as for `connect`.
+        """
+        bundle = await asyncio.to_thread(reader_bundle) if self._may_send else None
+        link = await SshLink.start(
+            self._ssh, self._ssh_options, Remote(self._destination, self._command, bundle)
+        )
+        greeted = False
+        try:
+            async with asyncio.timeout(FIRST_ANSWER_S):
+                await link.hello()
+            greeted = True
+        except TimeoutError:
+            raise LinkError(FailureKind.TIMEOUT, self._silence(link)) from None
+        finally:
+            if not greeted:
+                await link.close()
+        return link
+
+    def _silence(self, link: SshLink) -> str:
+        within = f"within {FIRST_ANSWER_S:g} s"
+        if link.sent:
+            return f"the reader sent to {self.where} gave no answer {within}: is the machine stuck?"
+        why = "does a start-up file of its shell read standard input?"
+        return f"no answer from {self.where} {within} of connecting: {why}"
+
+
+def is_older(version: str, than: str) -> bool:
+    """Return whether `version` is an older release than `than`; False if either has no numbers."""
+    first, second = _numbers(version), _numbers(than)
+    return bool(first and second) and first < second
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version, (0, 3, 1) for "0.3.1.dev2"; () if it begins with none."""
+    found = re.match(r"\d{1,9}(?:\.\d{1,9}){0,5}", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+# Source of a remote machine's samples through ssh, which runs a reader there.
+
+
+BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds before each further connection attempt; the last value repeats."""
+SILENT_S = 15.0
+"""Seconds without an answer after which a connection is dropped."""
+_NEVER_CLOSED = "a source that is closed cannot be polled"
+
+
+class SshSource:
+    """Polls one machine through a persistent ssh connection, and reconnects when the connection ends."""
+
+    def __init__(
+        self,
+        target: NodeTarget,
+        *,
+        ssh: str = "ssh",
+        ssh_options: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Watch `target` with the program `ssh`.
+
+        `ssh_options` come before sparktop's own options on the command line, because ssh uses the first value
+        given.
+        """
+        self.name = target.name
+        self.show_processes = False
+        """Whether to request the process table too."""
+        self.interval_s: float | None = None
+        """Requested seconds between the node's samples; None leaves the interval to the node."""
+        self._connector = Connector(target, ssh, ssh_options)
+        self._where = self._connector.where
+        self._clock = clock
+        self._sleep = sleep
+        self._replies = NodeReplies()
+        self._keeper: asyncio.Task[None] | None = None
+        self._link: SshLink | None = None
+        self._settled = asyncio.Event()
+        """Set while a connection exists or the next attempt is being waited for; cleared while connecting."""
+        self._lost = asyncio.Event()
+        """Set when the current connection is no longer usable."""
+        self._problem: LinkError | None = None
+        self._attempts = 0
+        """Consecutive attempts without an answer."""
+        self._retry_at: float | None = None
+        self._began_at = 0.0
+        self._silent_since: float | None = None
+        self._closed = False
+
+    @property
+    def identity(self) -> NodeIdentity | None:
+        """Identity of the machine; None before the first answer."""
+        return self._replies.identity
+
+    async def poll(self, deadline_s: float) -> NodeSample | Failure:
+        """Return the newest sample; its `missed` has the older samples that no poll has returned yet.
+
+        Return a `Failure` if no new sample arrives within `deadline_s` seconds.
+        """
+        if self._closed:
+            raise RuntimeError(_NEVER_CLOSED)
+        self._watch_keeper()
+        end = asyncio.get_running_loop().time() + deadline_s
+        try:
+            async with asyncio.timeout_at(end):
+                await self._settled.wait()
+                if self._link is not None:
+                    return await self._read(self._link, end)
+        except TimeoutError:
+            return self._late(deadline_s)
+        except WireError as error:
+            return self._failure(error.kind, f"{self._where}: {error}")
+        except LinkError as error:
+            self._lose(error)
+        return self._waiting()
+
+    async def ask_ranks(self, deadline_s: float) -> Found | Failure:
+        """Return what NCCL on the machine answers about the ranks of a job, within `deadline_s` seconds.
+
+        A connection of its own is opened for it: an answer takes seconds, and samples must not wait for it.
+        """
+        link: SshLink | None = None
+        try:
+            async with asyncio.timeout(deadline_s):
+                link = await self._connector.connect()
+                return await link.ask_ranks()
+        except TimeoutError:
+            message = f"no answer from sparktop on {self._where} about NCCL within {deadline_s:g} s"
+            return self._failure(FailureKind.TIMEOUT, message)
+        except (LinkError, WireError) as error:
+            return self._failure(error.kind, f"{self._where}: {error}")
+        finally:
+            if link is not None:
+                await link.close()
+
+    async def close(self) -> None:
+        """Close the connection; the remote agent ends with it."""
+        self._closed = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._keeper = None
+
+    def _watch_keeper(self) -> None:
+        """Start the task that keeps the connection open, if it does not run.
+
+        A programming error that ended the task is re-raised here, where callers of `poll` catch it.
+        """
+        if self._keeper is not None and self._keeper.done():
+            ended, self._keeper = self._keeper, None
+            ended.result()
+        if self._keeper is None:
+            self._settled.clear()
+            self._began_at = self._clock()
+            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def _keep(self) -> None:
+        """Keep a connection open until cancelled; pause before each reconnect (`BACKOFF_S`)."""
+        try:
+            while True:
+                await self._have_link()
+                pause_s = BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
+                self._attempts += 1
+                self._retry_at = self._clock() + pause_s
+                self._settled.set()
+                await self._sleep(pause_s)
+        finally:
+            self._settled.set()
+
+    async def _have_link(self) -> None:
+        """Connect, and wait until the connection is lost; return at once if it could not be made.
+
+        Afterwards `_problem` is the error that ended or prevented the connection.
+        """
+        self._settled.clear()
+        self._lost.clear()
+        self._began_at, self._retry_at, self._silent_since = self._clock(), None, None
+        link: SshLink | None = None
+        try:
+            link = await self._connector.connect()
+            self._replies.reader_sha256 = link.sha256
+            self._link = link
+            self._settled.set()
+            await self._lost.wait()
+        except LinkError as error:
+            self._problem = error
+        finally:
+            self._link = None
+            self._settled.clear()
+            if link is not None:
+                await link.close()
+
+    async def _read(self, link: SshLink, end: float) -> NodeSample:
+        async def ask() -> tuple[Reply, float]:
+            answer = await link.ask(
+                self._replies.since,
+                processes=self.show_processes,
+                interval_s=self.interval_s,
+                clock=self._clock,
+            )
+            self._silent_since, self._attempts, self._problem = None, 0, None
+            return answer
+
+        return await self._replies.poll(ask, end, self._sleep)
+
+    def _lose(self, problem: LinkError) -> None:
+        """Mark the connection as lost because of `problem`; the connection task closes it and reconnects."""
+        self._problem = problem
+        self._link = None
+        self._retry_at = self._clock() + BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
+        self._settled.clear()
+        self._lost.set()
+
+    def _late(self, deadline_s: float) -> Failure:
+        """Return the failure of a poll that missed its deadline.
+
+        Drop a connection that was silent for `SILENT_S`.
+        """
+        if self._link is None:
+            return self._waiting()
+        if self._replies.nothing_new is not None:
+            return self._failure(FailureKind.TIMEOUT, f"{self._where}: {self._replies.nothing_new}")
+        now = self._clock()
+        if self._silent_since is None:
+            self._silent_since = now - deadline_s
+        silent_s = now - self._silent_since
+        message = f"no answer from sparktop on {self._where} for {silent_s:.0f} s: is the machine stuck?"
+        if silent_s >= SILENT_S:
+            self._lose(LinkError(FailureKind.TIMEOUT, message))
+            return self._waiting()
+        return self._failure(FailureKind.TIMEOUT, message)
+
+    def _waiting(self) -> Failure:
+        """Return a failure that states why there is no connection and when the next attempt begins."""
+        now, problem = self._clock(), self._problem
+        if problem is None:
+            message = f"connecting to {self._where} for {now - self._began_at:.0f} s"
+            return self._failure(FailureKind.TIMEOUT, message)
+        left_s = 0.0 if self._retry_at is None else self._retry_at - now
+        soon = f"reconnecting in {left_s:.0f} s" if round(left_s) > 0 else "reconnecting"
+        return self._failure(problem.kind, f"{problem.message} · {soon}")
+
+    def _failure(self, kind: FailureKind, message: str) -> Failure:
+        return Failure(kind, clean(message), self._clock())

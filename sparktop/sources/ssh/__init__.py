@@ -1,1 +1,0 @@
-"""Nodes read over the system's ssh."""
