@@ -36,9 +36,9 @@ from sparktop.sweep.result.store import new_file, save
 from sparktop.sweep.session import Stage, Sweeping
 from sparktop.sweep.view.result import SweepSource
 from sparktop.ui.app import SparktopApp
+from sparktop.ui.report import screen_svg
 from sparktop.ui.screens.sweep import SweepScreen
 from sparktop.ui.screens.sweep_history import HistoryScreen
-from sparktop.ui.svg import screen_svg
 from stage.fleet import RehearsedFleet
 from stage.moving_picture import moving
 from stage.rehearsal import START, Outage, Rehearsal

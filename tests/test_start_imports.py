@@ -11,9 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LATE = (
-    "sparktop.panels.backend.detail",
-    "sparktop.panels.balance.panel",
-    "sparktop.panels.node.detail",
+    "sparktop.panels.server.detail",
+    "sparktop.panels.group.panel",
+    "sparktop.panels.machine.detail",
     "sparktop.sources.engine_http",
     "sparktop.store.balance_judging",
     "sparktop.sweep.plan.plan",

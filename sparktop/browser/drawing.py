@@ -19,19 +19,14 @@ from sparktop.model.balance import leading
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
-from sparktop.panels.board.alone import index_of
-from sparktop.panels.board.arrangement import Arrangement
 from sparktop.panels.board.bars import total_pieces
-from sparktop.panels.board.layout import BALANCE_WIDTH, NODE_WIDTH, Place
-from sparktop.panels.board.log import events_panel, events_screen
-from sparktop.panels.board.plan import is_wall
-from sparktop.panels.board.scene import Drawn, PanelKey, Scene
-from sparktop.panels.board.view import View
-from sparktop.panels.board.wall.order import WallOrders
-from sparktop.panels.board.wall.panel import ATTENTION
-from sparktop.panels.parts.roles import alerts_sign
-from sparktop.panels.parts.rows import Row
-from sparktop.panels.parts.sentences import wrapped
+from sparktop.panels.board.events import events_panel, events_screen
+from sparktop.panels.board.layout import BALANCE_WIDTH, NODE_WIDTH, Drawn, PanelKey, Place
+from sparktop.panels.board.scene import Scene, index_of, is_wall
+from sparktop.panels.board.view import Arrangement, View
+from sparktop.panels.board.wall import ATTENTION, WallOrders
+from sparktop.panels.parts.figures import alerts_sign, wrapped
+from sparktop.panels.parts.text import Row
 
 _KINDS: dict[str, Kind] = {
     "node": Kind.NODE,

@@ -17,7 +17,7 @@ from sparktop.browser.picture import Link, Picture, Section
 from sparktop.errors import SparktopError
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import HistoryRow, SweepView
-from sparktop.panels.parts.rows import Row, row_text
+from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.sweep.curves import curves_screen
 from sparktop.panels.sweep.history import TOP, history_screen
 from sparktop.panels.sweep.screen import notices_screen, sweep_screen

@@ -13,10 +13,10 @@ from sparktop.browser.picture import Link, Section
 from sparktop.graphics.cells import cell_width
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.view import Sort
-from sparktop.panels.board.wall.panel import FILTER_NOTE, LISTS_NOTE
-from sparktop.panels.board.wall.tops import KEY
-from sparktop.panels.parts.rows import Row, row_text
-from sparktop.panels.parts.sentences import wrapped
+from sparktop.panels.board.wall import FILTER_NOTE, LISTS_NOTE
+from sparktop.panels.board.wall_lines import KEY
+from sparktop.panels.parts.figures import wrapped
+from sparktop.panels.parts.text import Row, row_text
 
 FILTER = "filter"
 """The element of a page in which the filter is typed, which a link with "#" leads to."""

@@ -235,7 +235,7 @@ def _drawn(snapshot: Snapshot, form: str, size: tuple[int, int], theme: str) -> 
     """Return a picture of the overview screen as SVG, or an HTML page that contains it."""
     import asyncio
 
-    from sparktop.ui.export import screen_of  # late: it loads textual
+    from sparktop.ui.start import screen_of  # late: it loads textual
 
     screen = asyncio.run(screen_of(snapshot, size=size, theme=theme))
     if form == "svg":

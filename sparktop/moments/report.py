@@ -18,8 +18,7 @@ from sparktop import __version__
 from sparktop.analysis.balance.rules import RULES
 from sparktop.errors import UsageError
 from sparktop.graphics import numbers
-from sparktop.graphics.bars import sparkrow
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import fit, sparkrow
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Event, Severity
@@ -46,7 +45,7 @@ from sparktop.moments.moment import (
     Spell,
     Values,
 )
-from sparktop.panels.balance.evidence import limit_text, value_text
+from sparktop.panels.group.panel import limit_text, value_text
 from sparktop.report import backend_tables, cell, fleet_tables
 from sparktop.report.cell import time_of
 from sparktop.report.current import current

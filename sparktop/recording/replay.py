@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import SweepView
-from sparktop.panels.board.time_bar import TimeBar
+from sparktop.panels.board.bars import TimeBar
 from sparktop.recording.past import RECENT_S, Past, Picture
 from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording
 from sparktop.recording.when import TimeRange

@@ -10,7 +10,7 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.fleet import FleetView
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-from sparktop.panels.backend.loading import failure_words
+from sparktop.panels.server.panel import failure_words
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 

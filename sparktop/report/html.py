@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.parts.roles import STATE_ROLES, WORD_ROLES
+from sparktop.panels.parts.figures import STATE_ROLES, WORD_ROLES
 from sparktop.report import backend_tables, balance_tables, fleet_tables, fleets, large, node_tables
 from sparktop.report.current import current
 from sparktop.report.page import page

@@ -9,7 +9,7 @@ from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.node import GpuReading, LostGpu, NodeSample
 from sparktop.model.snapshot import NodeView
 from sparktop.model.text import clean
-from sparktop.panels.node.processes import process_lines
+from sparktop.panels.machine.processes import process_lines
 from sparktop.report import cell
 
 _QUIET = frozenset({"unknown", "idle", "normal"})

@@ -8,7 +8,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.node import GpuReading, MigInstance, NodeSample
 from sparktop.model.snapshot import NodeView
-from sparktop.panels.node.processes import ProcessOrder, listed, process_lines
+from sparktop.panels.machine.processes import ProcessOrder, listed, process_lines
 from sparktop.report import cell
 from sparktop.report.table import Column, Kind, Table
 

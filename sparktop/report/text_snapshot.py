@@ -17,8 +17,8 @@ from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
-from sparktop.panels.backend.loading import loading_words
-from sparktop.panels.parts.scraped import slow_page
+from sparktop.panels.parts.figures import slow_page
+from sparktop.panels.server.panel import loading_words
 from sparktop.report import cell, fleets, large
 from sparktop.report.backend_tables import also_reported_words, rate_windows
 from sparktop.report.balance_tables import balance_lines

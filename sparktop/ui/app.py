@@ -28,23 +28,19 @@ from sparktop.recording.session import Recordings
 from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.keys import key_table
-from sparktop.ui.notices import NOTICE_CSS
 from sparktop.ui.remembered import as_configured, recall, remember
-from sparktop.ui.rewind import Rewind
+from sparktop.ui.rewind import Rewind, Timeline
 from sparktop.ui.screens.base import is_outdated
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 from sparktop.ui.sweep_desk import SweepDesk
-from sparktop.ui.terminal.driver import TerminalDriver
-from sparktop.ui.terminal.meter import TerminalMeter
-from sparktop.ui.terminal.notifier import notify_of_events
-from sparktop.ui.themes import ThemedApp, chosen_palette
-from sparktop.ui.timeline import Timeline
+from sparktop.ui.terminal import TerminalDriver, TerminalMeter, has_shell, notify_of_events
+from sparktop.ui.themes import NOTICE_CSS, ThemedApp, chosen_palette
 from sparktop.watch.monitor import Monitor
 
 if TYPE_CHECKING:
     from sparktop.moments.moment import Moment
-    from sparktop.ui.options.configured import Configured
+    from sparktop.ui.options import Configured
 
 INTERVALS_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Poll intervals in seconds that the keys + and - step through."""
@@ -302,7 +298,7 @@ class SparktopApp(ThemedApp):
     def action_menu(self, place: str = "") -> None:
         """Show the menu of all settings, with the setting `place` of the file chosen ("" for the first)."""
         # Late, like other screens that the first picture does not need.
-        from sparktop.ui.options.settings import configured_live, menu_screen
+        from sparktop.ui.options import configured_live, menu_screen
 
         self._configured = self._configured or configured_live(self.desk, self._store)
         self.push_screen(menu_screen(self, self, self._configured, place))
@@ -360,7 +356,7 @@ class SparktopApp(ThemedApp):
 
     def action_mark(self) -> None:
         """Ask for a label; with it, mark the moment of the key press in recordings and events."""
-        from sparktop.ui.screens.mark import MarkScreen  # late: the first picture does not need it
+        from sparktop.ui.screens.dialogs import MarkScreen  # late: the first picture does not need it
 
         recordings = self.recordings
         if recordings is None:
@@ -380,7 +376,7 @@ class SparktopApp(ThemedApp):
 
         If the question of `q` is on the screen, answer it with yes.
         """
-        from sparktop.ui.screens.ask import QuitScreen
+        from sparktop.ui.screens.dialogs import QuitScreen
 
         if isinstance(self.focused, Input) and self.focused.selected_text:
             self.focused.action_copy()
@@ -394,8 +390,6 @@ class SparktopApp(ThemedApp):
 
         Not while a sweep loads servers: its load generator would go on, unwatched. A countdown is called off.
         """
-        from sparktop.ui.terminal.jobs import has_shell  # late: it loads psutil
-
         if self.is_headless or not has_shell():
             self.notify("no shell is behind this terminal that could resume sparktop", timeout=3)
         elif self.desk.loads:

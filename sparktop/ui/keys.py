@@ -13,7 +13,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.panels.board.bars import footer_row
 from sparktop.panels.board.view import Preset, View
-from sparktop.panels.parts.rows import Row
+from sparktop.panels.parts.text import Row
 
 _WORD = f"{ascii_letters}()?"
 _SCROLLS = ("↓", "↑")

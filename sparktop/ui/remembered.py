@@ -11,10 +11,10 @@ from msgspec.structs import asdict, replace
 
 from sparktop.files import Place, folder_of, write_whole
 from sparktop.model.targets import ViewSettings
-from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
-from sparktop.panels.node.processes import ProcessOrder, ProcessSort
+from sparktop.panels.machine.processes import ProcessOrder, ProcessSort
+from sparktop.panels.server.table import ColumnOrder
 
 Remembered = TypeVar("Remembered", Preset, Sort, ProcessSort, GraphStyle, ColumnOrder)
 

@@ -74,7 +74,7 @@ class ReplayApp(SparktopApp):
 
     def action_menu(self, place: str = "") -> None:
         """Show the menu of the settings that a recording has; `place` is as in the live program."""
-        from sparktop.ui.options.settings import replay_menu_screen  # late: the first picture needs it not
+        from sparktop.ui.options import replay_menu_screen  # late: the first picture needs it not
 
         self.push_screen(replay_menu_screen(self, self, lambda: self.replay.speed, place))
 

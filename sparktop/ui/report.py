@@ -1,16 +1,22 @@
-"""The key that saves a report of what is on the screen: of a sweep, or of the last minutes."""
+"""What the screen shows as files: the picture as SVG, and reports of a sweep or of the last minutes."""
 
 from __future__ import annotations
 
 import asyncio
+import html
 import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from rich.terminal_theme import SVG_EXPORT_THEME
+from textual.app import App
 
 from sparktop.errors import SparktopError
 from sparktop.files import SHARED, write_whole
+from sparktop.graphics.cells import cell_width
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Target
 from sparktop.model.text import clean
@@ -19,6 +25,76 @@ if TYPE_CHECKING:
     from sparktop.moments.moment import Moment
     from sparktop.sweep.compare.series import Series
     from sparktop.sweep.view.result import SweepSource
+
+
+_FONTS = "'DejaVu Sans Mono', 'Noto Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace"
+_FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+_CLASS = re.compile(r"\.(terminal-\d+)-matrix")
+_COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
+_FAMILY = re.compile(r"font-family:\s*Fira Code[^;]*;")
+
+
+_TEXT = re.compile(
+    r'<text class="([^"]+)" x="([\d.]+)" y="([\d.]+)" textLength="([\d.]+)"([^>]*)>([^<]*)</text>'
+)
+_DRAWN = re.compile(r"[\u2500-\u259f\u2800-\u28ff]+|[^\u2500-\u259f\u2800-\u28ff]+")
+"""Matches a sequence of drawing characters (lines, blocks, braille), or a sequence of other characters."""
+
+
+_ANSI = (
+    *("#000000", "#cd3131", "#0dbc79", "#c9c917", "#2472c8", "#bc3fbc", "#11a8cd", "#c5c8c6"),
+    *("#9a9b99", "#f14c4c", "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff"),
+)
+"""The terminal's 16 colours as common terminals draw them: in Rich's own table, bright green is darker than
+green, and bright magenta is a shocking pink."""
+_FILL = re.compile(r'fill(="|: )(#[0-9a-f]{6})\b')
+
+
+def usual_colors(svg: str) -> str:
+    """Return an exported picture with those of its colours replaced that stand for the terminal's 16 colours.
+
+    Only attributes and styles match: in the text of an SVG, quotes are escaped.
+    """
+    table = SVG_EXPORT_THEME.ansi_colors
+    usual = {"#{:02x}{:02x}{:02x}".format(*table[index]): color for index, color in enumerate(_ANSI)}
+    return _FILL.sub(lambda match: f"fill{match[1]}{usual.get(match[2], match[2])}", svg)
+
+
+def _in_pieces(match: re.Match[str]) -> str:
+    """Replace a matched SVG text element by one element for each run of drawing characters or of other text.
+
+    Spaces between the runs are left out. A viewer whose font lacks drawing characters takes them from another
+    font, with another width. As each run has its own position, the text beside them does not move.
+    """
+    style, x, y, length, rest, content = match.groups()
+    text = html.unescape(content).replace("\xa0", " ")
+    if not text.isprintable() or cell_width(text) != len(text):
+        return match.group()
+    cell = float(length) / len(text)
+    pieces: list[str] = []
+    for run in _DRAWN.finditer(text):
+        part = run.group().strip(" ")
+        if not part:
+            continue
+        at = run.start() + run.group().index(part)
+        shown = html.escape(part).replace(" ", "&#160;")
+        pieces.append(
+            f'<text class="{style}" x="{float(x) + at * cell:g}" y="{y}" '
+            f'textLength="{len(part) * cell:g}"{rest}>{shown}</text>'
+        )
+    return "".join(pieces)
+
+
+def screen_svg(app: App[Any]) -> str:
+    """Return what `app` shows now as SVG; equal screens yield equal text."""
+    svg = app.export_screenshot(title="sparktop")
+    # Only the head is Rich's own; what follows holds foreign text, which may match any of these patterns.
+    head, closing, body = svg.partition("</style>")
+    head = _COMMENT.sub("", _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", head)))
+    svg = _TEXT.sub(_in_pieces, usual_colors(head + closing + body))
+    # Rich names its classes by a hash of the content; a fixed name keeps differences readable.
+    names = _CLASS.findall(head)
+    return svg.replace(f"{names[0]}-", "terminal-") if names else svg
 
 
 async def saved_moment(read: Callable[[], Moment], shown: Snapshot, targets: Sequence[Target]) -> str:

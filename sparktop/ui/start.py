@@ -1,4 +1,4 @@
-"""Starts the interface: loads Textual and runs the application."""
+"""Runs the application on a terminal, or draws a snapshot without one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import sys
 from contextlib import suppress
 
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.recording.session import RecordedMonitor, Recordings
 from sparktop.store import Store
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import state_file
+from sparktop.ui.report import screen_svg
 
 _SWITCH_S = 0.001
 """Seconds after which a thread that reads a key or writes to the terminal may interrupt the polls. Each key
@@ -58,3 +60,21 @@ def _share_heap() -> None:
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
+async def screen_of(snapshot: Snapshot, *, size: tuple[int, int], theme: str) -> str:
+    """Return the overview of `snapshot` as SVG, for a terminal of `size` (columns, rows).
+
+    The picture has the default view instead of the user's last view, and no row of keys at the bottom; no
+    state file is read or written.
+
+    Raises:
+        ConfigError: there is no theme of that name.
+    """
+    app = SparktopApp(lambda: snapshot, theme=theme, interval_s=snapshot.interval_s)
+    app.overview.footer_rows = 0
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        app.clear_notifications()  # about the user's themes: not part of the picture
+        await pilot.pause()
+        return screen_svg(app)

@@ -22,7 +22,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown
 from sparktop.model.targets import SweepSettings, Watch
 from sparktop.model.text import clean
-from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.layout import PanelKey
 from sparktop.store import Store
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class SweepDesk:
         question begins with `note`; without a question it is shown for some seconds.
         """
         from sparktop.sweep.plan.watched_targets import foreign_requests, strangers
-        from sparktop.ui.screens.ask import AskScreen
+        from sparktop.ui.screens.dialogs import AskScreen
 
         def start() -> None:
             sweeping = self._ready()
@@ -337,7 +337,7 @@ class SweepDesk:
         if not self.loads:
             self.call_off()
             return False
-        from sparktop.ui.screens.ask import QuitScreen
+        from sparktop.ui.screens.dialogs import QuitScreen
 
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
             if yes:

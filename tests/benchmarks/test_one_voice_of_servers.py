@@ -17,13 +17,12 @@ import stuck
 
 from sparktop.analysis.verdict import verdict
 from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.panels.backend.detail import backend_detail
 from sparktop.panels.board.bars import header_row
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.scene import Scene
+from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import View
 from sparktop.panels.parts.graph import TimeWindow
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
+from sparktop.panels.server.detail import backend_detail
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 from rich.color import Color, ColorSystem
 
-from sparktop.colors.limited import limited
 from sparktop.colors.mixing import contrast
-from sparktop.colors.palette import EDGES, GRADIENT_ROLES, INFO, KINDS, LEVELS, Palette, shipped_palettes
+from sparktop.colors.palette import (
+    EDGES,
+    GRADIENT_ROLES,
+    INFO,
+    KINDS,
+    LEVELS,
+    Palette,
+    limited,
+    shipped_palettes,
+)
 from tests.colors.test_palette import XTERM
 
 OWN = [palette for palette in shipped_palettes().values() if not palette.ansi]

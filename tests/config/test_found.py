@@ -17,7 +17,7 @@ from sparktop.model.node import NodeIdentity
 from sparktop.model.router import Deployment, RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.ui.options.configured import Configured
+from sparktop.ui.options import Configured
 
 LOCKED = Failure(FailureKind.UNAUTHORIZED, "HTTP 401\x1b[2J", 1.0)
 NODES = (

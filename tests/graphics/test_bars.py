@@ -7,7 +7,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.graphics.bars import bar, segments, sparkrow
+from sparktop.graphics.cells import bar, segments, sparkrow
 
 FRACTION = st.one_of(st.none(), st.floats(-1, 2), st.sampled_from([0.0, 1.0, math.nan, math.inf, 1e-9]))
 

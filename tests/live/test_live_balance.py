@@ -18,7 +18,7 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import Reading, SourceKey, Store
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.svg import screen_svg
+from sparktop.ui.report import screen_svg
 from sparktop.watch.monitor import Monitor
 from tests.live.processes import STACK
 from tests.live.proxy_process import LITELLM, litellm

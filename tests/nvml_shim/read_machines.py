@@ -16,10 +16,10 @@ from pathlib import Path
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import NodeView
-from sparktop.panels.node.detail import node_detail
-from sparktop.panels.node.panel import node_panel
+from sparktop.panels.machine.detail import node_detail
+from sparktop.panels.machine.panel import node_panel
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 
 AXIS = TimeAxis(130.0, 1.0)
 WINDOW = TimeWindow(130.0, 76.0)

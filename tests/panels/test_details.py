@@ -16,13 +16,12 @@ from sparktop.model.fleet import Scrape
 from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReading, NodeSample
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
-from sparktop.panels.backend.detail import backend_detail
-from sparktop.panels.backend.sections import window_words
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.scene import PanelKey, Scene
-from sparktop.panels.node.detail import node_detail
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.scene import Scene, flatten
+from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.parts.graph import TimeAxis
-from sparktop.panels.parts.rows import Row, row_text, row_width
+from sparktop.panels.parts.text import Row, row_text, row_width
+from sparktop.panels.server.detail import backend_detail, window_words
 from stage.rehearsal import Outage, Rehearsal
 
 pytestmark = pytest.mark.long

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import with_units_joined
-from sparktop.panels.parts.rows import Row, row_text
-from sparktop.panels.parts.sentences import wrapped
+from sparktop.panels.parts.figures import wrapped
+from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_band, sweep_screen
 from sparktop.report.markdown import render

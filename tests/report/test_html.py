@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sparktop.model.event import Event, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.parts.roles import STATE_ROLES
+from sparktop.panels.parts.figures import STATE_ROLES
 from sparktop.report.html import render
 from stage.rehearsal import Rehearsal, RouterPart
 from tests.report.html_page import Page

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sparktop.analysis.wall import MOST_LISTED, Top, wall_of
 from sparktop.commands.snapshot import render
 from sparktop.model.snapshot import BackendState, Latency, Quantile, Snapshot
-from sparktop.panels.board.wall.tops import top_keys
+from sparktop.panels.board.wall_lines import top_keys
 from sparktop.report import cell
 from sparktop.report.large import MOST, groups_table, is_large, narrowed, omission, worst_table
 from stage.fleet import RehearsedFleet

@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable
 
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.model.targets import Watch
-from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import Boxes
-from sparktop.panels.board.scene import Scene
+from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, View
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import Store

@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.svg import screen_svg
+from sparktop.ui.report import screen_svg
 from stage.moving_picture import moving
 from stage.rehearsal import Rehearsal
 

@@ -15,10 +15,10 @@ from sparktop.model.event import Severity
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import NodeTarget, Watch
-from sparktop.panels.node.detail import node_detail
-from sparktop.panels.node.panel import node_panel
+from sparktop.panels.machine.detail import node_detail
+from sparktop.panels.machine.panel import node_panel
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.report import html, markdown, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.sources.decode import decode, place

@@ -12,7 +12,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.panels.backend.limit import limit_note
+from sparktop.panels.server.panel import limit_note
 from stage.rehearsal import Rehearsal
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from sparktop.colors.palette import find_palette
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.sweep.history import History
 from sparktop.sweep.result.store import save
 from sparktop.sweep.view.result import SweepSource

@@ -18,14 +18,14 @@ from sparktop.demo.scenario import Scenario
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import LevelKey
 from sparktop.model.targets import ModelFacts, SweepSettings, Watch
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import Notice, SweepEnded, SweepEvent
 from sparktop.sweep.session import LiveSweep, Stage, Sweeping
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.screens.ask import AskScreen
+from sparktop.ui.screens.dialogs import AskScreen
 from sparktop.ui.screens.sweep import SweepScreen
 from stage.rehearsal import Rehearsal, RouterPart
 from tests.sweep.made_results import made_level, made_sweep

@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 
 from sparktop.model.balance import BalanceWord
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.scene import PanelKey
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.ui.app import SparktopApp
 from tests.panels.balance_scenes import herd, traced
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import Watch
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.store import Store
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.cadence import LOW_BANDWIDTH_S, MAX_DRAW_S, MAX_INTERVAL_S, Cadence

@@ -14,11 +14,10 @@ from textual.app import App, ComposeResult
 from textual.screen import Screen
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.parts.rows import Row, row_width
+from sparktop.panels.parts.text import Row, row_width
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.canvas import Canvas, changed_spans, joined
+from sparktop.ui.canvas import Canvas, CellsUpdate, FrugalUpdate, changed_spans, joined
 from sparktop.ui.styles import RoleStyles
-from sparktop.ui.terminal.frugal import CellsUpdate, FrugalUpdate
 from sparktop.ui.themes import chosen_palette
 from stage.rehearsal import Rehearsal
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.panels.board.scene import PanelKey
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.ui.app import SparktopApp
 from stage.rehearsal import Rehearsal
 

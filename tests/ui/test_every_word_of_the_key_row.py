@@ -8,9 +8,9 @@ import pytest
 from textual.pilot import Pilot
 
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.sweep.session import Stage
-from sparktop.ui.screens.ask import AskScreen
+from sparktop.ui.screens.dialogs import AskScreen
 from tests.ui.sweep_stage import SweepStage
 
 _SIZE = (120, 36)

@@ -14,8 +14,8 @@ import pytest
 from sparktop.errors import ConfigError
 from sparktop.model.snapshot import Snapshot
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.export import screen_of
-from sparktop.ui.svg import screen_svg, usual_colors
+from sparktop.ui.report import screen_svg, usual_colors
+from sparktop.ui.start import screen_of
 from stage.rehearsal import Rehearsal
 
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")

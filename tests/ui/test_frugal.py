@@ -13,7 +13,7 @@ from rich.style import Style
 from textual._compositor import ChopsUpdate
 from textual.strip import Strip
 
-from sparktop.ui.terminal.frugal import FrugalUpdate
+from sparktop.ui.canvas import FrugalUpdate
 
 WIDTH, HEIGHT = 12, 3
 CONSOLE = Console(color_system="truecolor", force_terminal=True)

@@ -9,7 +9,7 @@ from textual.geometry import Region
 from textual.widgets._toast import Toast, ToastHolder
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.ui.app import SparktopApp
 from stage.rehearsal import Rehearsal
 

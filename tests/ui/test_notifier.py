@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparktop.model.event import Event, Severity
 from sparktop.model.targets import EventSettings, Watch
 from sparktop.store import Store
-from sparktop.ui.terminal.notifier import PAUSE_S, Notifier, notify_of_events
+from sparktop.ui.terminal import PAUSE_S, Notifier, notify_of_events
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

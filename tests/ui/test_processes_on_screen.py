@@ -10,10 +10,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.view import Sort
-from sparktop.panels.node.processes import ProcessSort
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.machine.processes import ProcessSort
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import recall
 from stage.rehearsal import Rehearsal

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
+from sparktop.panels.server.table import ColumnOrder
 from sparktop.ui.remembered import recall, remember, state_file
 
 NO_BOXES = Boxes(nodes=False, backends=False, events=False, self_cost=False)

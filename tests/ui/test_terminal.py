@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 from textual.app import App
 
-from sparktop.ui.terminal.driver import TerminalDriver, _Mode
-from sparktop.ui.terminal.output import TerminalOutput
+from sparktop.ui.terminal import TerminalDriver, TerminalOutput, _Mode
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.view import Preset, Sort, backend_order
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import recall
 from stage.rehearsal import Rehearsal

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from sparktop.analysis.wall import Top
 from sparktop.model.fleet import Fleet, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.scene import PanelKey
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.parts.text import row_text
 from sparktop.ui.app import SparktopApp
 from stage.fleet import RehearsedFleet
 

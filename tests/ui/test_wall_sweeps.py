@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
-from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.layout import PanelKey
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.editor.fields import TargetList
 from sparktop.ui.screens.editor.screen import SweepEditor

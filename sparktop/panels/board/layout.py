@@ -12,6 +12,8 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.panels.parts.text import Row
+
 MIN_WIDTH = 60
 MIN_HEIGHT = 16
 """On a smaller screen only a notice is drawn, with the required and the actual size."""
@@ -84,6 +86,21 @@ class Place(Struct, frozen=True):
     def holds(self, x: int, y: int) -> bool:
         """Return whether the cell at column `x` and row `y` of the board is in the rectangle."""
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
+
+class PanelKey(Struct, frozen=True):
+    """Identity of a panel: its kind (see `Place.kind`), and the name of the thing that it shows."""
+
+    kind: str
+    name: str
+
+
+class Drawn(Struct, frozen=True):
+    """A drawn panel: its key, its rectangle and its rows."""
+
+    key: PanelKey
+    place: Place
+    rows: list[Row]
 
 
 class Layout(Struct, frozen=True):

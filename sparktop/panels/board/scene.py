@@ -1,58 +1,443 @@
-"""Draws the board (the content of the main screen): lays out the panels of one snapshot and fills them."""
+"""Draws the board, which is the content of the main screen: plans its panels and fills them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.model.balance import Balance
 from sparktop.model.fleet import FleetView
-from sparktop.model.snapshot import Snapshot
+from sparktop.model.router import RouterView
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.sweep import Countdown
-from sparktop.panels.backend.panel import GroupScale, backend_panel, group_scale, widest_scale
-from sparktop.panels.backend.router import router_panel
-from sparktop.panels.board.layout import Layout, Place, below_band, sweep_height
-from sparktop.panels.board.lists import Listed, backend_list, group_list, listed_groups, node_list, visible
-from sparktop.panels.board.log import events_panel, self_panel
-from sparktop.panels.board.plan import is_wall, plan
+from sparktop.model.targets import SEARCHED_PORTS
+from sparktop.panels.board.events import events_panel, events_screen, self_panel
+from sparktop.panels.board.layout import (
+    MIN_HEIGHT,
+    MIN_WIDTH,
+    Drawn,
+    Layout,
+    PanelKey,
+    Place,
+    Tiling,
+    arrange,
+    below_band,
+    entry_rows,
+    low_boxes,
+    low_places,
+    sweep_height,
+)
 from sparktop.panels.board.view import Preset, Sort, View
-from sparktop.panels.node.panel import node_panel, power_scale
-from sparktop.panels.node.processes import process_panel
-from sparktop.panels.parts.columns import graph_columns
-from sparktop.panels.parts.graph import TimeWindow, newest_axis
-from sparktop.panels.parts.rows import Row, merged
+from sparktop.panels.machine.panel import (
+    line_shape,
+    list_shape,
+    node_entry,
+    node_heading,
+    node_panel,
+    power_scale,
+    short_node,
+)
+from sparktop.panels.machine.processes import ProcessOrder, process_panel
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow, newest_axis, with_time_axis
+from sparktop.panels.parts.text import (
+    Row,
+    Run,
+    blank_row,
+    fit_row,
+    frame_role,
+    framed,
+    graph_columns,
+    merged,
+    name_tab,
+    row_width,
+)
+from sparktop.panels.server.panel import GroupScale, backend_panel, group_scale, widest_scale
+from sparktop.panels.server.router import router_panel
+from sparktop.panels.server.table import ColumnOrder, Table, entry_names, short_entry
 
-if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
+if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView
-    from sparktop.panels.board.wall.drawn import DrawnWall
-    from sparktop.panels.board.wall.order import WallOrders
+    from sparktop.panels.board.wall import DrawnWall, WallOrders
 
-_GROUP_KINDS = frozenset({"balance", "evidence"})
+
+_TILINGS = {
+    Preset.WATCH: Tiling.PANELS,
+    Preset.ONE: Tiling.PANELS,
+    Preset.COMPACT: Tiling.TABLE,
+    Preset.WALL: Tiling.TILES,
+}
+_LEAST_LINES = 24
+"""Least number of backends or nodes for a wall: fewer can be read in lists of any form."""
+
+
+def is_wall(snapshot: Snapshot, width: int, height: int, view: View) -> bool:
+    """Return whether a board of this size shows what is watched directly as a wall.
+
+    It is one where the board would scroll, or have lists with several entries in a line. The views "compact"
+    and "one backend" have none, and the configuration may set the number from which on the board is a wall.
+    The filter does not decide it: callers pass the snapshot without a filter.
+    """
+    nodes = len(snapshot.nodes) if view.boxes.nodes else 0
+    backends = len(snapshot.backends) if view.boxes.backends else 0
+    least = _LEAST_LINES if view.wall_from is None else view.wall_from
+    if view.preset in {Preset.ONE, Preset.COMPACT} or not least or max(nodes, backends) < least:
+        return False
+    if view.wall_from is not None:
+        return True
+    layout = arrange(width, height, nodes, backends, view.boxes, tiling=_TILINGS[view.preset])
+    lists = [place for place in layout.places if place.kind in {"nodes", "table"}]
+    hidden = any(place.kind == "table" and place.height - 2 < backends for place in lists)
+    return layout.height > height or hidden or any(place.columns > 1 for place in lists)
+
+
+def plan(snapshot: Snapshot, width: int, height: int, view: View, *, fleets: int, wall: bool) -> Layout:
+    """Return the layout of a board; `fleets` Prometheus servers have panels as routers do."""
+    if wall:
+        low = low_boxes(height, view.boxes)
+        below = low_places(width, height - low, low, view.boxes) if low else []
+        return Layout((Place("wall", 0, 0, 0, width, height - low), *below), height)
+    return arrange(
+        width,
+        height,
+        len(snapshot.nodes),
+        len(snapshot.backends),
+        view.boxes,
+        tiling=_TILINGS[view.preset],
+        routers=len(snapshot.routers) + fleets,
+        groups=sum(one.within is None for one in snapshot.balance),
+    )
+
+
+_USUAL_WIDTH = 64
+"""Least width in cells for which the lines are centred."""
+
+
+def empty_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
+    """Draw the panel for a screen without backends: where servers were searched, and what the user can do."""
+    if snapshot.searching:
+        ports = ", ".join(str(port) for port in SEARCHED_PORTS)
+        lines: list[Row] = [
+            [("No inference server found yet", "title"), (f" on {', '.join(snapshot.searching)}", "text")],
+            [(f"tried ports {ports}", "muted")],
+            [("looking again every 30 s", "muted")],
+            [],
+            [("start one:      ", "muted"), ("vllm serve MODEL", "key")],
+            [("or name it:     ", "muted"), ("sparktop http://HOST:8000", "key")],
+            [("or just look:   ", "muted"), ("sparktop demo", "key")],
+        ]
+    else:
+        lines = [
+            [("No backend to watch", "title")],
+            [
+                ("name one: ", "muted"),
+                ("sparktop http://HOST:8000", "key"),
+                (" or in sparktop.toml", "muted"),
+            ],
+        ]
+    inside = height - 2
+    above = max(0, (inside - len(lines)) // 2)
+    margin = max(1, (width - 2 - max(_USUAL_WIDTH, *map(row_width, lines))) // 2)
+    rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
+    return framed(rows, width, height, title=name_tab("backend", "", "backends"))
+
+
+def flatten(drawn: list[Drawn], width: int, height: int) -> list[Row]:
+    """Join drawn panels to `height` rows of `width` cells; cells without a panel are blank."""
+    board: list[list[tuple[int, int, Row]]] = [[] for _ in range(height)]
+    for panel in drawn:
+        place = panel.place
+        for y, row in enumerate(panel.rows, start=place.y):
+            if y < height:
+                board[y].append((place.x, place.width, row))
+    rows: list[Row] = []
+    for pieces in board:
+        joined: Row = []
+        at = 0
+        # A panel's rows are as wide as its place; measuring them again would cost a tenth of all drawing.
+        for x, cells, piece in sorted(pieces, key=lambda item: item[0]):
+            if x > at:
+                joined += blank_row(x - at)
+            joined += piece
+            at = x + cells
+        rows.append(joined if at == width else fit_row(joined, width))
+    return rows
+
+
+def too_small_rows(width: int, height: int) -> list[Row]:
+    """Return the notice that the terminal is too small, as `height` rows of `width` cells."""
+    lines: list[Row] = [
+        [("terminal too small", "warn")],
+        [(f"needs {MIN_WIDTH}×{MIN_HEIGHT}, has {width}×{height}", "text")],
+        [("q quits", "muted")],
+    ]
+    above = max(0, (height - len(lines)) // 2)
+    margin = max(0, (width - max(map(row_width, lines))) // 2)
+    rows = [fit_row([(" " * margin, "text"), *line], width) for line in lines]
+    padded = [blank_row(width)] * above + rows
+    return (padded + [blank_row(width)] * height)[:height]
+
+
+_WIDE_ROWS = 3
+"""Most rows of an entry of a list with many columns; in higher entries, graphs use the cells better."""
+_View = TypeVar("_View", NodeView, BackendView)
+
+
+class Listed(Struct, frozen=True):
+    """A drawn list: its rows with the frame, and the place of each visible entry."""
+
+    rows: list[Row]
+    entries: list[Place]
+
+
+def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selected: str | None) -> Listed:
+    """Draw the list of nodes; `selected` is the name of the selected node."""
+    each, heading = entry_rows(place, len(views))
+    width, title = place.width, name_tab("node", "", "nodes")
+    if place.columns > 1:
+        short = line_shape(views, (place.width - 2) // place.columns - 1)
+        entries = _short(
+            place, views, lambda view, _: short_node(view, short, selected=view.name == selected)
+        )
+        return _in_frame(place, len(views), entries, 1, None, kind="node", title=title)
+    shape = list_shape(views, width, each)
+    drawn = [node_entry(view, shape, width, each, window, selected=view.name == selected) for view in views]
+    rows = [row for entry in drawn for row in entry]
+    return _in_frame(
+        place,
+        len(views),
+        rows,
+        each,
+        node_heading(shape, width) if heading else None,
+        kind="node",
+        title=title,
+    )
+
+
+def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> Listed:
+    """Draw the list of groups with their verdicts; `selected` is the name of the selected group."""
+    from sparktop.panels.group.panel import group_entry  # late: no first picture has a balance
+
+    groups = listed_groups(place, snapshot)
+    rows = [group_entry(one, place.width, selected=one.group == selected) for one in groups]
+    count = sum(one.within is None for one in snapshot.balance)
+    return _in_frame(
+        place,
+        len(rows),
+        rows,
+        1,
+        None,
+        kind="balance",
+        title=name_tab("balance", ""),
+        footnote=[(f" worst {len(groups)} of {count} groups ", "muted")] if len(groups) < count else (),
+    )
+
+
+def listed_groups(place: Place, snapshot: Snapshot) -> list[Balance]:
+    """Return the groups that the list at `place` shows: all, or the worst where not all fit."""
+    groups = [one for one in snapshot.balance if one.within is None]
+    room = max(1, place.height - 2)
+    if len(groups) <= room:
+        return groups
+    return sorted(groups, key=lambda one: (not one.bad, not one.word.bad))[:room]
+
+
+def backend_list(
+    place: Place,
+    snapshot: Snapshot,
+    window: TimeWindow,
+    scale: Callable[[Sequence[BackendView]], GroupScale],
+    *,
+    first: int,
+    order: str = "",
+    wide: bool = False,
+    verdict: bool = False,
+    selected: str | None = None,
+    columns: ColumnOrder = ColumnOrder.LOAD,
+) -> Listed:
+    """Draw the list of backends from the backend with the index `first` on; further ones may not fit.
+
+    `order` names the sort order, "" for the configured one. With `wide`, values matter more than graphs.
+    With `verdict`, the frame has the worst verdict of all groups. `selected` is a backend's name.
+    `columns` says which columns come first. `scale` returns the scale of the graphs of the backends shown.
+    """
+    views = snapshot.backends
+    each, heading = entry_rows(place, len(views))
+    wide = wide and each <= _WIDE_ROWS
+    heading = heading or wide
+    shown = views[first : first + visible(place, len(views), wide=wide)]
+    graphs = place.columns == 1 or heading
+    names = tuple(view.name for view in views)
+    table = Table(place.width, window, scale(shown if graphs else ()), wide, columns, names, each)
+    if place.columns > 1:
+        rows = _short_entries(place, shown, names, selected)
+    else:
+        rows = [row for view in shown for row in table.rows(view, each, selected=view.name == selected)]
+    some: Row = [(f" {first + 1}–{first + len(shown)} of {len(views)} ", "muted")]
+    some = some if len(shown) < len(views) else []
+    listed = _in_frame(
+        place,
+        len(shown),
+        rows,
+        each,
+        table.heading(order) if heading else None,
+        kind="backend",
+        title=name_tab("backend", "", "backends"),
+        status=_worst(snapshot, place.width - 24) if verdict else [],
+        footnote=some,
+    )
+    entries = [Place("row", first + at.index, at.x, at.y, at.width, at.height) for at in listed.entries]
+    if wide or place.columns > 1:
+        return Listed(listed.rows, entries)
+    rows = with_time_axis(listed.rows, place.width, window, frame_role("backend"), some)
+    return Listed(rows, entries)
+
+
+def _short_entries(
+    place: Place, shown: Sequence[BackendView], names: tuple[str, ...], selected: str | None
+) -> list[Row]:
+    """Return the rows of a list of backends with several columns; `names` has those of all backends."""
+    fitted = entry_names(names, (place.width - 2) // place.columns)
+    return _short(
+        place,
+        shown,
+        lambda view, cells: short_entry(view, fitted[view.name], cells, selected=view.name == selected),
+    )
+
+
+def _worst(snapshot: Snapshot, width: int) -> Row:
+    """Return the worst verdict of all groups in `width` cells or fewer; empty without a group."""
+    if not snapshot.balance:
+        return []
+    from sparktop.panels.group.panel import edge_verdict  # late: no first picture has a balance
+
+    return edge_verdict(snapshot.balance, width)
+
+
+def visible(place: Place, count: int, *, wide: bool) -> int:
+    """Return how many of `count` backends the list at `place` shows; it always has a heading if `wide`."""
+    each, heading = entry_rows(place, count)
+    lines = (place.height - 2 - int(heading or wide)) // each
+    return max(1, lines * place.columns)
+
+
+def _short(place: Place, views: Sequence[_View], draw: Callable[[_View, int], Row]) -> list[Row]:
+    """Return the rows of a list with several columns; `draw` returns an entry of a given width in cells."""
+    cells = (place.width - 2) // place.columns
+    entries = [draw(view, cells) for view in views]
+    lines = [entries[at : at + place.columns] for at in range(0, len(entries), place.columns)]
+    return [fit_row([run for entry in line for run in entry], place.width - 2) for line in lines]
+
+
+def _in_frame(
+    place: Place,
+    count: int,
+    rows: Sequence[Row],
+    each: int,
+    heading: Row | None,
+    *,
+    kind: str,
+    title: Row,
+    status: Sequence[Run] = (),
+    footnote: Sequence[Run] = (),
+) -> Listed:
+    """Return a list of `count` entries in its frame; `rows` has `each` rows of text for every entry."""
+    inside = [*([] if heading is None else [heading]), *rows]
+    framed_rows = framed(
+        inside,
+        place.width,
+        place.height,
+        role=frame_role(kind),
+        title=title,
+        status=status,
+        footnote=footnote,
+        fitted=True,
+    )
+    first = place.y + 1 + (heading is not None)
+    cells = (place.width - 2) // place.columns
+    entries: list[Place] = []
+    for index in range(count):
+        line, column = divmod(index, place.columns)
+        entries.append(Place("row", index, place.x + 1 + column * cells, first + line * each, cells, each))
+    return Listed([merged(row) for row in framed_rows], entries)
+
+
+GROUP_KINDS = frozenset({"balance", "evidence"})
 """Kinds of the full-screen views of a group's balance."""
-_TALL = frozenset({"node", "backend", "events"}) | _GROUP_KINDS
+
+
+def draw_alone(
+    place: Place,
+    snapshot: Snapshot,
+    axes: tuple[TimeAxis, TimeAxis],
+    order: ProcessOrder,
+    coarse: int,
+    *,
+    selected: bool,
+) -> tuple[list[Row], int | None]:
+    """Return the rows of the panel at `place`, and the row at which a node's process table begins.
+
+    `axes` are the time axes of backends and of nodes; `coarse` stretches those of a group's balance.
+    """
+    size = (place.width, place.height)
+    if place.kind == "node":
+        from sparktop.panels.machine.detail import (
+            drawn_node_detail,  # late: no first picture has a full screen
+        )
+
+        node = snapshot.nodes[place.index]
+        return drawn_node_detail(node, snapshot.backends, *size, axes[1], order=order, selected=selected)
+    if place.kind in GROUP_KINDS:
+        return _group_rows(place, snapshot, coarse), None
+    if place.kind == "events":
+        return events_screen(snapshot, *size, selected=selected), None
+    from sparktop.panels.server.detail import backend_detail  # late: as above
+
+    nodes = {node.name: node for node in snapshot.nodes}
+    return backend_detail(snapshot.backends[place.index], nodes, *size, axes[0], selected=selected), None
+
+
+def _group_rows(place: Place, snapshot: Snapshot, coarse: int) -> list[Row]:
+    """Draw the full-screen view of a group's balance or, by the kind of `place`, of its evidence."""
+    from sparktop.panels.group.panel import balance_screen, evidence_screen  # late: as above
+
+    groups = snapshot.balance
+    which = f"group {place.index + 1} of {len(groups)}" if len(groups) > 1 else ""
+    balance, size = groups[place.index], (place.width, place.height)
+    if place.kind == "evidence":
+        return evidence_screen(balance, snapshot, *size, place=which)
+    return balance_screen(balance, snapshot, *size, place=which, coarse=coarse)
+
+
+def index_of(kind: str, name: str, snapshot: Snapshot) -> int | None:
+    """Return the index of the view that a panel shows alone; None if there is no such view."""
+    if kind in {"events", "self"}:
+        return 0
+    if kind in {"members", "scraped", "machines"}:
+        from sparktop.panels.board.wall import exists  # late: as above
+
+        return 0 if exists(kind, name, snapshot) else None
+    views: Mapping[str, Sequence[NodeView | BackendView | RouterView | FleetView]] = {
+        **dict.fromkeys(("node", "processes"), snapshot.nodes),
+        "backend": snapshot.backends,
+        "router": snapshot.routers,
+        "prometheus": snapshot.fleets,
+    }
+    names = [view.name for view in views.get(kind, ())]
+    if kind in GROUP_KINDS:
+        names = [balance.group for balance in snapshot.balance]
+    return names.index(name) if name in names else None
+
+
+_TALL = frozenset({"node", "backend", "events"}) | GROUP_KINDS
 """Kinds of panels that may need more rows than the screen has when they fill it; the board then scrolls."""
 _WALLS = frozenset({"wall", "prometheus", "members", "scraped", "machines"})
 """Kinds of places with a wall or an opened group of one."""
 _LEAST_WALL = 8
 """Least height in rows of the wall of a Prometheus above the other panels."""
-
-
-class PanelKey(Struct, frozen=True):
-    """Identity of a panel: its kind (see `Place.kind`), and the name of the thing that it shows."""
-
-    kind: str
-    name: str
-
-
-class Drawn(Struct, frozen=True):
-    """A drawn panel: its key, its rectangle and its rows."""
-
-    key: PanelKey
-    place: Place
-    rows: list[Row]
 
 
 class Scene:
@@ -110,8 +495,6 @@ class Scene:
 
     def _show_detail(self, place: Place) -> None:
         """Draw the panel that fills the board, store its rows, and make the board as high as these rows."""
-        from sparktop.panels.board.alone import draw_alone  # late: no first picture has it
-
         rows, self._processes_at = draw_alone(
             place,
             self.snapshot,
@@ -129,7 +512,7 @@ class Scene:
         behind = [one for one in self.snapshot.balance if one.router == router and one.within is None]
         if len(self.layout.places) > 1 or not behind:
             return None
-        from sparktop.panels.balance.panel import group_picture  # late: as above
+        from sparktop.panels.group.panel import group_picture  # late: as above
 
         return lambda width, height: group_picture(behind[0], self.snapshot, width, height, self._coarse)
 
@@ -141,8 +524,6 @@ class Scene:
 
     def _index_of(self, key: PanelKey) -> int | None:
         """Return the index of the view that the panel `key` shows alone; None if there is no such view."""
-        from sparktop.panels.board.alone import index_of  # late: as above
-
         return index_of(key.kind, key.name, self.snapshot)
 
     @property
@@ -194,7 +575,7 @@ class Scene:
     def _drawn_wall(self, place: Place) -> DrawnWall:
         """Draw the wall or the opened group at `place`, once."""
         if place.kind not in self._walls:
-            from sparktop.panels.board.wall.scene import draw_place  # late: most boards have none
+            from sparktop.panels.board.wall import draw_place  # late: most boards have none
 
             key, chosen = self._key(place), self.selected
             drawn = draw_place(
@@ -218,7 +599,7 @@ class Scene:
             return PanelKey("prometheus", fleet.name)
         if place.kind == "router":
             return PanelKey("router", self.snapshot.routers[place.index].name)
-        if place.kind in _GROUP_KINDS:
+        if place.kind in GROUP_KINDS:
             return PanelKey(place.kind, self.snapshot.balance[place.index].group)
         if place.kind in {"backend", "tile"}:
             return PanelKey("backend", self.snapshot.backends[place.index].name)
@@ -355,7 +736,7 @@ class Scene:
         elif place.kind == "router":
             rows = self._router_rows(place, selected=selected)
         elif place.kind == "balance":
-            from sparktop.panels.balance.band import balance_band  # late: no first picture has it
+            from sparktop.panels.group.panel import balance_band  # late: no first picture has it
 
             balance = self.snapshot.balance[place.index]
             rows = balance_band(balance, self.snapshot, width, height, self._window, selected=selected)
@@ -365,7 +746,7 @@ class Scene:
             last = place.index == len(self.snapshot.backends) - 1
             rows = backend_panel(backend, width, height, self._window, scale, selected=selected, last=last)
         elif place.kind == "tile":
-            from sparktop.panels.backend.tile import tile_panel  # late: most boards have none
+            from sparktop.panels.server.panel import tile_panel  # late: most boards have none
 
             tile = self.snapshot.backends[place.index]
             top = self._scale(tile.group).load.end
@@ -375,8 +756,6 @@ class Scene:
         elif place.kind == "self":
             rows = self_panel(self.snapshot, width, height, selected=selected)
         else:
-            from sparktop.panels.board.empty import empty_rows  # late: as above
-
             rows = empty_rows(self.snapshot, width, height)
         return [merged(row) for row in rows]
 
@@ -385,7 +764,7 @@ class Scene:
         if fleet is None:
             router, below = self.snapshot.routers[place.index], self._routed_picture(place)
             return router_panel(router, width, height, selected=selected, below=below)
-        from sparktop.panels.board.wall.scene import draw_place  # late: most boards have none
+        from sparktop.panels.board.wall import draw_place  # late: most boards have none
 
         chosen = ("prometheus", fleet.name, width, height)
         return draw_place(chosen, self.snapshot, self.view, marked=None, is_selected=selected, first=0).rows

@@ -1,16 +1,23 @@
-"""Draws values alike in all panels: labels, numbers, latencies and bars, as runs (styled text segments)."""
+"""Figures alike in all panels: numbers and latencies, bars, states, sections, wrapped sentences, sources."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from string import ascii_uppercase
 
-from sparktop.colors.palette import LEVELS
+from msgspec import Struct
+
+from sparktop.colors.palette import LEVELS, PARTS
 from sparktop.graphics import numbers
-from sparktop.graphics.bars import bar
-from sparktop.graphics.cells import fit
-from sparktop.model.fleet import Sum
-from sparktop.model.snapshot import BackendView, Latency, Quantile
-from sparktop.panels.parts.rows import Row, Run
+from sparktop.graphics.cells import bar, cell_width, fit, segments
+from sparktop.model.balance import BalanceWord
+from sparktop.model.event import Severity
+from sparktop.model.failure import FailureKind
+from sparktop.model.fleet import Scrape, Sum, stale_s
+from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile
+from sparktop.model.text import with_units_joined
+from sparktop.panels.parts.text import Row, Run, fit_row, row_width
 
 LATENCY_WIDTH = 9
 """Width in cells of a latency with its sign: ">9.99 s" or " 1234 ms", padded."""
@@ -124,3 +131,333 @@ def rate_words(view: BackendView) -> str:
     if window_s is None or _NEARLY * _RATES_S <= window_s <= _RATES_S / _NEARLY:
         return f"over {_RATES_S:.0f} s"
     return f"over {numbers.duration(window_s, 7).strip()}{' so far' if window_s < _RATES_S else ''}"
+
+
+STATE_ROLES = {
+    BackendState.CONNECTING: "muted",
+    BackendState.UNREACHABLE: "bad",
+    BackendState.ENGINE_DEAD: "bad",
+    BackendState.LOADING: "warn",
+    BackendState.ASLEEP: "muted",
+    BackendState.STUCK: "bad",
+    BackendState.SUSPECT: "warn",
+    BackendState.STILL: "warn",
+    BackendState.PREEMPTING: "bad",
+    BackendState.KV_FULL: "bad",
+    BackendState.QUEUEING: "warn",
+    BackendState.STALE: "warn",
+    BackendState.BUSY: "good",
+    BackendState.BORED: "info",
+    BackendState.IDLE: "muted",
+    BackendState.UNKNOWN: "muted",
+}
+"""The role of each backend state; the state is always written out, too."""
+
+_SHORT_BY_SWEEP = {BackendState.KV_FULL: "full (sweep)", BackendState.QUEUEING: "queue (sweep)"}
+"""Words of 13 letters or fewer for states that a sweep of this program causes."""
+
+SHORT_STATES = {
+    BackendState.CONNECTING: "connects",
+    BackendState.UNREACHABLE: "down",
+    BackendState.ENGINE_DEAD: "dead",
+    BackendState.PREEMPTING: "preempts",
+    BackendState.STILL: "stalled",
+}
+"""Words of eight letters or fewer for states with longer names, for narrow places."""
+
+
+def state_role(view: BackendView) -> str:
+    """Return the role of a backend's state: calm where a sweep of this program explains it."""
+    return "info" if view.is_full_by_sweep else STATE_ROLES[view.state]
+
+
+def state_words(view: BackendView) -> tuple[str, ...]:
+    """Return texts for a backend's state, the longest first."""
+    by_sweep = (_SHORT_BY_SWEEP.get(view.state),) if view.is_full_by_sweep else ()
+    texts = (view.state_text, *by_sweep, view.state.value, SHORT_STATES.get(view.state))
+    return tuple(text for text in texts if text is not None)
+
+
+def wait_role(view: BackendView, calm: str = "title") -> str:
+    """Return the role of a backend's waiting requests; `calm` where none waits, or a sweep lets them wait."""
+    return "warn" if view.waiting and not view.in_sweep else calm
+
+
+def alarm(view: BackendView, role: str) -> str:
+    """Return `role`, that of a figure which is too high, or "text" while a sweep of this program loads it."""
+    return "text" if view.in_sweep else role
+
+
+WORD_ROLES = {
+    BalanceWord.UNKNOWN: "muted",
+    BalanceWord.IDLE: "muted",
+    BalanceWord.OSCILLATING: "bad",
+    BalanceWord.STARVED: "bad",
+    BalanceWord.UNEVEN: "warn",
+    BalanceWord.BALANCED: "good",
+}
+"""The role of each verdict on balance; the verdict is always written out, too."""
+
+
+SEVERITY_SIGNS = {Severity.INFO: "·", Severity.WARNING: "▲", Severity.CRITICAL: "✖"}
+"""The sign of an alert or event: critical is the sign of servers and machines that do not answer, too."""
+_BY_SEVERITY = {Severity.INFO: "text", Severity.WARNING: "warn", Severity.CRITICAL: "bad"}
+_ALERTED_STATES = {"kv-full": BackendState.KV_FULL, "preempting": BackendState.PREEMPTING}
+"""The state that a backend's panel shows while an alert with this condition holds."""
+
+
+def alert_role(alert_id: str, severity: Severity) -> str:
+    """Return the role of an alert: that of the state or verdict that its panel shows, else by severity."""
+    kind, _, rest = alert_id.partition(":")
+    condition = rest.rpartition(":")[2]
+    verdict = next((word for word in BalanceWord if kind == "balance" and word.value == condition), None)
+    if severity is Severity.WARNING and verdict is not None:
+        return WORD_ROLES[verdict]
+    if severity is Severity.WARNING and condition in _ALERTED_STATES:
+        return STATE_ROLES[_ALERTED_STATES[condition]]
+    return _BY_SEVERITY[severity]
+
+
+def alerts_sign(worst: Severity | None, count: int) -> str:
+    """Return the sign of `count` alerts and their number if there are several, with a blank; "" for none.
+
+    `worst` is the severity of the worst of them; None or INFO if none needs attention.
+    """
+    sign = SEVERITY_SIGNS[worst if worst is Severity.CRITICAL else Severity.WARNING]
+    return "" if not count else f"{sign}{count} " if count > 1 else f"{sign} "
+
+
+def part_role(index: int) -> str:
+    """Return the role (colour name) of the backend or target with this index; roles repeat after eight."""
+    return PARTS[index % len(PARTS)]
+
+
+def part_letter(index: int) -> str:
+    """Return the letter of a sweep's target with this index, "A" for 0; letters repeat after "Z".
+
+    A capital, because "c" is the concurrency. Servers have no letters: they are shown by name.
+    """
+    return ascii_uppercase[index % len(ascii_uppercase)]
+
+
+WIDE_FACTS = 52
+"""Column width in cells from which on two values in a row have room for longer labels."""
+_NAMES_WIDTH = (10, 11)
+"""Width in cells of the labels in a narrow and in a wide column."""
+VALUE_WIDTH = 6
+"""Width in cells of a value beside its label."""
+
+
+def name_width(width: int) -> int:
+    """Return the width in cells of the labels at the left, in a column of `width` cells."""
+    return _NAMES_WIDTH[width >= WIDE_FACTS]
+
+
+class Section(Struct, frozen=True):
+    """A part of a full-screen view: a title, and rows below it.
+
+    `window` says which time the values cover ("now", "over 60 s"). It stands at the right end of the
+    title's row.
+    """
+
+    title: str
+    rows: Sequence[Row]
+    window: str = ""
+
+    def lines(self, width: int) -> list[Row]:
+        """Return the title as a row, followed by the section's rows, all `width` cells wide."""
+        return [heading(self.title, self.window, width), *(fit_row(row, width) for row in self.rows)]
+
+
+def heading(title: str, window: str, width: int) -> Row:
+    """Return a horizontal line of `width` cells with the title at its left and `window` at its right."""
+    left: Row = [("─ ", "border"), (title, "accent"), (" ", "border")]
+    right: Row = [(f" {window} ", "muted"), ("─", "border")] if window else []
+    gap = width - row_width(left) - row_width(right)
+    if gap < 1:
+        left = fit_row(left, min(width, row_width(left)))
+        return [*left, ("─" * (width - row_width(left)), "border")]
+    return [*left, ("─" * gap, "border"), *right]
+
+
+def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
+    """Return the rows of all sections, one section below the other.
+
+    Blank rows separate the sections if all rows then fit into `height`.
+    """
+    needed = sum(len(section.rows) + 1 for section in sections)
+    airy = needed + len(sections) - 1 <= height
+    rows: list[Row] = []
+    for section in sections:
+        if rows and airy:
+            rows.append(fit_row((), width))
+        rows += section.lines(width)
+    return rows
+
+
+def fact(name: str, text: str, unit: str = "", *, role: str = "text") -> Row:
+    """Return [label, value, unit] for `facts`; a value of "–" (unknown) is muted and has no unit."""
+    known = text.strip() != numbers.UNKNOWN
+    return [label(name), figure(text, known=known, role=role), label(unit if known else "")]
+
+
+def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
+    """Arrange results of `fact` in `columns` aligned columns: labels left-aligned, values right-aligned."""
+    each = width // columns
+    names = name_width(width) if columns == 2 else max(1, each - VALUE_WIDTH - 1)
+    padded: list[Row] = []
+    for name, value, *rest in cells:
+        text = value[0].strip().rjust(VALUE_WIDTH)
+        padded.append(fit_row([label(name[0], names), (text, value[1]), *rest], each))
+    return beside(padded, columns)
+
+
+def beside(cells: Sequence[Row], columns: int) -> list[Row]:
+    """Join cells, which are equally wide pieces of rows, to rows of `columns` cells, in reading order."""
+    return [
+        [run for cell in cells[start : start + columns] for run in cell]
+        for start in range(0, len(cells), columns)
+    ]
+
+
+def bar_row(name: str, share: float | None, gradient: str, after: Row, width: int, tail: int) -> Row:
+    """Return a row with a label, a bar filled to `share` (0 to 1; None if unknown), and the text `after`.
+
+    `tail` is the width in terminal cells that is reserved for `after`.
+    """
+    length = max(4, width - name_width(width) - tail - 1)
+    return [label(name, name_width(width)), *bar_runs(share, length, gradient), (" ", "text"), *after]
+
+
+def percent_run(percent: float | None, width: int = 5, *, role: str = "text") -> Row:
+    """Return a row with a percentage (0 to 100) in `width` cells as its only text segment; "–" for None."""
+    return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
+
+
+class Part(Struct, frozen=True):
+    """One part of a bar that is made of several parts, such as the uses of memory."""
+
+    name: str
+    size: float | None
+    sign: str
+    """The character that fills the part, so that parts differ in more than colour."""
+    role: str
+
+
+def segmented_bar(parts: Sequence[Part], total: float, width: int) -> Row:
+    """Return a bar of `width` cells that is divided among `parts` by their part of `total`.
+
+    The last part takes all cells that the others leave.
+    """
+    widths = segments([part.size or 0.0 for part in parts[:-1]], total, width)
+    return [(part.sign * cells, part.role) for part, cells in zip(parts, widths, strict=True) if cells]
+
+
+def legend(parts: Sequence[Part], width: int) -> list[Row]:
+    """Return a legend of a bar's parts as rows: sign, name and size in bytes, two parts per row."""
+    each = width // 2
+    size = 9 if width >= WIDE_FACTS else 8
+    return beside([_legend_cell(part, each, size) for part in parts], 2)
+
+
+def _legend_cell(part: Part, width: int, size: int) -> Row:
+    room = width - size - 3
+    text = numbers.data(part.size, size)
+    return fit_row(
+        [
+            (part.sign, part.role),
+            label(f" {fit(part.name, room - 1)} "),
+            figure(text, known=part.size is not None),
+        ],
+        width,
+    )
+
+
+_JOINED = "\0"
+"""Stands for a space at which no line may end."""
+
+
+def flowed(pieces: Sequence[Row], width: int) -> list[Row]:
+    """Join pieces of text with " · ", on as many rows of `width` cells as needed; no piece is split."""
+    rows: list[Row] = []
+    for piece in pieces:
+        if rows and row_width(rows[-1]) + 3 + row_width(piece) <= width:
+            rows[-1] += [label(" · "), *piece]
+        else:
+            rows.append(list(piece))
+    return rows
+
+
+@lru_cache(maxsize=128)
+def wrapped(text: str, width: int) -> tuple[str, ...]:
+    """Wrap a sentence at spaces into lines of at most `width` cells; a longer word is cut with "…".
+
+    A number and its unit stay in one line.
+    """
+    lines: list[str] = []
+    for joined in with_units_joined(text, _JOINED).split():
+        word = joined.replace(_JOINED, " ")
+        if lines and cell_width(lines[-1]) + 1 + cell_width(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word if cell_width(word) <= width else fit(word, width))
+    return tuple(lines)
+
+
+def sentence_rows(mark: Run, text: str, role: str, width: int) -> list[Row]:
+    """Return `text`, wrapped into rows behind `mark` (such as a bullet); further rows are indented."""
+    indent = row_width([mark])
+    lines = wrapped(text, max(8, width - indent))
+    return [[mark if not index else label(" " * indent), (line, role)] for index, line in enumerate(lines)]
+
+
+_SLOW_PAGE_MS = 1000.0
+"""From here on the age of the figures is shown: the page is computed at a time that is not known."""
+
+
+def scraped(scrape: Scrape, age_s: float | None) -> Row:
+    """Return which Prometheus a source is read from, and the age of its newest sample."""
+    old = "no sample yet" if age_s is None else f"{numbers.age(age_s)} old"
+    late = age_s is not None and age_s > stale_s(scrape.every_s)
+    return [(f" {scrape.source} every {scrape.every_s:g} s, {old} ", "warn" if late else "muted")]
+
+
+def slow_page(view: BackendView) -> str:
+    """Return how long a server takes for its metrics page, and how old its figures are; "" below a second."""
+    if view.poll_ms is None or view.poll_ms < _SLOW_PAGE_MS or view.age_s is None or view.failure is not None:
+        return ""
+    old = numbers.age(view.age_s + view.poll_ms / 1000)
+    return f"page takes {view.poll_ms / 1000:.1f} s, figures up to {old} old"
+
+
+def is_stale(view: NodeView) -> bool:
+    """Return whether the newest sample of a node through a Prometheus is old."""
+    return view.failure is not None and view.failure.kind is FailureKind.LATE
+
+
+def has_failed(view: NodeView) -> bool:
+    """Return whether a node does not answer, except where it is not asked itself."""
+    return view.failure is not None and not is_stale(view)
+
+
+def failure_role(view: NodeView) -> str:
+    """Return the role of a node's failure: a node whose Prometheus fails is not at fault."""
+    return "warn" if is_stale(view) else "bad"
+
+
+def failed_since(view: NodeView) -> str:
+    """Return since when a node fails, and how old its figures are: " since 09:00:07, figures 16 s old".
+
+    "" where neither is known. The age of a sample through a Prometheus stands in the upper edge.
+    """
+    since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
+    if view.age_s is None or is_stale(view):
+        return since
+    return f"{since}, figures {numbers.age(view.age_s)} old"
+
+
+def read_by(view: NodeView, *more: str | None) -> Row:
+    """Return how a node is read, and `more` words, as far as known; of a Prometheus with the sample's age."""
+    if view.scrape is not None:
+        return scraped(view.scrape, view.age_s)
+    return [label(f" {' · '.join(part for part in (view.via, *more) if part)} ")]

@@ -1,21 +1,196 @@
-"""Draws live graphs as rows of text: a caption with the scale above braille dots, with a colour per row."""
+"""Graphs over time as rows of text: means by time slot, one graph, a grid of them, a full-screen view."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
-from itertools import product
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise, product, zip_longest
+
+from msgspec import Struct
 
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import Top, time_axis
-from sparktop.graphics.braille import area, clipped_cells, stacked
-from sparktop.graphics.cells import cell_width
-from sparktop.model.series import Series
-from sparktop.panels.parts.columns import graph_columns, graph_starts
-from sparktop.panels.parts.frame import shortened
-from sparktop.panels.parts.rows import Row, Run, merged, row_width, spread_row
-from sparktop.panels.parts.slots import held_slots, hold_last
+from sparktop.graphics.axes import Top, nice_ceiling, time_axis
+from sparktop.graphics.braille import area, clipped_cells, mirrored, stacked
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.series import LATE, Series
+from sparktop.panels.parts.figures import Section, label, stack
+from sparktop.panels.parts.text import (
+    Row,
+    Run,
+    fit_row,
+    graph_columns,
+    graph_starts,
+    merged,
+    row_width,
+    shortened,
+    spread_row,
+)
+
+_BEFORE = 8
+"""Number of slots read before the first one, to learn how far apart samples usually are."""
+
+Fills = Callable[[Sequence[float], int], bool]
+"""Type of a function (times of all samples, index of the sample after a gap) that returns whether the gap
+lacks no sample."""
+
+
+Slots = list[float | None]
+
+
+def slot_means(
+    table: Sequence[Series], first: int, step: float, count: int, fills: Fills
+) -> list[list[float | None]]:
+    """Return for each series its means in `count` time slots of `step` seconds, from slot number `first` on.
+
+    All series must have samples at the same times, as those of a `HistoryTable` do. The mean of a slot
+    without a sample is None, or the mean of the slot before if the function `fills` returns True, which says
+    that no sample was lost in the gap. Slots begin at multiples of `step`, so that series
+    share a time axis. Slot edges are computed once for all series; these and means are kept for the next
+    drawing, which shows mostly the same slots.
+    """
+    places = _places(table[0], first, step, count)
+    found: list[list[float | None]] = []
+    for series in table:
+        means = _means(series, places, first, step)
+        if None in means:
+            _fill(means, places, series, (first - _BEFORE) * step, fills)
+        found.append(means)
+    return found
+
+
+_known: dict[tuple[int, int, float, int], tuple[object, int, Sequence[int], Sequence[float | None]]] = {}
+"""Results of `_means`: (pages, number of the first slot, places of the slots, means). A key names the pages
+by their id only, with the column, the step and the number of slots."""
+_MOST_KNOWN = 128
+
+
+def _means(series: Series, places: Sequence[int], first: int, step: float) -> list[float | None]:
+    """Return the mean of `series` in each slot, from slot number `first` on; slots begin at `places`.
+
+    Points of pages never change, so that a slot that has the same points as in the last drawing has the
+    same mean. Only the newest slots get points.
+    """
+    pages, column = series.clock[0], series.column
+    key = (id(pages), column, step, len(places))
+    means: list[float | None] = []
+    kept = _known.get(key)
+    if kept is not None and kept[0] is pages:
+        _, kept_first, kept_places, kept_means = kept
+        shift, end = first - kept_first, bisect_left(kept_places, kept_places[-1])
+        if 0 <= shift < end and kept_places[shift:end] == places[: end - shift]:
+            means += kept_means[shift : end - 1]
+    done = len(means)
+    values, begin = series.values((first + done) * step), places[done]
+    means += [_mean(values[a - begin : b - begin]) for a, b in pairwise(places[done:])]
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    _known[key] = (pages, first, places, tuple(means))
+    return means
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """Return the mean of those values that are known; None if none is."""
+    total = sum(values)
+    if not math.isfinite(total):
+        values = [value for value in values if math.isfinite(value)]
+        total = sum(values)
+    return total / len(values) if values else None
+
+
+_kept: dict[tuple[int, float, int], tuple[object, int, int, int, list[int]]] = {}
+"""Results of `_places`: (pages, place of their first point, place after the last point, number of the first
+slot, result). A key names the pages by their id only, with the step and the number of slots."""
+_MOST_KEPT = 64
+
+
+def _places(series: Series, first: int, step: float, count: int) -> list[int]:
+    """Return the place in the pages of the first point of each time slot, and of the slot after the last.
+
+    The result is kept, because the graphs of a panel mostly show series with the same times, and because the
+    next drawing shows most of the same slots: points are only added at the end of pages.
+    """
+    pages, start, stop = series.clock
+    key = (id(pages), step, count)
+    places: list[int] = []
+    kept = _kept.get(key)
+    if kept is not None and kept[0] is pages:
+        _, kept_start, kept_stop, kept_first, places = kept
+        shift = first - kept_first
+        if shift == 0 and (start, stop) == (kept_start, kept_stop):
+            return places
+        # A slot that began after the last point then may have points now.
+        places = places[shift : bisect_left(places, kept_stop)] if shift >= 0 and stop >= kept_stop else []
+        if places and start != kept_start and places[0] <= max(start, kept_start):
+            places = []
+    missing = range(first + len(places), first + count + 1)
+    if missing:
+        begin = series.since(missing[0] * step)
+        times, at = begin.arrays()[0], begin.clock[1]
+        places += [at + bisect_left(times, slot * step) for slot in missing]
+    if len(_kept) >= _MOST_KEPT:
+        _kept.clear()
+    _kept[key] = (pages, start, stop, first, places)
+    return places
+
+
+def _fill(
+    means: list[float | None], places: Sequence[int], series: Series, since: float, fills: Fills
+) -> None:
+    """Fill empty time slots in the list `means` with the value of the slot before.
+
+    The slots begin at `places` in the pages of `series`, of which points from the time `since` on are read.
+    A gap of empty slots is filled only if the function `fills` returns True: no sample was lost in the gap.
+    """
+    begin, stop = series.since(since).clock[1:]
+    for place in {a for a, b in pairwise(places) if a == b}:
+        slot, end = bisect_left(places, place), bisect_right(places, place) - 1
+        # At the left edge the sample before the gap may lie off the graph, so the gap may start in slot 0.
+        if not begin < place < stop or end == len(means):
+            continue
+        times, values = series.arrays(since)
+        after = place - begin
+        both = math.isfinite(values[after - 1]) and math.isfinite(values[after])
+        if both and fills(times, after):
+            held = means[slot - 1] if slot else values[after - 1]
+            means[slot:end] = [held] * (end - slot)
+
+
+def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) -> list[list[float | None]]:
+    """Return the means by time slot of several series whose polling interval may have changed over time.
+
+    An empty slot between two samples gets the value of the slot before, unless these samples are much further
+    apart than each of them is from its other neighbour: then a poll was missed.
+    """
+    return slot_means(table, end_slot - count + 1, step, count, _as_usual)
+
+
+def _as_usual(times: Sequence[float], after: int) -> bool:
+    apart = times[after] - times[after - 1]
+    before = times[after - 1] - times[after - 2] if after > 1 else 0.0
+    behind = times[after + 1] - times[after] if after + 1 < len(times) else 0.0
+    return apart < LATE * max(before, behind)
+
+
+def hold_last(means: Slots, series: Series, end_slot: int, step: float, held_s: float | None = None) -> None:
+    """Fill the empty time slots at the end of `means` with the newest value until its next sample is due.
+
+    `means` has the values of `series` by time slot, up to slot number `end_slot`. Slots that begin after the
+    next sample is overdue, or `held_s` seconds after the newest, stay empty. Without this, series with long
+    intervals would flicker at their end.
+    """
+    last_at, value, usual = series.last_at, series.last, series.interval_s
+    if last_at is None or value is None or usual is None:
+        return
+    due_at = last_at + (LATE * usual if held_s is None else held_s)
+    for age, mean in enumerate(reversed(means)):
+        if mean is not None:
+            return
+        if (end_slot - age) * step < due_at:
+            means[-1 - age] = value
+
 
 _SELDOM = 1.9
 """Least number of time slots between the samples of a series that is computed for pairs of slots."""
@@ -242,3 +417,229 @@ def _axis_runs(labels: str, role: str) -> Row:
         (text if text.strip() else "─" * len(text), "muted" if text.strip() else role)
         for text in re.findall(r"\S+(?: \S+)*|\s+", labels)
     ]
+
+
+GRAPH_HEIGHT = 6
+"""Least height in rows of a graph with its caption, where there is room for more than one."""
+GRAPH_WIDTH = 26
+"""Least width in cells of a graph, where there is room for more than one."""
+WIDE_GRAPH = 34
+"""Least width in cells of each of three or more graphs side by side."""
+
+
+class Graph(Struct, frozen=True):
+    """A graph of one or two time series: its caption, its scale and its colours."""
+
+    words: Sequence[Run]
+    series: Series
+    gradient: str
+    edge: Callable[[float], str]
+    """Formats the value of the graph's upper edge with its unit."""
+    least: float = 1.0
+    """The lowest value that the upper edge may have; with `fixed`, the upper edge itself."""
+    fixed: bool = False
+    over: Series | None = None
+    """A second series: above the first one in sparser dots, or below the centre line with `mirror`."""
+    over_gradient: str = ""
+    over_holds_both: bool = False
+    """True if values of `over` include those of the first series (p95 over p50), so only the excess is
+    stacked."""
+    mirror: bool = False
+    empty: str = "–"
+    """Text shown in the middle while no value is known."""
+
+    def rows(self, width: int, height: int, axis: TimeAxis) -> list[Row]:
+        """Draw the graph and its caption as exactly `height` rows of `width` cells."""
+        values = axis.values(self.series, width)
+        over = axis.values(self.over, width) if self.over is not None else [None] * len(values)
+        if self.over_holds_both:
+            over = [
+                None if b is None else max(0.0, b - (a or 0.0)) for a, b in zip(values, over, strict=True)
+            ]
+        top = self._top(values, over)
+        known = any(value is not None for value in (*values, *over))
+        head = caption(self.words, self._edge_words(top, width) if known else "", width)
+        tall = height - 1
+        if not known:
+            return [head, *_empty_rows(self.empty, width, tall)]
+        if self.mirror:
+            lines = mirrored(values, over, width, tall, top, end_slot=axis.end_slot)
+            return [head, *([(line, _mirror_role(self, row, tall))] for row, line in enumerate(lines))]
+        if self.over is None:
+            return [head, *area_rows(values, width, tall, top, self.gradient, end_slot=axis.end_slot)]
+        roles = (self.gradient, self.over_gradient)
+        return [head, *stacked_rows(values, over, width, tall, top, roles, end_slot=axis.end_slot)]
+
+    def _edge_words(self, top: float, width: int) -> str:
+        """Return the text of the scale's upper end, with "max" before it unless the scale is fixed.
+
+        If "max" does not fit into the caption of `width` cells, it is left out.
+        """
+        edge = self.edge(top)
+        full = edge if self.fixed else f"max {edge}"
+        return full if row_width(self.words) + 1 + len(full) <= width else edge
+
+    def _top(self, values: Sequence[float | None], over: Sequence[float | None]) -> float:
+        if self.fixed:
+            return self.least
+        if self.mirror:
+            peak = max((value for value in (*values, *over) if value), default=0.0)
+        else:
+            peak = max(((a or 0.0) + (b or 0.0) for a, b in zip(values, over, strict=True)), default=0.0)
+        return nice_ceiling(peak, self.least)
+
+
+def _mirror_role(graph: Graph, row: int, height: int) -> str:
+    """Return the role (colour name) of a row of a mirrored graph, by its distance from the centre line."""
+    far = abs(2 * row + 1 - height) / max(1, height - 1)
+    gradient = graph.gradient if 2 * row < height else graph.over_gradient or graph.gradient
+    return f"{gradient}/{round(far * (LEVELS - 1))}"
+
+
+def _empty_rows(word: str, width: int, height: int) -> list[Row]:
+    rows: list[Row] = [fit_row((), width) for _ in range(height)]
+    if rows:
+        rows[len(rows) // 2] = [(fit(word, width, "center"), "muted")]
+    return rows
+
+
+def grid_columns(width: int) -> int:
+    """Return how many graphs fit side by side into `width` cells."""
+    for count in (4, 3):
+        if width >= count * WIDE_GRAPH + count - 1:
+            return count
+    return 2 if width >= 2 * GRAPH_WIDTH + 1 else 1
+
+
+def grid_rows(graphs: Sequence[Graph], width: int, height: int, axis: TimeAxis) -> list[Row]:
+    """Draw the graphs in a grid of exactly `height` rows of `width` cells, the most important graph first.
+
+    Graphs are left out if they would make the other graphs lower than `GRAPH_HEIGHT`, or would fill less
+    than half of the grid's last row.
+    """
+    if height < 2 or not graphs:
+        return [fit_row((), width) for _ in range(height)]
+    columns = min(grid_columns(width), len(graphs))
+    full, over = divmod(len(graphs), columns)
+    bands = max(1, min(full + (1 if 2 * over >= columns else 0), (height - 1) // GRAPH_HEIGHT))
+    each, low = divmod(height - 1, bands)
+    cells = (width - columns + 1) // columns
+    rows: list[Row] = []
+    for band in range(bands):
+        tall = each + (1 if band < low else 0)
+        drawn = [graph.rows(cells, tall, axis) for graph in graphs[band * columns : (band + 1) * columns]]
+        rows += [_beside([column[row] for column in drawn], width) for row in range(tall)]
+    rows.append(_beside([[label(time_axis(cells, axis.step))] for _ in range(columns)], width))
+    return rows
+
+
+def _beside(cells: Sequence[Row], width: int) -> Row:
+    row: Row = []
+    for index, cell in enumerate(cells):
+        row += [(" ", "text"), *cell] if index else cell
+    return fit_row(row, width)
+
+
+NARROW_COLUMN = 46
+WIDE_COLUMN = 54
+"""Width in cells of the column of values beside graphs, on a wide screen."""
+ASIDE_WIDTH = 60
+"""Least width in cells of each section, where several stand side by side below the graphs."""
+_WIDE_FROM = 100
+_LEAST_GRAPHS = 2 * GRAPH_HEIGHT + 1
+"""Least height in rows of the graphs where sections stand below them."""
+
+
+def column_width(width: int) -> int:
+    """Return the width in cells of the column of values on a full-screen view of `width` cells.
+
+    If no graph fits beside the column, it is as wide as the frame's inside.
+    """
+    inner = width - 3
+    if width >= _WIDE_FROM:
+        return WIDE_COLUMN
+    return NARROW_COLUMN if inner - NARROW_COLUMN - 2 >= GRAPH_WIDTH else inner
+
+
+class Detail(Struct, frozen=True):
+    """The content of the full-screen view of a node or backend, the most important entries first."""
+
+    lead: Sequence[Row]
+    """Rows above everything, as wide as the frame."""
+    sections: Sequence[Section]
+    graphs: Sequence[Graph]
+    aside: Sequence[Section] = ()
+    """Sections below the graphs where these are wide enough, else after `sections`."""
+    graphs_after: int = 2
+    """Number of sections above the graphs, where graphs have no column of their own."""
+    foot: Sequence[Row] = ()
+    """Rows below everything, as wide as the frame."""
+
+
+def aside_width(width: int, sections: int = 1) -> int:
+    """Return the width in cells of each of the `sections` that stand below the graphs of a full-screen view.
+
+    `width` is the width of the view's frame, `sections` the number of these sections.
+    """
+    beside = width - 3 - WIDE_COLUMN - 2
+    if width < _WIDE_FROM or beside < NARROW_COLUMN:
+        return column_width(width)
+    columns = _aside_columns(beside, sections)
+    return (beside - 2 * (columns - 1)) // columns
+
+
+def _aside_columns(beside: int, sections: int) -> int:
+    return max(1, min(sections, (beside + 2) // (ASIDE_WIDTH + 2)))
+
+
+def _aside_rows(sections: Sequence[Section], beside: int) -> list[Row]:
+    """Return rows with the sections that stand below the graphs, side by side where there is room.
+
+    `beside` is the width of the rows in cells.
+    """
+    if not sections:
+        return []
+    columns = _aside_columns(beside, len(sections))
+    each = (beside - 2 * (columns - 1)) // columns
+    stacks = [stack(sections[start::columns], each, 0) for start in range(columns)]
+    blank = fit_row((), each)
+    rows: list[Row] = []
+    for cells in zip_longest(*stacks, fillvalue=blank):
+        row: Row = [run for cell in cells for run in (("  ", "text"), *cell)][1:]
+        rows.append(fit_row(row, beside))
+    return rows
+
+
+def detail_rows(detail: Detail, width: int, height: int, axis: TimeAxis) -> list[Row]:
+    """Return the rows inside the frame of a full-screen view, which is `width` x `height` cells in size.
+
+    There are more rows if the content needs them.
+    """
+    inner = width - 3
+    lead = [fit_row(row, inner) for row in detail.lead]
+    foot = [fit_row(row, inner) for row in detail.foot]
+    room = height - 2 - len(lead) - len(foot)
+    column = column_width(width)
+    if column == inner:
+        body = _one_column(detail, inner, axis)
+    else:
+        body = _two_columns(detail, column, inner - column - 2, room, axis)
+    return [[(" ", "text"), *row] for row in [*lead, *body, *foot]]
+
+
+def _one_column(detail: Detail, width: int, axis: TimeAxis) -> list[Row]:
+    """Return the content of a narrow full-screen view: first sections, then graphs, then other sections."""
+    bands = -(-min(4, len(detail.graphs)) // grid_columns(width))
+    graphs = grid_rows(detail.graphs, width, bands * GRAPH_HEIGHT + 1, axis)
+    first, rest = detail.sections[: detail.graphs_after], detail.sections[detail.graphs_after :]
+    return [*stack(first, width, 0), *graphs, *stack([*rest, *detail.aside], width, 0)]
+
+
+def _two_columns(detail: Detail, column: int, beside: int, room: int, axis: TimeAxis) -> list[Row]:
+    below = beside >= NARROW_COLUMN and column == WIDE_COLUMN
+    aside = _aside_rows(detail.aside, beside) if below else []
+    left = stack([*detail.sections, *(() if below else detail.aside)], column, room)
+    tall = max(room, len(left), len(aside) + _LEAST_GRAPHS)
+    left += [fit_row((), column) for _ in range(tall - len(left))]
+    right = [*grid_rows(detail.graphs, beside, tall - len(aside), axis), *aside]
+    return [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]

@@ -14,17 +14,22 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import PlotAxis, labelled, nice_ceiling
+from sparktop.graphics.braille import NO_LAYER, DotGrid
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.graphics.dots import NOTHING, DotGrid
 from sparktop.graphics.numbers import tick
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine, SweepView, Value
-from sparktop.panels.parts.figures import bar_runs, figure, label
-from sparktop.panels.parts.frame import frame_role, framed
-from sparktop.panels.parts.roles import part_letter, part_role
-from sparktop.panels.parts.rows import Row, fit_row, merged, spread_row
-from sparktop.panels.parts.sections import heading
-from sparktop.panels.parts.sentences import flowed, wrapped
+from sparktop.panels.parts.figures import (
+    bar_runs,
+    figure,
+    flowed,
+    heading,
+    label,
+    part_letter,
+    part_role,
+    wrapped,
+)
+from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged, spread_row
 
 
 def better_words(*, more: bool, mean: bool = True) -> str:
@@ -330,7 +335,7 @@ def _scale(tall: int, place: _Place) -> list[Row]:
 
 
 def _role(layer: int) -> str:
-    if layer == NOTHING:
+    if layer == NO_LAYER:
         return "text"
     return {_LIMIT: "title", _MISSED: "bad"}.get(layer) or part_role(layer)
 
@@ -477,7 +482,7 @@ def _draw_met_ends(place: _Place, plot: CurvePlot, met: Mapping[int, str]) -> No
     first = place.x(max(line.points[-1].point.value for line in plot.lines)) // 2
     for row, text in met.items():
         for offset, char in enumerate(text):
-            place.grid.put(first + offset, row, char, layers.get(char, NOTHING))
+            place.grid.put(first + offset, row, char, layers.get(char, NO_LAYER))
 
 
 def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import nice_ceiling
-from sparktop.graphics.bars import sparkrow
-from sparktop.graphics.cells import fit
+from sparktop.graphics.cells import fit, sparkrow
 from sparktop.model.balance import BalanceWord
 from sparktop.model.sweep import BackendShare, LevelEvidence, level_name
-from sparktop.panels.parts.figures import figure, label
-from sparktop.panels.parts.frame import frame_role, framed
+from sparktop.panels.parts.figures import (
+    WORD_ROLES,
+    figure,
+    heading,
+    label,
+    part_role,
+    sentence_rows,
+    wrapped,
+)
 from sparktop.panels.parts.graph import area_rows
-from sparktop.panels.parts.roles import WORD_ROLES, part_role
-from sparktop.panels.parts.rows import Row, fit_row, merged
-from sparktop.panels.parts.sections import heading
-from sparktop.panels.parts.sentences import sentence_rows, wrapped
+from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged
 from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.table import DOUBT, SLOW
 

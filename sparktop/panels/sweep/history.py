@@ -10,10 +10,8 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep import HistoryRow, SweepView
 from sparktop.model.text import clean
-from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import frame_role, framed
-from sparktop.panels.parts.rows import Row, fit_row, merged
-from sparktop.panels.parts.sections import heading
+from sparktop.panels.parts.figures import heading, label
+from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.screen import STATUS_ROLES, headline_rows, levels_and_findings
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import PlotAxis, labelled, nice_ceiling, time_axis, top_without_spikes
+from sparktop.graphics.braille import DotGrid
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.graphics.dots import DotGrid
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.activity import LETTERS, Activities, Doing
 from sparktop.model.load import LoadKind
@@ -27,13 +27,17 @@ from sparktop.model.sweep import (
     Timeline,
     level_name,
 )
-from sparktop.panels.parts.figures import figure, label
+from sparktop.panels.parts.figures import (
+    figure,
+    flowed,
+    heading,
+    label,
+    part_letter,
+    part_role,
+    sentence_rows,
+)
 from sparktop.panels.parts.graph import area_rows, stacked_rows
-from sparktop.panels.parts.names import short_names
-from sparktop.panels.parts.roles import part_letter, part_role
-from sparktop.panels.parts.rows import Row, Run, fit_row, merged, row_width, spread_row
-from sparktop.panels.parts.sections import heading
-from sparktop.panels.parts.sentences import flowed, sentence_rows
+from sparktop.panels.parts.text import Row, Run, fit_row, merged, row_width, short_names, spread_row
 
 # The time axis goes from the sweep's begin until now.
 

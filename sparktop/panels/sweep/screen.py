@@ -13,11 +13,8 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import Countdown, LevelKey, SweepStatus, SweepView
-from sparktop.panels.parts.figures import bar_runs, figure, label
-from sparktop.panels.parts.frame import frame_role, framed, name_tab
-from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
-from sparktop.panels.parts.sections import heading
-from sparktop.panels.parts.sentences import flowed, sentence_rows, wrapped
+from sparktop.panels.parts.figures import bar_runs, figure, flowed, heading, label, sentence_rows, wrapped
+from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged, name_tab, row_width
 from sparktop.panels.sweep.curves import has_one_level, legend_rows, plots_rows
 from sparktop.panels.sweep.live import conversations_height, conversations_rows, letters, live_rows
 from sparktop.panels.sweep.table import (

@@ -26,10 +26,8 @@ from sparktop.model.sweep import (
     Value,
     level_name,
 )
-from sparktop.panels.parts.figures import bar_runs, label
-from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import Row, Run, fit_row, merged, row_width, spread_row
-from sparktop.panels.parts.sentences import sentence_rows
+from sparktop.panels.parts.figures import bar_runs, label, part_role, sentence_rows
+from sparktop.panels.parts.text import Row, Run, fit_row, merged, row_width, spread_row
 from sparktop.panels.sweep.live import letters
 
 _FULL, _EMPTY, _LIMIT = "█", "·", "┃"

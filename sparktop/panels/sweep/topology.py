@@ -24,12 +24,8 @@ from sparktop.model.sweep import (
     level_name,
     several_lengths,
 )
-from sparktop.panels.parts.figures import label
-from sparktop.panels.parts.frame import frame_role, framed
-from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import Row, fit_row, merged, row_width
-from sparktop.panels.parts.sections import heading
-from sparktop.panels.parts.sentences import flowed, sentence_rows
+from sparktop.panels.parts.figures import flowed, heading, label, part_role, sentence_rows
+from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged, row_width
 from sparktop.panels.sweep.curves import AXES, better_words, legend_rows, plots_rows
 from sparktop.panels.sweep.table import ALIKE, BEST
 

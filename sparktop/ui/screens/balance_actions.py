@@ -11,7 +11,7 @@ from sparktop.analysis.verdict import verdict
 from sparktop.config.keys import KEYS, Key
 from sparktop.model.balance import BalanceWord, leading
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.view import View
 from sparktop.ui.screens.base import BaseScreen
 

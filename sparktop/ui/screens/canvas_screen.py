@@ -11,14 +11,12 @@ from textual.binding import BindingsMap
 from sparktop.config.keys import Key
 from sparktop.panels.board.bars import footer_row
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
-from sparktop.panels.board.too_small import too_small_rows
-from sparktop.panels.parts.rows import Row
-from sparktop.ui.canvas import Canvas
+from sparktop.panels.board.scene import too_small_rows
+from sparktop.panels.parts.text import Row
+from sparktop.ui.canvas import Canvas, FrugalCompositor
 from sparktop.ui.keys import bindings, clicked_key
 from sparktop.ui.screens.base import BaseScreen
-from sparktop.ui.screens.help import HelpScreen, Section, key_section, word_section
 from sparktop.ui.styles import RoleStyles
-from sparktop.ui.terminal.frugal import FrugalCompositor
 
 _ELSEWHERE = {
     "f2": "F2 saves a report of the board or of a sweep's result: esc goes back there",
@@ -26,18 +24,6 @@ _ELSEWHERE = {
     "pagedown": "everything is on the screen: there is nothing to scroll",
 }
 """By key: what is said on screens without an action for it."""
-
-
-class KeysScreen(HelpScreen):
-    """Help on the keys of one screen."""
-
-    offers_options = False
-
-    @staticmethod
-    def sections(keys: Sequence[Key]) -> list[Section]:
-        """Return the help on the keys and the mouse."""
-        mouse = ("mouse", "a word of the last line does what its key does; the wheel scrolls")
-        return [key_section("Keys", keys), word_section("Mouse", [mouse])]
 
 
 class StyledCanvas(Canvas):
@@ -80,6 +66,8 @@ class CanvasScreen(BaseScreen[None]):
 
     def action_help(self) -> None:
         """Show the help on the keys of this screen."""
+        from sparktop.ui.screens.help import KeysScreen  # late: no first picture needs it
+
         self.app.push_screen(KeysScreen(self.key_table))
 
     def action_back(self) -> None:

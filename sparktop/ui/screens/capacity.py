@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sparktop.model.snapshot import BackendView
-    from sparktop.panels.board.scene import PanelKey
+    from sparktop.panels.board.layout import PanelKey
     from sparktop.ui.screens.desk import SweepDesk
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sparktop.model.event import Severity
 from sparktop.model.sweep import Countdown
-from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.layout import PanelKey
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from sparktop.config.keys import KEYS, Key
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.explained import BALANCE, LIMITS, OTHER_ALERTS, RANKS, SPEEDS, STATES, Explained
-from sparktop.panels.parts.sentences import wrapped
+from sparktop.panels.parts.figures import wrapped
 from sparktop.ui.screens.base import Dialog
 from sparktop.ui.styles import RoleStyles, key_hints
 
@@ -349,3 +349,15 @@ class SweepHelpScreen(HelpScreen):
             word_section("Signs of the table and the curves", _SWEEP_SIGNS),
             word_section("Figures", _SWEEP_FIGURES),
         ]
+
+
+class KeysScreen(HelpScreen):
+    """Help on the keys of one screen."""
+
+    offers_options = False
+
+    @staticmethod
+    def sections(keys: Sequence[Key]) -> list[Section]:
+        """Return the help on the keys and the mouse."""
+        mouse = ("mouse", "a word of the last line does what its key does; the wheel scrolls")
+        return [key_section("Keys", keys), word_section("Mouse", [mouse])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from textual import events
@@ -13,17 +14,12 @@ from textual.message import Message
 from sparktop.config.keys import KEYS, Key
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
-from sparktop.panels.board.arrangement import Arrangement
 from sparktop.panels.board.bars import header_row, scroll_keys
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes
-from sparktop.panels.board.plan import is_wall
-from sparktop.panels.board.scene import PanelKey, Scene
-from sparktop.panels.board.too_small import too_small_rows
-from sparktop.panels.board.view import Preset, Sort, View
-from sparktop.panels.board.wall.order import WallOrders
-from sparktop.panels.node.processes import ProcessSort
-from sparktop.ui.canvas import Canvas
+from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, PanelKey
+from sparktop.panels.board.scene import Scene, flatten, is_wall, too_small_rows
+from sparktop.panels.board.view import Arrangement, Preset, Sort, View
+from sparktop.panels.machine.processes import ProcessSort
+from sparktop.ui.canvas import Canvas, FrugalCompositor
 from sparktop.ui.keys import KeyRow, bindings, clicked_key, keys_to_unseen, with_moved_keys
 from sparktop.ui.screens.filter_actions import FilterActions, filter_line
 from sparktop.ui.screens.rank_actions import RankActions
@@ -31,7 +27,9 @@ from sparktop.ui.screens.rewind_actions import time_line
 from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
 from sparktop.ui.screens.walk_actions import WalkActions
 from sparktop.ui.styles import RoleStyles
-from sparktop.ui.terminal.frugal import FrugalCompositor
+
+if TYPE_CHECKING:
+    from sparktop.panels.board.wall import WallOrders
 
 _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "self": "self_cost"}
 """Field of `Boxes` by the name of the key that shows or hides it."""
@@ -84,7 +82,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         self._processes_of: tuple[str, ...] = ()
         self._painted_size: tuple[int, int] = (0, 0)
         self._arrangement = Arrangement()
-        self._orders = WallOrders()
+        self._orders: WallOrders | None = None
         self.key_table = tuple(keys)
         self._bindings = BindingsMap(bindings(self.key_table))
         self.view = view or View()
@@ -132,6 +130,10 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         bar = self._bar_rows(width)
         self._room = room = height - HEADER - self.footer_rows - len(bar)
         self._is_wall = is_wall(self._shown, width, room, self.view)
+        if self._orders is None and (self._is_wall or self._shown.fleets):
+            from sparktop.panels.board.wall import WallOrders  # late: most boards have no wall
+
+            self._orders = WallOrders()
         # A wall counts what its filter hides, and has an order of its own.
         snapshot = (
             self._shown if self._is_wall else self._arrangement.of(self._shown, self.view, self.selected)

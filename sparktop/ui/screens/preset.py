@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sparktop.model.targets import SweepSettings
-    from sparktop.panels.board.scene import PanelKey
+    from sparktop.panels.board.layout import PanelKey
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.ui.screens.desk import SweepDesk
 

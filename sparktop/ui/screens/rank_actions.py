@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sparktop.model.snapshot import BackendView
-from sparktop.panels.board.scene import Drawn, PanelKey
+from sparktop.panels.board.layout import Drawn, PanelKey
 from sparktop.ui.screens.rewind_actions import RewindActions
 
 

@@ -6,12 +6,12 @@ from textual import on
 from textual.widgets import Input
 
 from sparktop.errors import UsageError
-from sparktop.panels.board.time_bar import time_bar_row, time_of
-from sparktop.panels.parts.rows import Row
+from sparktop.panels.board.bars import time_bar_row, time_of
+from sparktop.panels.parts.text import Row
 from sparktop.recording.when import EXAMPLES, read_time, require_within
 from sparktop.ui.canvas import Canvas
+from sparktop.ui.rewind import Timeline
 from sparktop.ui.screens.balance_actions import BalanceActions
-from sparktop.ui.timeline import Timeline
 
 
 def time_line() -> Input:

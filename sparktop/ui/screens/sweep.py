@@ -15,8 +15,8 @@ from sparktop.graphics.cells import fit
 from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView
 from sparktop.panels.board.bars import footer_row, scroll_keys
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
-from sparktop.panels.board.too_small import too_small_rows
-from sparktop.panels.parts.rows import Row
+from sparktop.panels.board.scene import too_small_rows
+from sparktop.panels.parts.text import Row
 from sparktop.panels.sweep.curves import curves_screen
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import drawn_sweep, notices_screen
@@ -25,13 +25,12 @@ from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.series import Reference, load_reference, reference_names
 from sparktop.sweep.view.curves import fits
 from sparktop.sweep.view.result import SweepSource
-from sparktop.ui.canvas import Canvas
+from sparktop.ui.canvas import Canvas, FrugalCompositor
 from sparktop.ui.keys import bindings
 from sparktop.ui.report import saved_report
 from sparktop.ui.screens.base import BaseScreen
 from sparktop.ui.screens.desk import Desk
 from sparktop.ui.styles import RoleStyles
-from sparktop.ui.terminal.frugal import FrugalCompositor
 
 FOOTER = 1
 _STEP = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparktop.model.sweep import Countdown
-from sparktop.panels.board.scene import PanelKey
+from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.view import Preset
 from sparktop.ui.screens.desk import SweepDesk
 from sparktop.ui.screens.rewind_actions import RewindActions

@@ -16,7 +16,7 @@ from sparktop.config.keys import Key
 from sparktop.errors import SparktopError
 from sparktop.model.sweep import HistoryRow, SweepView
 from sparktop.model.text import clean
-from sparktop.panels.parts.rows import Row
+from sparktop.panels.parts.text import Row
 from sparktop.panels.sweep.history import TOP, first_in_sight, history_screen, room_of
 from sparktop.panels.sweep.topology import difference_rows, difference_screen
 from sparktop.sweep.history import History, found_rows, title_of
@@ -25,8 +25,8 @@ from sparktop.sweep.view.result import SweepSource
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.path_completion import completed
 from sparktop.ui.report import saved_report
-from sparktop.ui.screens.ask import AskScreen
 from sparktop.ui.screens.canvas_screen import CanvasScreen
+from sparktop.ui.screens.dialogs import AskScreen
 from sparktop.ui.styles import RoleStyles
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.panels.board.scene import Drawn, PanelKey
+from sparktop.panels.board.layout import Drawn, PanelKey
 from sparktop.panels.board.view import filtered_backends
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.screens.balance_actions import BalanceActions
@@ -57,7 +57,7 @@ class WalkActions(BalanceActions):
             return None
         if not self._is_wall:
             return frozenset(view.name for view in filtered_backends(snapshot.backends, words))
-        from sparktop.panels.board.wall.scene import direct_wall  # late: most boards have no wall
+        from sparktop.panels.board.wall import direct_wall  # late: most boards have no wall
 
         groups = direct_wall(snapshot, words).groups
         return frozenset(one.server.name for group in groups for one in group.servers)

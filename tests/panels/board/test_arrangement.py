@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from sparktop.analysis.state import GRAVITY
 from sparktop.analysis.wall import wall_of
 from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.panels.board.arrangement import FLEET, Arrangement
-from sparktop.panels.board.scene import PanelKey
-from sparktop.panels.board.view import Sort, View, backend_order
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_order
 from stage.rehearsal import Rehearsal
 
 NAMES = ("spark-a", "spark-b", "spark-c", "spark-d")

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.targets import SEARCHED_PORTS
-from sparktop.panels.board.empty import empty_rows
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.board.scene import empty_rows
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.watch.discovery import USUAL_PORTS
 from stage.rehearsal import Rehearsal
 

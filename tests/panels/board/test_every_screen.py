@@ -8,9 +8,9 @@ import pytest
 
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.scene import PanelKey, Scene
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.scene import Scene, flatten
+from sparktop.panels.parts.text import row_text
 from stage.rehearsal import Rehearsal
 
 pytestmark = pytest.mark.long

@@ -13,12 +13,11 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot, SpeedState
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.scene import Drawn, Scene
+from sparktop.panels.board.layout import Drawn
+from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, Sort, View
-from sparktop.panels.parts.columns import figures_width, graph_columns, graph_starts
-from sparktop.panels.parts.roles import SHORT_STATES
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.figures import SHORT_STATES
+from sparktop.panels.parts.text import figures_width, graph_columns, graph_starts, row_text, row_width
 from stage.rehearsal import Rehearsal
 
 pytestmark = pytest.mark.long

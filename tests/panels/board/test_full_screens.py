@@ -9,11 +9,11 @@ import pytest
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.event import Event, Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.balance.panel import balance_screen, evidence_screen
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.log import events_screen
-from sparktop.panels.board.scene import PanelKey, Scene
-from sparktop.panels.parts.rows import Row, row_text, row_width
+from sparktop.panels.board.events import events_screen
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.scene import Scene, flatten
+from sparktop.panels.group.panel import balance_screen, evidence_screen
+from sparktop.panels.parts.text import Row, row_text, row_width
 from stage.rehearsal import Outage, Rehearsal
 from tests.panels.board.test_every_size import SIZES, largest_blank
 

@@ -9,9 +9,8 @@ from sparktop.analysis.verdict import verdict
 from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.event import Alert, Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.flat import flatten
 from sparktop.panels.board.layout import MOST_GROUPS
-from sparktop.panels.board.scene import Scene
+from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, View
 from stage.rehearsal import START, Rehearsal
 

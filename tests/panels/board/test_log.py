@@ -8,8 +8,8 @@ import pytest
 
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.log import events_panel, events_screen, value_texts
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.board.events import events_panel, events_screen, value_texts
+from sparktop.panels.parts.text import row_text, row_width
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 VALUES = {"headroom_gib": 7.9, "limit_gib": 8.0, "window_s": 0.0, "total_gib": None}

@@ -9,13 +9,13 @@ from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.balance import BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.panels.balance.verdict import word_run
 from sparktop.panels.board.bars import header_row
-from sparktop.panels.board.log import events_panel
+from sparktop.panels.board.events import events_panel
 from sparktop.panels.board.scene import Scene
 from sparktop.panels.board.view import Preset, View
-from sparktop.panels.parts.roles import STATE_ROLES, WORD_ROLES, alert_role
-from sparktop.panels.parts.rows import Row
+from sparktop.panels.group.verdict import word_run
+from sparktop.panels.parts.figures import STATE_ROLES, WORD_ROLES, alert_role
+from sparktop.panels.parts.text import Row
 from stage.rehearsal import Outage, Rehearsal
 
 pytestmark = pytest.mark.long

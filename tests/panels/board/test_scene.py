@@ -14,9 +14,8 @@ from sparktop.model.event import Severity
 from sparktop.model.fleet import Sum
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.board.bars import footer_row, header_row, scroll_keys
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.layout import Boxes
-from sparktop.panels.board.scene import PanelKey, Scene
+from sparktop.panels.board.layout import Boxes, PanelKey
+from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import (
     Preset,
     Sort,
@@ -25,7 +24,7 @@ from sparktop.panels.board.view import (
     filtered_backends,
     filtered_nodes,
 )
-from sparktop.panels.parts.rows import Row, row_text, row_width
+from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.ui.keys import keys_to_unseen
 from stage.rehearsal import Outage, Rehearsal
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sparktop.model.event import Severity
-from sparktop.panels.board.time_bar import TimeBar, cell_of, time_bar_row, time_of
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.board.bars import TimeBar, cell_of, time_bar_row, time_of
+from sparktop.panels.parts.text import row_text, row_width
 
 FIRST = datetime(2026, 1, 15, 9, tzinfo=UTC)
 

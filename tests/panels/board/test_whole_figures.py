@@ -12,10 +12,10 @@ from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Latency, Quantile, Snapshot
 from sparktop.panels.board.bars import header_row
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.scene import PanelKey, Scene
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, View
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from stage.rehearsal import Rehearsal
 
 pytestmark = pytest.mark.long

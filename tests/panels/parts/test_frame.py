@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.panels.parts.frame import framed, key_tab, shortened, tab
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.text import framed, key_tab, row_text, row_width, shortened, tab
 
 ABOUT = [("─ ", "border"), ("openai/gpt-oss-120b ", "text"), ("0.32.0 ", "muted")]
 

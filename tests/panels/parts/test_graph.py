@@ -7,7 +7,6 @@ import pytest
 from sparktop.colors.palette import LEVELS
 from sparktop.graphics.axes import Top
 from sparktop.model.series import HistoryTable, Series
-from sparktop.panels.parts.frame import framed
 from sparktop.panels.parts.graph import (
     TimeAxis,
     TimeWindow,
@@ -17,7 +16,7 @@ from sparktop.panels.parts.graph import (
     top_words,
     with_time_axis,
 )
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import framed, row_text
 
 
 def every(seconds: float, until: float = 80.0) -> Series:

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.series import HistoryTable, Series
-from sparktop.panels.parts.graph import TimeAxis
-from sparktop.panels.parts.graph_grid import GRAPH_HEIGHT, Graph, grid_rows
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.graph import GRAPH_HEIGHT, Graph, TimeAxis, grid_rows
+from sparktop.panels.parts.text import row_text, row_width
 
 AXIS = TimeAxis(100.0, 1.0)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.graphics.cells import cell_width, fit_name
-from sparktop.panels.parts.names import fitted_names
+from sparktop.panels.parts.text import fitted_names
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.panels.parts.frame import framed
-from sparktop.panels.parts.rows import fit_row, merged, row_text, row_width, spread_row
+from sparktop.panels.parts.text import fit_row, framed, merged, row_text, row_width, spread_row
 
 RUNS = st.lists(st.tuples(st.text(max_size=12), st.sampled_from(["text", "title", "bad"])), max_size=6)
 

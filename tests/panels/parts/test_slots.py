@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.series import LATE, HistoryTable, Series
-from sparktop.panels.parts.slots import held_slots, hold_last
+from sparktop.panels.parts.graph import held_slots, hold_last
 
 
 def series(points: Sequence[tuple[float, float | None]]) -> Series:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.snapshot import BackendView
-from sparktop.panels.backend.panel import footnote
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
+from sparktop.panels.server.panel import footnote
 
 
 @pytest.mark.parametrize(

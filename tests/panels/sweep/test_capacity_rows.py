@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sparktop.model.sweep import ConditionBar, SearchView, SweepStatus, SweepView, TriedLoad
-from sparktop.panels.parts.rows import Row, row_text, row_width
+from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.panels.sweep.screen import title_run
 from sparktop.panels.sweep.table import capacity_rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparktop.model.activity import Activities
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.live import GUTTER, conversations_height, conversations_rows
 
 

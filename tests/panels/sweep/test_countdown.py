@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import Countdown
 from sparktop.panels.board.layout import SWEEP_HEIGHT, Boxes, arrange, below_band, sweep_height
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.screen import countdown_band, notices_screen
 from tests.panels.sweep_views import done, running, starting
 

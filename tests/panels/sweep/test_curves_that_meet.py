@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sparktop.graphics.dots import DotGrid
+from sparktop.graphics.braille import DotGrid
 from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
-from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.figures import part_role
+from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.curves import curve_rows
 
 DOTS = {chr(code) for code in range(0x2801, 0x2900)}

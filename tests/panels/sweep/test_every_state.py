@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.sweep import HistoryRow, SweepStatus, SweepView
-from sparktop.panels.parts.rows import Row, row_text
+from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
 from sparktop.panels.sweep.screen import sweep_screen

@@ -16,7 +16,7 @@ from sparktop.model.sweep import (
     SweepView,
     Topologies,
 )
-from sparktop.panels.parts.rows import Row, row_text
+from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.panels.sweep.table import table_rows

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, Value
-from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.figures import part_role
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.curves import has_one_level, plots_rows
 
 

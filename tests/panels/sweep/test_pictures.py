@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from sparktop.graphics.dots import NOTHING, DotGrid
+from sparktop.graphics.braille import NO_LAYER, DotGrid
 from sparktop.model.sweep import (
     ComparedLevel,
     CurveLine,
@@ -21,8 +21,8 @@ from sparktop.model.sweep import (
     Timeline,
     Value,
 )
-from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import Row, row_text
+from sparktop.panels.parts.figures import part_role
+from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.sweep.curves import curve_rows, legend_rows
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
@@ -129,7 +129,7 @@ def test_a_line_is_two_dots_high_and_a_sparse_one_has_single_dots() -> None:
     for sparse in (False, True):
         grid = DotGrid(20, 5)
         grid.line((0, 0), (39, 19), 0, sparse=sparse)
-        shown = "".join(text for row in grid.rows() for text, layer in row if layer != NOTHING).strip()
+        shown = "".join(text for row in grid.rows() for text, layer in row if layer != NO_LAYER).strip()
         counts.append(sum((ord(char) - 0x2800).bit_count() for char in shown if char != " "))
     assert counts == [80, 8]
 
@@ -139,7 +139,7 @@ def test_dots_outside_the_grid_are_nothing() -> None:
     grid = DotGrid(4, 2)
     grid.dots(-1, (0, 3), 0)
     grid.dots(2, (-1, 8, 99), 0)
-    assert grid.rows() == [[("    ", NOTHING)], [("    ", NOTHING)]]
+    assert grid.rows() == [[("    ", NO_LAYER)], [("    ", NO_LAYER)]]
 
 
 def test_topologies_mark_the_winner_with_its_percentage() -> None:

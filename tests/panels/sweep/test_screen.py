@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sparktop.colors.palette import shipped_palettes
 from sparktop.model.sweep import LevelKey, LevelState, Mark, SweepStatus, SweepView
-from sparktop.panels.parts.rows import Row, row_text, row_width
+from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.panels.sweep.curves import curves_screen
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.sweep import Mark, Rank
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.screen import sweep_band
 from sparktop.panels.sweep.table import columns_for, table_rows
 from tests.panels.sweep_views import done, running

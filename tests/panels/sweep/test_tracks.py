@@ -6,9 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.sweep import LevelKey, LevelSpan, LiveSeries
-from sparktop.panels.parts.names import short_names
-from sparktop.panels.parts.roles import part_role
-from sparktop.panels.parts.rows import Row, row_text
+from sparktop.panels.parts.figures import part_role
+from sparktop.panels.parts.text import Row, row_text, short_names
 from sparktop.panels.sweep.live import GUTTER, elapsed_tick, level_strip, live_rows, sweep_axis, time_row
 from tests.panels.sweep_views import running
 

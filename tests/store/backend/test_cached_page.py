@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from sparktop.engines.registry import read_page
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.panels.backend.panel import footnote
-from sparktop.panels.backend.sections import backend_sections
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
+from sparktop.panels.server.detail import backend_sections
+from sparktop.panels.server.panel import footnote
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import SourceKey, Store

@@ -10,8 +10,7 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.fleet import Scrape
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.panels.balance.graphs import group_slots, newest
-from sparktop.panels.balance.lines import balance_axis, group_lines
+from sparktop.panels.group.graphs import balance_axis, group_lines, group_slots, newest
 from sparktop.store import SourceKey, Store
 from tests.store.fed_traces import lane
 

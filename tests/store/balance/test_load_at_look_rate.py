@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.panels.balance.lines import balance_axis, group_lines, line_slots
+from sparktop.panels.group.graphs import balance_axis, group_lines, line_slots
 from tests.store.fed_traces import START, Pair, lane
 
 pytestmark = pytest.mark.long

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.balance.band import balance_band
-from sparktop.panels.balance.panel import evidence_screen
+from sparktop.panels.group.panel import balance_band, evidence_screen
 from sparktop.panels.parts.graph import TimeWindow
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.report import markdown
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render

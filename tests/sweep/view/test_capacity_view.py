@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import Value
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.curves import curve_rows, legend_rows
 from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.sweep import Rank
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.table import table_rows
 from sparktop.sweep.formats import report
 from sparktop.sweep.formats.written import render_json, sweep_report

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.table import ALIKE, BEST, table_rows
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.formats.written import sweep_report

@@ -13,7 +13,7 @@ from sparktop.model.sweep import (
     DifferenceRow,
     Value,
 )
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.topology import difference_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load

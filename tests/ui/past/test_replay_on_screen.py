@@ -9,7 +9,7 @@ from textual.containers import Vertical
 
 from sparktop.cli import main
 from sparktop.commands.snapshot import FORMATS
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.recording.player import Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay

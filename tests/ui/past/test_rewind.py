@@ -7,7 +7,7 @@ from textual.pilot import Pilot
 
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.ui.app import SparktopApp
 from stage.rehearsal import START, Outage, Rehearsal
 

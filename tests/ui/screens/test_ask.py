@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from textual.app import App
 
-from sparktop.ui.screens.ask import AskScreen
-from sparktop.ui.svg import screen_svg
+from sparktop.ui.report import screen_svg
+from sparktop.ui.screens.dialogs import AskScreen
 
 LINES = ("10.0.0.3:8000 is neither on this machine nor in the configuration.", "Put load on [red]it[/red]?")
 SIZES = [(60, 16), (80, 24), (120, 36), (200, 50)]

@@ -11,8 +11,8 @@ from textual.widgets import Static
 
 from sparktop.config.keys import KEYS
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.scene import PanelKey
-from sparktop.panels.parts.sentences import wrapped
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.parts.figures import wrapped
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.screens.menu import MenuScreen

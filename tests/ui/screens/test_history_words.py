@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.sweep.history import History
 from sparktop.sweep.view.result import ForeignView
 from sparktop.ui.path_completion import completed

@@ -16,10 +16,9 @@ from textual.widgets import Input, OptionList, Static
 from sparktop.config.keys import KEYS
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.screens.menu import MenuScreen
-from sparktop.ui.screens.setting import Setting
+from sparktop.ui.screens.menu import MenuScreen, Setting
 from stage.rehearsal import Rehearsal
 
 SIZES = [(60, 16), (80, 24), (200, 50)]

@@ -9,12 +9,12 @@ from textual.pilot import Pilot
 
 from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
-from sparktop.panels.board.scene import PanelKey
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.keys import clicked_key
+from sparktop.ui.report import screen_svg
 from sparktop.ui.screens.help import HelpScreen
-from sparktop.ui.svg import screen_svg
 from stage.rehearsal import Outage, Rehearsal, RouterPart
 
 SIZES = [(80, 24), (120, 36), (200, 50)]

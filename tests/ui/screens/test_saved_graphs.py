@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from sparktop.config.options import VIEW
 from sparktop.config.schema import Settings, load
 from sparktop.model.targets import ViewSettings
-from sparktop.panels.backend.table import ColumnOrder
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, View
+from sparktop.panels.server.table import ColumnOrder
 from sparktop.ui.remembered import as_configured, settings_of
 from tests.ui.screens.test_menu import about, choose, make_app, press
 

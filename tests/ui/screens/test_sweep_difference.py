@@ -7,7 +7,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from sparktop.colors.palette import find_palette
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.view.difference import Compared
 from sparktop.ui.canvas import Canvas

@@ -11,11 +11,11 @@ from textual.app import App
 
 from sparktop.colors.palette import find_palette
 from sparktop.config.keys import Key
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.sweep.history import History
 from sparktop.sweep.view.result import StoredView
-from sparktop.ui.screens.ask import AskScreen
-from sparktop.ui.screens.canvas_screen import KeysScreen
+from sparktop.ui.screens.dialogs import AskScreen
+from sparktop.ui.screens.help import KeysScreen
 from sparktop.ui.screens.sweep_history import DIFFERENCE_KEYS, HISTORY_KEYS, DifferenceScreen, HistoryScreen
 from sparktop.ui.styles import RoleStyles
 from tests.ui.history_stage import BEGAN, SIZES, Shown, five_results

@@ -8,7 +8,7 @@ import pytest
 
 from sparktop.errors import SparktopError
 from sparktop.sweep.result.store import stored
-from sparktop.ui.screens.ask import AskScreen, QuitScreen
+from sparktop.ui.screens.dialogs import AskScreen, QuitScreen
 from tests.ui.sweep_stage import PlayedRunner, SweepStage, over, press
 
 

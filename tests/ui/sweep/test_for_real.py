@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.targets import BackendTarget, SweepSettings, Watch
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.parts.text import row_text
 from sparktop.sweep.result.store import stored, sweeps_folder
 from sparktop.sweep.session import Stage
 from sparktop.ui.app import SparktopApp

@@ -8,12 +8,12 @@ import pytest
 from textual.widgets import Static
 
 from sparktop.model.targets import SweepSettings
-from sparktop.panels.board.scene import PanelKey
-from sparktop.panels.parts.rows import row_width
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.parts.text import row_width
 from sparktop.sweep.plan.order import Load
 from sparktop.sweep.result.store import load, stored
 from sparktop.sweep.session import Stage
-from sparktop.ui.screens.ask import AskScreen
+from sparktop.ui.screens.dialogs import AskScreen
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.screens.sweep import SweepScreen
 from tests.ui.sweep_stage import (

@@ -143,7 +143,7 @@ async def _press_s(folder: Path) -> dict[str, Any]:
     from sparktop.store import Store
     from sparktop.sweep.session import Stage
     from sparktop.ui.app import SparktopApp
-    from sparktop.ui.svg import screen_svg
+    from sparktop.ui.report import screen_svg
     from sparktop.watch.monitor import Monitor
     from tests.ui.sweep_stage import press
 

@@ -9,9 +9,9 @@ import pytest
 
 from sparktop.analysis.state import scraped_state
 from sparktop.model.fleet import FleetNode
-from sparktop.panels.node.panel import figure_rows
-from sparktop.panels.parts.rows import row_text
-from sparktop.panels.parts.scraped import read_by
+from sparktop.panels.machine.panel import figure_rows
+from sparktop.panels.parts.figures import read_by
+from sparktop.panels.parts.text import row_text
 from sparktop.store import Store
 from tests.sources.installed import installed
 from tests.watch.prometheus.scraped import (

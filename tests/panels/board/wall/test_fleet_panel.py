@@ -12,11 +12,11 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import PrometheusTarget, StateThresholds, Thresholds, Watch
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.scene import PanelKey, Scene
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import View
-from sparktop.panels.board.wall.scene import direct_wall, fleet_wall
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.board.wall import direct_wall, fleet_wall
+from sparktop.panels.parts.text import row_text, row_width
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey, Store
 

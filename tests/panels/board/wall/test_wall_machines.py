@@ -9,11 +9,8 @@ from sparktop.analysis.wall import Top, Wall, node_of
 from sparktop.model.fleet import FleetNode, Scrape
 from sparktop.model.node import LostGpu, MemoryReading, NodeSample
 from sparktop.model.snapshot import NodeView
-from sparktop.panels.board.wall.cells import cell_of
-from sparktop.panels.board.wall.lines import group_columns, machines_line
-from sparktop.panels.board.wall.machines import machine_columns
-from sparktop.panels.board.wall.tops import top_rows
-from sparktop.panels.parts.rows import row_text, row_width
+from sparktop.panels.board.wall_lines import cell_of, group_columns, machine_columns, machines_line, top_rows
+from sparktop.panels.parts.text import row_text, row_width
 
 NAMES = tuple(f"dgx-rack{rack}-node{at:02d}" for rack in (1, 2) for at in range(15))
 GIB = 2**30

@@ -8,9 +8,8 @@ import pytest
 
 from sparktop.analysis.wall import Wall, wall_of_fleet
 from sparktop.model.fleet import Fleet, FleetNode, FleetServer
-from sparktop.panels.board.held import HOLD_S
-from sparktop.panels.board.wall.drawn import Entry, Look
-from sparktop.panels.board.wall.order import WallOrders
+from sparktop.panels.board.view import HOLD_S
+from sparktop.panels.board.wall import Entry, Look, WallOrders
 
 
 def wall(waits: Mapping[str, float], busy: Mapping[str, float] | None = None, step: float = 1.0) -> Wall:

@@ -9,15 +9,12 @@ from sparktop.analysis.state import GRAVITY
 from sparktop.analysis.wall import NODE_GRAVITY, Stated, Top, Wall, WallGroup
 from sparktop.model.fleet import FleetNode, FleetServer
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.layout import Boxes
-from sparktop.panels.board.plan import is_wall
-from sparktop.panels.board.scene import PanelKey, Scene
+from sparktop.panels.board.layout import Boxes, PanelKey
+from sparktop.panels.board.scene import Scene, flatten, is_wall
 from sparktop.panels.board.view import Preset, View
-from sparktop.panels.board.wall.cells import cell_of, legend, state_run, strip
-from sparktop.panels.board.wall.drawn import Look
-from sparktop.panels.board.wall.panel import draw_wall
-from sparktop.panels.parts.rows import Run, row_text, row_width
+from sparktop.panels.board.wall import Look, draw_wall
+from sparktop.panels.board.wall_lines import cell_of, legend, state_run, strip
+from sparktop.panels.parts.text import Run, row_text, row_width
 
 SIZES = [(60, 14), (80, 22), (120, 34), (200, 48)]
 
@@ -177,7 +174,7 @@ def test_only_what_is_in_sight_is_drawn(fleet: Snapshot, monkeypatch: pytest.Mon
         made.append(state)
         return state_run(state, width)
 
-    monkeypatch.setattr("sparktop.panels.board.wall.lines.state_run", counted)
+    monkeypatch.setattr("sparktop.panels.board.wall_lines.state_run", counted)
     Scene(fleet, 80, 22, zoomed=PanelKey("members", "gpt-oss")).draw()
     assert 0 < len(made) <= 20
 

@@ -11,13 +11,13 @@ from sparktop.analysis.wall import WallGroup, wall_of
 from sparktop.model.fleet import Fleet, FleetServer, FleetView
 from sparktop.model.series import HistoryTable, Series
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.flat import flatten
-from sparktop.panels.board.scene import PanelKey, Scene
+from sparktop.panels.board import wall_lines
+from sparktop.panels.board.layout import PanelKey
+from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import View
-from sparktop.panels.board.wall import trends
-from sparktop.panels.board.wall.order import WallOrders
-from sparktop.panels.board.wall.trends import CELLS, GroupTrends, slot_sums
-from sparktop.panels.parts.rows import row_text
+from sparktop.panels.board.wall import WallOrders
+from sparktop.panels.board.wall_lines import CELLS, GroupTrends, slot_sums
+from sparktop.panels.parts.text import row_text
 from stage.fleet import RehearsedFleet
 
 
@@ -86,7 +86,7 @@ def test_a_slot_that_is_over_is_summed_once(monkeypatch: pytest.MonkeyPatch) -> 
         asked.append(len(slots))
         return slot_sums(histories, slots, step)
 
-    monkeypatch.setattr(trends, "slot_sums", counted)
+    monkeypatch.setattr(wall_lines, "slot_sums", counted)
     kept = GroupTrends()
     for _ in range(9):
         snapshot = played.play(1).snapshot()

@@ -1,1 +1,0 @@
-"""Backends and routers: as panels, tiles and a table, and on the full screen."""

@@ -1,0 +1,217 @@
+"""Two small panels: current alerts with recent events, and the cost of sparktop itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from msgspec import Struct
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width
+from sparktop.model.event import Alert, Event, Severity, Values
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.parts.figures import SEVERITY_SIGNS, alert_role, figure, flowed, label, wrapped
+from sparktop.panels.parts.text import Row, frame_role, framed, name_tab, row_width, shortened
+
+_UNITS = {
+    "gib_per_min": "GiB/min",
+    "gib_per_s": "GiB/s",
+    "mib_per_s": "MiB/s",
+    "per_s": "/s",
+    "gib": "GiB",
+    "mhz": "MHz",
+    "percent": "%",
+    "ratio": "×",
+    "ms": "ms",
+    "s": "s",
+    "c": "°C",
+    "w": "W",
+}
+"""Unit by the end of a value's name, the longest ends first."""
+_PLAIN = {
+    "window": "last",
+    "lost": "tokens lost",
+    "spread_Z": "unevenness",
+    "swing": "regularity",
+    "slope": "trend",
+}
+"""Words for values whose names are terms of the analysis."""
+_OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
+"""Names of values that are one text together."""
+_GROUPED = 1000
+_LEAST_WRAPPED = 30
+"""Least width in cells of a message that is wrapped."""
+_INDENT = 4
+_MOST_ROWS = 100
+"""Most rows of one entry on the full screen: more than the longest message has."""
+
+
+def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw the active alerts, then the events, newest first.
+
+    The values behind a message stand after it, as far as the width allows. Where rows are left over, messages
+    that are too long are wrapped, and their values get a row of their own.
+    """
+    entries = _entries(snapshot)
+    rows: list[Row] = []
+    spare = height - 2 - len(entries)
+    for entry in entries:
+        drawn = entry.rows(width - 2, 1 + max(0, spare))
+        spare -= len(drawn) - 1
+        rows += drawn
+    hidden = len(rows) - (height - 2)
+    note: Row = [label(f" {hidden} older ")] if hidden > 0 else []
+    return _events_frame(rows, width, height, note, selected=selected)
+
+
+def events_screen(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw the alerts and events with every message in full, in at least `height` rows."""
+    rows = [row for entry in _entries(snapshot) for row in entry.rows(width - 2, _MOST_ROWS)]
+    return _events_frame(rows, width, max(height, len(rows) + 2), [], selected=selected)
+
+
+def _events_frame(rows: list[Row], width: int, height: int, note: Row, *, selected: bool) -> list[Row]:
+    title = name_tab("events", "", "alerts and events")
+    role = frame_role("events", selected=selected)
+    drawn = rows or [[label(" nothing happened yet")]]
+    return framed(drawn, width, height, role=role, title=title, note=note)
+
+
+def _entries(snapshot: Snapshot) -> list[_Entry]:
+    """Return the active alerts, then the events, newest first."""
+    return [
+        *(_entry(one, f"since {_clock(one.since)} ", "title", active=True) for one in snapshot.alerts),
+        *(_entry(one, f"      {_clock(one.at)} ", "text") for one in reversed(snapshot.events)),
+    ]
+
+
+class _Entry(Struct, frozen=True):
+    """An alert or an event in the panel: a message, the text before the message, and the values after it."""
+
+    head: Row
+    """Sign, time and subject."""
+    message: str
+    role: str
+    values: tuple[str, ...]
+
+    def rows(self, width: int, most: int) -> list[Row]:
+        """Return the entry in at most `most` rows, with the message wrapped.
+
+        If the message needs more rows, it is shortened to a single row.
+        """
+        indent = row_width(self.head)
+        below = width - indent < _LEAST_WRAPPED  # a long subject: the message begins in the next row
+        indent = _INDENT if below else indent
+        lines = wrapped(self.message, width - indent)
+        if not 1 <= len(lines) <= most - below:
+            return [self._with_values(shortened([*self.head, (self.message, self.role)], width), width)]
+        rows: list[Row] = [list(self.head)] if below else [[*self.head, (lines[0], self.role)]]
+        rows += [[label(" " * indent), (line, self.role)] for line in lines[0 if below else 1 :]]
+        apart = flowed([[label(value)] for value in self.values], width - indent)
+        if row_width(rows[-1]) + row_width(apart[0] if apart else []) + 3 <= width and len(apart) < 2:
+            return [*rows[:-1], self._with_values(rows[-1], width)]
+        if len(rows) + len(apart) <= most:
+            return [*rows, *([label(" " * indent), *row] for row in apart)]
+        return [*rows[:-1], self._with_values(rows[-1], width)]
+
+    def _with_values(self, row: Row, width: int) -> Row:
+        """Return `row` followed by as many of the entry's values as fit into `width` cells."""
+        left, said = width - row_width(row), ""
+        for value in self.values:
+            more = f"{said} · {value}"
+            if cell_width(more) > left:
+                break
+            said = more
+        return [*row, label(said)] if said else row
+
+
+def _entry(one: Alert | Event, time: str, subject_role: str, *, active: bool = False) -> _Entry:
+    about = (one.id if isinstance(one, Alert) else one.about) or ""
+    role = "muted" if one.severity is Severity.INFO else alert_role(about, one.severity)
+    head: Row = [(f" {SEVERITY_SIGNS[one.severity]} ", role), label(time), (f"{one.subject}: ", subject_role)]
+    return _Entry(head, one.message, role if active else "muted", tuple(value_texts(one.values)))
+
+
+def _clock(time: datetime) -> str:
+    return f"{time.astimezone():%H:%M:%S}"
+
+
+def value_texts(values: Values) -> Iterator[str]:
+    """Yield each known value as text with its name and unit, such as "headroom 12 GiB (limit 8 GiB)".
+
+    The limits of a verdict on a balance are those from which it holds: "lead changes 12 (from 3)". Unknown
+    values, a time window of 0 s and the name of the rule behind a verdict are left out.
+    """
+    polls = _failed_polls(values)
+    if polls:
+        yield polls
+    for name, value in values.items():
+        if value is None or (name == "window_s" and value == 0) or name == "rule":
+            continue
+        if polls and name in _OF_POLLS:
+            continue
+        if name.removeprefix("limit_") in values and name.startswith("limit_"):
+            continue
+        text, limit = _named(name, value), values.get(f"limit_{name}")
+        word = "from" if "rule" in values else "limit"
+        yield text if limit is None else f"{text} ({word} {_amount(name, limit)[1]})"
+
+
+def _failed_polls(values: Values) -> str:
+    """Return how many polls failed in which time, and the limits: either is enough; "" if none failed."""
+    count, most, window_s, longest_s = (values.get(name) for name in _OF_POLLS)
+    if isinstance(count, str) or not count:
+        return ""
+    said = f"{count:,.0f} poll{'s' * (count != 1)} failed"
+    if window_s:
+        said += f" within {_amount('window_s', window_s)[1]}"
+    limits = [f"{most:.0f}"] if isinstance(most, int | float) else []
+    limits += [_amount("limit_s", longest_s)[1]] if longest_s else []
+    return f"{said} (limit {' or '.join(limits)})" if limits else said
+
+
+def _named(name: str, value: float | str) -> str:
+    """Return a value as text with its name in words; "last 60 s" for the time window."""
+    stem, shown = _amount(name, value)
+    return f"{_PLAIN.get(stem, stem.replace('_', ' '))} {shown}"
+
+
+def _amount(name: str, value: float | str) -> tuple[str, str]:
+    """Return (the name of a value without its unit, the value as text with its unit)."""
+    stem, unit = next(
+        ((name.removesuffix(f"_{end}"), unit) for end, unit in _UNITS.items() if name.endswith(f"_{end}")),
+        (name, ""),
+    )
+    if isinstance(value, str):
+        return stem, value
+    shown = f"{value:.3g}" if abs(value) < _GROUPED else f"{value:,.0f}"
+    shown = shown.replace("-", numbers.MINUS)
+    return stem, f"{shown}{f' {unit}' if unit else ''}"
+
+
+def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw the cost of sparktop itself: CPU, memory, terminal output, duration of each poll."""
+    cost = snapshot.self_cost
+    rows: list[Row] = [
+        [
+            label(" cpu "),
+            figure(numbers.rate(cost.cpu_percent, 5), known=cost.cpu_percent is not None),
+            label(" %  memory "),
+            figure(numbers.data(cost.rss_bytes, 9).strip(), known=cost.rss_bytes is not None),
+        ],
+        [
+            label(" terminal "),
+            figure(
+                numbers.data_rate(cost.terminal_bytes_per_s, 9).strip(),
+                known=cost.terminal_bytes_per_s is not None,
+            ),
+            label("  (cpu: of one core)"),
+        ],
+    ]
+    rows += [
+        [label(" poll "), figure(numbers.duration(ms / 1000, 7)), label(f" {name}")]
+        for name, ms in sorted(cost.poll_ms.items())
+    ]
+    title = name_tab("self", "", "sparktop")
+    return framed(rows, width, height, role=frame_role("self", selected=selected), title=title)

@@ -1,0 +1,628 @@
+"""The wall: hundreds of servers and machines by group, polled directly or scraped by a Prometheus.
+
+Only the lines in sight are drawn, so that a wall of 10,000 servers costs no more than one of 500.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import reduce
+from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.analysis.wall import (
+    DOWN,
+    Stated,
+    Top,
+    Wall,
+    WallGroup,
+    counts_of,
+    node_rank,
+    wall_of,
+    wall_of_fleet,
+)
+from sparktop.graphics import numbers
+from sparktop.model.failure import FailureKind
+from sparktop.model.fleet import Fleet, FleetView, Sum, rate_window_s, stale_s
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import StateThresholds
+from sparktop.panels.board.view import HeldOrder, View
+from sparktop.panels.board.wall_lines import (
+    KEY,
+    WELL,
+    GroupTrends,
+    Trend,
+    group_columns,
+    group_line,
+    group_name,
+    legend,
+    machine_columns,
+    machines_line,
+    server_columns,
+    top_keys,
+    top_rows,
+    wrong_machines,
+    wrong_servers,
+)
+from sparktop.panels.group.panel import edge_verdict
+from sparktop.panels.group.verdict import samples_apart
+from sparktop.panels.parts.figures import LIVE, figure, label, sum_run
+from sparktop.panels.parts.text import (
+    Row,
+    fit_row,
+    frame_role,
+    framed,
+    in_role,
+    key_tab,
+    name_tab,
+    row_text,
+    row_width,
+)
+
+Entry = tuple[str, str]
+"""Kind and name of what a line stands for, as in a `PanelKey` of the board."""
+STATE = "state"
+"""Kind of an entry that is no line: the number of servers or machines in a state, whose word is its name."""
+
+
+class Spot(Struct, frozen=True):
+    """What can be clicked: what it stands for, and its cells, from the panel's upper left corner.
+
+    A line that can be selected may have several rows.
+    """
+
+    entry: Entry
+    x: int
+    y: int
+    width: int
+    height: int = 1
+
+
+class Look(Struct):
+    """What of a wall is shown, and the texts of its frame."""
+
+    title: Row
+    status: Row = field(default_factory=list)
+    note: str = ""
+    """What limits the figures, or why there are none."""
+    is_failed: bool = False
+    is_direct: bool = True
+    """Whether servers and machines are polled, so that each has a screen of its own."""
+    fleet: str = ""
+    """Name of the Prometheus; "" for what is watched directly."""
+    kind: str = "backend"
+    """Chooses the colour of the frame."""
+    is_selected: bool = False
+    marked: Entry | None = None
+    first: int = 0
+    """Index of the first line of a long list, as long as nothing in it is marked."""
+    words: str = ""
+    """The words of the filter."""
+    top: Top | None = None
+    """The list that is shown in full."""
+    opened: str | None = None
+    """The group whose servers are shown, or `MACHINES` with `of_machines`."""
+    of_machines: bool = False
+    trend: Trend | None = None
+    """Draws a graph of each group; None where servers have no histories."""
+
+
+class DrawnWall(Struct):
+    """A drawn wall: rows, what can be clicked, and all lines that could be selected, in reading order."""
+
+    rows: list[Row] = field(default_factory=list)
+    spots: list[Spot] = field(default_factory=list)
+    keys: list[Entry] = field(default_factory=list)
+    first: int = 0
+    range: str = ""
+    """Which lines of how many are in sight; "" where all are."""
+
+    def add(self, row: Row) -> None:
+        """Add a row that is not selectable."""
+        self.rows.append(row)
+
+    def pick(self, entry: Entry, rows: Sequence[Row], width: int) -> None:
+        """Add the rows of a line of `width` cells; a click on any of them selects `entry`."""
+        self.spots.append(Spot(entry, 1, 1 + len(self.rows), width, len(rows)))
+        self.rows += rows
+
+    def listed(
+        self,
+        entries: Sequence[Entry],
+        draw: Callable[[int, bool], list[Row]],
+        room: int,
+        look: Look,
+        noun: str,
+        width: int,
+    ) -> None:
+        """Add the lines of `entries` that fit into `room` rows, among them the marked one."""
+        if room < 1:
+            self.keys += entries
+            return
+        first = max(0, min(look.first, len(entries) - room))
+        if look.marked in entries:
+            at = entries.index(look.marked)
+            first = min(max(first, at - room + 1), at)
+        self.first = first
+        self.keys += entries
+        for index in range(first, min(len(entries), first + room)):
+            self.pick(entries[index], draw(index, entries[index] == look.marked), width)
+        if len(entries) > room:
+            self.range = f"{noun} {first + 1}–{first + room} of {len(entries):,}"
+
+
+Line = TypeVar("Line")
+
+
+class WallOrders:
+    """The orders of one board's walls, of their opened groups, and of their machines."""
+
+    def __init__(self) -> None:
+        """Start without an order: each wall is first shown in its present one, the worst first."""
+        self._orders: dict[tuple[str, bool, str | None], HeldOrder] = {}
+        self.trends = GroupTrends()
+        """What the graphs of groups are drawn from, kept from drawing to drawing."""
+
+    def of(self, wall: Wall, at: float, look: Look) -> Wall:
+        """Return `wall` with the lines that `look` shows in the order to show at the time `at` in s."""
+        key = (look.fleet, look.of_machines, look.opened)
+        order = self._orders.setdefault(key, HeldOrder())
+        chosen, held = (look.words, look.top), None if look.marked is None else look.marked[1]
+
+        def ordered(lines: Sequence[Line], name: Callable[[Line], str]) -> tuple[Line, ...]:
+            return _ordered(lines, name, order, at, chosen, held)
+
+        if look.of_machines:
+            return replace(wall, nodes=ordered(wall.nodes, lambda one: one.name))
+        if look.opened is None:
+            return replace(wall, groups=ordered(wall.groups, lambda one: one.name))
+        groups = [
+            replace(one, servers=ordered(one.servers, lambda one: one.server.name))
+            if one.name == look.opened
+            else one
+            for one in wall.groups
+        ]
+        return replace(wall, groups=tuple(groups))
+
+
+def _ordered(
+    lines: Sequence[Line],
+    name: Callable[[Line], str],
+    order: HeldOrder,
+    at: float,
+    chosen: Hashable,
+    held: str | None,
+) -> tuple[Line, ...]:
+    names = order.of(at, list(dict.fromkeys(map(name, lines))), chosen, held)
+    places = {one: place for place, one in enumerate(names)}
+    return tuple(sorted(lines, key=lambda line: places[name(line)]))
+
+
+BESIDE_FROM = 150
+"""Cells inside the frame from which on the lists stand beside the groups."""
+_LISTS_WIDTH = 62
+_LEAST_LISTS = 4
+"""Least rows of a list, with its heading."""
+_MOST_LISTS = 9
+"""Most rows of a list below the groups."""
+_FOUR_ABREAST = 190
+_LEGEND_FROM = 9
+"""Rows inside the frame from which on one of them is the legend."""
+_LEAST_WRONG = 7
+"""Least rows for servers that need attention, below the groups: a rule, two headings, a few servers."""
+LISTS_NOTE, FILTER_NOTE = key_tab(KEY, "lists"), key_tab("/", "filter")
+"""Keys in the lower edge: of a wall both, of an opened group the filter."""
+MACHINES, ATTENTION = "machines", "need attention"
+
+
+def draw_wall(wall: Wall, width: int, height: int, look: Look) -> DrawnWall:
+    """Draw a wall as `height` rows of `width` cells."""
+    inner, inside = width - 2, max(1, height - 2)
+    drawn = DrawnWall()
+    if not wall.groups and not wall.nodes:
+        drawn.rows = _nothing(look)
+    elif look.opened is not None:
+        _opened(drawn, wall, inner, inside, look)
+    elif look.top is not None:
+        _top(drawn, wall, inner, inside, look)
+    else:
+        _board(drawn, wall, inner, inside, look)
+    rows = [fit_row(row, inner) for row in drawn.rows[:inside]]
+    if look.is_failed:
+        rows = [in_role(row, "stale") for row in rows]
+    parts = [drawn.range, f"filter: {look.words}" if look.words else ""]
+    said = " · ".join(part for part in parts if part)
+    notes = [LISTS_NOTE, FILTER_NOTE][look.opened is not None :] if inside >= _LEGEND_FROM else []
+    foot: Row = [(f" {look.note} ", "bad" if look.is_failed else "warn")] if look.note else []
+    drawn.rows = framed(
+        rows,
+        width,
+        height,
+        role=frame_role(look.kind, selected=look.is_selected, failed=look.is_failed),
+        title=look.title,
+        status=look.status,
+        footnote=[*foot, *([label(f" {said} ")] if said else [])],
+        note=[run for note in notes for run in note],
+        fitted=True,
+    )
+    return drawn
+
+
+def _nothing(look: Look) -> list[Row]:
+    if not look.words:
+        return [[label(" no server yet")]]
+    return [
+        [(f" no server or machine matches “{look.words}”", "warn")],
+        [("  esc", "key"), label(" drops the filter, "), ("/", "key"), label(" changes it")],
+    ]
+
+
+def _totals(wall: Wall, groups: Sequence[WallGroup], total: int, width: int) -> Row:
+    """Return the sums over some groups of a wall, as far as they fit into `width` cells.
+
+    `total` is the number of servers before the filter.
+    """
+    count = sum(len(group.servers) for group in groups)
+    down = sum(count for state, count in counts_of(groups).items() if state in DOWN)
+    of = f" of {total:,}" if count < total else ""
+    tps = reduce(Sum.plus, (group.generation_tps for group in groups), Sum())
+    running = reduce(Sum.plus, (group.running for group in groups), Sum())
+    waiting = reduce(Sum.plus, (group.waiting for group in groups), Sum())
+    some = f"{len(wall.nodes):,} of " if len(wall.nodes) < wall.total_nodes else ""
+    pieces: list[Row] = [
+        [figure(f"{count:,}{of}"), label(f" server{'s' * (count != 1 or bool(of))}")],
+        [(f"{down:,} down", "bad")] if down else [],
+        [sum_run(tps, numbers.rate, 0, LIVE), label(" tok/s")],
+        [label("run "), sum_run(running, numbers.count, 0, LIVE)],
+        [label("wait "), sum_run(waiting, numbers.count, 0, "warn" if waiting.value else "text")],
+        [figure(f"{len(groups):,}"), label(" groups")] if len(groups) > 1 else [],
+        [figure(f"{some}{wall.total_nodes:,}"), label(f" machine{'s' * (wall.total_nodes != 1)}")]
+        if wall.total_nodes and len(groups) == len(wall.groups)
+        else [],
+    ]
+    row: Row = []
+    for piece in filter(None, pieces):
+        apart = label(" · " if row else " ")
+        if row_width([*row, apart, *piece]) <= width:
+            row += [apart, *piece]
+    return row
+
+
+def _head(drawn: DrawnWall, wall: Wall, groups: Sequence[WallGroup], width: int, inside: int) -> None:
+    """Add the totals, and the legend where there is room."""
+    total = wall.total if len(groups) == len(wall.groups) else 0
+    drawn.add(_totals(wall, groups, total, width))
+    if inside >= _LEGEND_FROM:
+        _legend(drawn, counts_of(groups), width)
+
+
+def _legend(drawn: DrawnWall, counts: Mapping[str, int], width: int) -> None:
+    """Add the number of servers or machines in each state; a click on one of them filters by its word."""
+    row: Row = [label(" ")]
+    for state, piece in legend(counts, width - 2).items():
+        cells = min(len(row_text(piece).rstrip()), width - row_width(row))
+        drawn.spots.append(Spot((STATE, state), 1 + row_width(row), 1 + len(drawn.rows), cells))
+        row += piece
+    drawn.add(row)
+
+
+def _server_entries(servers: Sequence[Stated], look: Look) -> list[Entry]:
+    return [("backend" if look.is_direct else "server", one.server.name) for one in servers]
+
+
+def _opened(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+    """Add the servers of the opened group, or all machines, the worst first."""
+    if look.of_machines:
+        counts = Counter(one.state for one in wall.nodes)
+        ordered = {state: counts[state] for state in sorted(counts, key=node_rank)}
+        _legend(drawn, ordered, width)
+        _machines(drawn, wall, width, inside, look)
+        return
+    group = wall.group(look.opened or "")
+    if group is None:
+        drawn.rows = _nothing(look)
+        return
+    _head(drawn, wall, [group], width, inside)
+    _servers(drawn, group.servers, width, inside, look, grouped=False)
+
+
+def _machines(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+    nodes = wall.slow_nodes if look.top is Top.CLOCK else wall.nodes
+    if not nodes:
+        drawn.rows += top_rows(wall, Top.CLOCK, width, 2)
+        return
+    columns = machine_columns(nodes, width)
+    drawn.add(columns.heading)
+    drawn.listed(
+        [("node" if look.is_direct else "machine", one.name) for one in nodes],
+        lambda at, selected: [columns.line(nodes[at], selected=selected)],
+        inside - len(drawn.rows),
+        look,
+        MACHINES,
+        width,
+    )
+
+
+def _servers(
+    drawn: DrawnWall, servers: Sequence[Stated], width: int, inside: int, look: Look, *, grouped: bool
+) -> None:
+    columns = server_columns(servers, width, grouped=grouped)
+    drawn.add(columns.heading)
+    drawn.listed(
+        _server_entries(servers, look),
+        lambda at, selected: [columns.line(servers[at], selected=selected)],
+        inside - len(drawn.rows),
+        look,
+        "servers",
+        width,
+    )
+
+
+def _top(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+    """Add the list that is shown in full."""
+    top = look.top or Top.WAITING
+    _head(drawn, wall, wall.groups, width, inside)
+    if top is Top.CLOCK:
+        _machines(drawn, wall, width, inside, look)
+        return
+    servers = [one for one, _ in wall.tops.get(top, ())]
+    if servers:
+        drawn.add(
+            [label(" "), (top.value, "accent"), label("  "), (KEY, "key"), label(" shows the next list")]
+        )
+        _servers(drawn, servers, width, inside, look, grouped=True)
+    else:
+        drawn.rows += top_rows(wall, top, width, 2)
+
+
+def _board(drawn: DrawnWall, wall: Wall, width: int, inside: int, look: Look) -> None:
+    """Add the groups and machines, with the lists beside or below them where there is room."""
+    _head(drawn, wall, wall.groups, width, inside)
+    body, at = inside - len(drawn.rows), len(drawn.rows)
+    tops = [top for top in Top if top is not Top.CLOCK or wall.nodes]
+    abreast = min(len(tops), 4 if width >= _FOUR_ABREAST else 2)
+    lines = -(-len(tops) // abreast)
+    if width >= BESIDE_FROM and inside >= _LEGEND_FROM:
+        left = width - _LISTS_WIDTH - 1
+        _groups(drawn, wall, left, body, look)
+        _beside(drawn, wall, tops, (left + 1, at, width - left - 1, body), look)
+        return
+    room = body - len(wall.groups) - 2 - bool(wall.nodes)
+    if room < lines * _LEAST_LISTS:
+        _groups(drawn, wall, width, body, look)
+        return
+    each = min(room // lines, _MOST_LISTS)
+    _groups(drawn, wall, width, body - 1 - lines * each, look)
+    _below(drawn, wall, tops, (abreast, width, each), look)
+
+
+def _groups(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
+    """Add the groups and machines in exactly `room` rows; where some are left, with what is wrong in each."""
+    columns = group_columns(wall, width, look.trend)
+    end = len(drawn.rows) + room
+    has_machines = bool(wall.nodes) and room > 1
+    if room > 1 + has_machines:
+        drawn.add(columns.heading)
+    spare = [room - 1 - len(wall.groups) - bool(wall.nodes)]
+
+    def details(row: Row) -> list[Row]:
+        spare[0] -= bool(row)
+        return [row] if row and spare[0] >= 0 else []
+
+    drawn.listed(
+        [("wall", group.name) for group in wall.groups],
+        lambda at, selected: [
+            group_line(wall.groups[at], columns, selected=selected),
+            *details(wrong_servers(wall.groups[at], width)),
+        ],
+        end - len(drawn.rows) - has_machines,
+        look,
+        "groups",
+        width,
+    )
+    if wall.nodes:
+        drawn.keys.append((MACHINES, look.fleet))
+    if has_machines:
+        entry = (MACHINES, look.fleet)
+        line = machines_line(wall.nodes, columns, selected=look.marked == entry)
+        drawn.pick(entry, [line, *details(wrong_machines(wall.nodes, width))], width)
+    _wrong(drawn, wall, width, end - len(drawn.rows), look)
+    drawn.rows += [[]] * (end - len(drawn.rows))
+
+
+def _wrong(drawn: DrawnWall, wall: Wall, width: int, room: int, look: Look) -> None:
+    """Add the servers that need attention in at most `room` rows, if these are enough for a few."""
+    groups = (group for group in wall.groups if not WELL.issuperset(group.counts))
+    wrong = [one for group in groups for one in group.servers if one.state not in WELL]
+    if room < _LEAST_WRONG or not wrong:
+        return
+    wrong.sort(key=lambda one: one.rank)
+    columns = server_columns(wrong, width, grouped=True)
+    count = f"{len(wrong):,} server{'s' * (len(wrong) > 1)}"
+    drawn.rows += [[("─" * width, "border")], [label(" "), ("need attention", "accent"), label(f"  {count}")]]
+    drawn.add(columns.heading)
+    for one in wrong[: room - 3]:
+        entry = (ATTENTION, one.server.name)
+        drawn.keys.append(entry)
+        drawn.pick(entry, [columns.line(one, selected=look.marked == entry)], width)
+
+
+def _beside(
+    drawn: DrawnWall, wall: Wall, tops: Sequence[Top], place: tuple[int, int, int, int], look: Look
+) -> None:
+    """Add the lists one below the other at `place` (x, y, width, height), right of the groups."""
+    x, y, width, height = place
+    rows: list[Row] = []
+    for index, top in enumerate(tops):
+        first, end = (height * at // len(tops) for at in (index, index + 1))
+        rows += _list(drawn, wall, top, (x, y + first, width, end - first), look)
+    left = x - 1
+    for at, row in enumerate(rows):
+        drawn.rows[y + at] = [*fit_row(drawn.rows[y + at], left), ("│", "border"), *row]
+
+
+def _below(drawn: DrawnWall, wall: Wall, tops: Sequence[Top], form: tuple[int, int, int], look: Look) -> None:
+    """Add the lists below the rows that are there; `form` is (lists side by side, width, rows of each)."""
+    abreast, width, height = form
+    drawn.add([("─" * width, "border")])
+    for first in range(0, len(tops), abreast):
+        y = len(drawn.rows)
+        each = width // abreast
+        lists = [
+            _list(drawn, wall, top, (index * each, y, each, height), look)
+            for index, top in enumerate(tops[first : first + abreast])
+        ]
+        drawn.rows += [[run for row in line for run in row] for line in zip(*lists, strict=True)]
+
+
+def _list(drawn: DrawnWall, wall: Wall, top: Top, place: tuple[int, int, int, int], look: Look) -> list[Row]:
+    """Return a list as rows at `place` (x, y, width, height) in the frame; its entries can be selected."""
+    x, y, width, height = place
+    names = top_keys(wall, top, height - 1)
+    for index, name in enumerate(names):
+        entry = (top.value, name)
+        drawn.keys.append(entry)
+        drawn.spots.append(Spot(entry, 1 + x, 2 + y + index, width))
+    marked = look.marked
+    selected = marked[1] if marked is not None and marked[0] == top.value else None
+    return top_rows(wall, top, width, height, selected=selected)
+
+
+BOARD, PROMETHEUS, MEMBERS, SCRAPED = "wall", "prometheus", "members", "scraped"
+"""Kinds of places with a wall: the board, a Prometheus, and the opened group of one or the other."""
+_MOST_KEPT = 4
+_WITH_RATES_WIDTH = 80
+
+_kept: list[tuple[Fleet, str, StateThresholds, Wall]] = []
+"""The newest walls by what they were made from: a Prometheus answers every 15 s, its wall is drawn each
+second."""
+_direct: list[tuple[Snapshot, str, Wall]] = []
+"""The newest wall of what is watched directly, which is drawn again at each key."""
+
+
+def fleet_wall(fleet: Fleet, words: str, thresholds: StateThresholds) -> Wall:
+    """Return the wall of a Prometheus, the same for the same answer, filter and thresholds."""
+    for answer, filtered, judged_by, wall in _kept:
+        if answer is fleet and filtered == words and judged_by == thresholds:
+            return wall
+    wall = wall_of_fleet(fleet, words, thresholds)
+    _kept.insert(0, (fleet, words, thresholds, wall))
+    del _kept[_MOST_KEPT:]
+    return wall
+
+
+def direct_wall(snapshot: Snapshot, words: str) -> Wall:
+    """Return the wall of what is watched directly, the same for the same snapshot and filter."""
+    for shown, filtered, wall in _direct:
+        if shown is snapshot and filtered == words:
+            return wall
+    wall = wall_of(snapshot, words)
+    _direct[:] = [(snapshot, words, wall)]
+    return wall
+
+
+def exists(kind: str, name: str, snapshot: Snapshot) -> bool:
+    """Return whether the group `name`, or the machines of the Prometheus `name`, can be opened."""
+    if kind == MEMBERS:
+        return any(one.group == name for one in snapshot.backends)
+    if kind == MACHINES:
+        return bool(snapshot.nodes) if not name else _fleet(snapshot, name) is not None
+    return _fleet_of_group(snapshot, name) is not None
+
+
+def draw_place(
+    place: tuple[str, str, int, int],
+    snapshot: Snapshot,
+    view: View,
+    *,
+    marked: Entry | None,
+    is_selected: bool,
+    first: int,
+    orders: WallOrders | None = None,
+) -> DrawnWall:
+    """Draw the wall of a place, which is (kind, name, width, height); `marked` is the selected line.
+
+    Without `orders`, its lines are in their present order.
+    """
+    kind, name, width, height = place
+    shown = _fleet_view(kind, name, snapshot)
+    if shown is not None:
+        look = _fleet_look(shown, kind, name, view, width)
+        fleet = shown.fleet
+        wall = Wall(()) if fleet is None else fleet_wall(fleet, view.filter, snapshot.thresholds)
+    else:
+        look = _direct_look(snapshot, kind, name, view, width)
+        wall = direct_wall(snapshot, view.filter)
+        trends = GroupTrends() if orders is None else orders.trends
+        look.trend = trends.until(snapshot.at, snapshot.interval_s)
+    look.marked, look.is_selected, look.first = marked, is_selected, first
+    return draw_wall(wall if orders is None else orders.of(wall, snapshot.at, look), width, height, look)
+
+
+def _fleet_view(kind: str, name: str, snapshot: Snapshot) -> FleetView | None:
+    """Return the Prometheus whose wall a place shows; None for the wall of what is watched directly."""
+    if kind == PROMETHEUS or (kind == MACHINES and name):
+        return _fleet(snapshot, name)
+    return _fleet_of_group(snapshot, name) if kind == SCRAPED else None
+
+
+def _fleet(snapshot: Snapshot, name: str) -> FleetView | None:
+    return next((view for view in snapshot.fleets if view.name == name), None)
+
+
+def _fleet_of_group(snapshot: Snapshot, group: str) -> FleetView | None:
+    found = (
+        view
+        for view in snapshot.fleets
+        if view.fleet is not None and any(one.group == group for one in view.fleet.servers)
+    )
+    return next(found, None)
+
+
+def _direct_look(snapshot: Snapshot, kind: str, name: str, view: View, width: int) -> Look:
+    if kind == MEMBERS:
+        balance = next((one for one in snapshot.balance if one.group == name), None)
+        status = [] if balance is None else edge_verdict([balance], width - 40)
+        note = "" if balance is None else samples_apart(balance)
+        title = name_tab("backend", group_name(name), "group")
+        return Look(title, status, note, words=view.filter, opened=name)
+    if kind == MACHINES:
+        title = name_tab("node", "", MACHINES)
+        return Look(title, kind="node", words=view.filter, opened=MACHINES, of_machines=True)
+    status = edge_verdict(snapshot.balance, width - 24)
+    return Look(name_tab("backend", "", "servers"), status, words=view.filter, top=view.top)
+
+
+def _fleet_look(view: FleetView, kind: str, name: str, chosen: View, width: int) -> Look:
+    """Return how the wall of a Prometheus is shown: how old its samples are, and what limits it.
+
+    Where there is room, over which window its rates are, unless they are those of rows.
+    """
+    every = view.fleet.every_s if view.fleet else None
+    age = "no sample yet" if view.age_s is None else f"newest {numbers.age(view.age_s)} old"
+    late = every is not None and view.age_s is not None and view.age_s > stale_s(every)
+    said = age if every is None else f"every {every:g} s, {age}"
+    if every is not None and not view.by_rows and width >= _WITH_RATES_WIDTH:
+        said = f"{said}, rates over {rate_window_s(every):g} s"
+    status: Row = [(f" {said} ", "warn" if late else "muted")]
+    note = view.failure.message if view.failure else (view.fleet.note or "") if view.fleet else ""
+    title = name_tab("router", view.name, "prometheus")
+    if kind == SCRAPED:
+        title = name_tab("router", f"{view.name}: {group_name(name)}", "prometheus")
+    is_failed = view.failure is not None and view.failure.kind is not FailureKind.LOADING
+    return Look(
+        title,
+        status,
+        note,
+        is_failed,
+        is_direct=False,
+        fleet=view.name,
+        kind="router",
+        words=chosen.filter,
+        top=chosen.top if kind == PROMETHEUS else None,
+        opened={SCRAPED: name, MACHINES: MACHINES}.get(kind),
+        of_machines=kind == MACHINES,
+    )

@@ -1,0 +1,658 @@
+"""The lines of a wall: groups with a cell for each server, servers, machines, and lists of the worst."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from sparktop.analysis.wall import DOWN, NO_GPU, Stated, Top, Wall, WallGroup, kv_percent, ttft_s
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
+from sparktop.model.fleet import FleetNode, FleetServer
+from sparktop.model.series import Series
+from sparktop.model.snapshot import BackendView
+from sparktop.panels.group.verdict import verdict_line, word_role
+from sparktop.panels.parts.figures import LIVE, figure, label, quantile_text, share_role, sum_run
+from sparktop.panels.parts.graph import area_rows
+from sparktop.panels.parts.text import Row, Run, are_distinct, fit_row, fitted_names, in_role, mark, row_width
+
+_CELLS: Mapping[str, Run] = {
+    "unreachable": ("✖", "bad"),
+    "engine dead": ("✖", "bad"),
+    "stuck": ("◆", "bad"),
+    "stuck?": ("◇", "warn"),
+    "preempting": ("!", "bad"),
+    "KV-full": ("▮", "bad"),
+    "no progress": ("◇", "warn"),
+    "queueing": ("▲", "warn"),
+    "stale": ("~", "warn"),
+    "loading": ("○", "warn"),
+    "connecting": ("○", "muted"),
+    "busy": ("■", "good"),
+    "bored": ("▪", "info"),
+    "idle": ("▫", "muted"),  # no dot: that stands between the totals, in the row above
+    "no GPU": ("▫", "muted"),
+    "asleep": ("z", "muted"),
+    "unknown": ("?", "muted"),
+    "GPU lost": ("✖", "bad"),
+    "low memory": ("▼", "bad"),
+    "slow clock": ("◐", "bad"),
+    "slow steps": ("◐", "bad"),
+    "throttled": ("◑", "warn"),
+    "hot": ("°", "warn"),
+}
+_SHORT = {"unreachable": "down", "engine dead": "dead", "preempting": "preempts", "no progress": "stalled"}
+"""Words for narrow places."""
+_OTHER: Run = ("?", "warn")
+"""The cell of a state that is not known here."""
+
+
+def cell_of(state: str) -> Run:
+    """Return the cell of a state."""
+    return _CELLS.get(state, _OTHER)
+
+
+def state_run(state: str, width: int = 0) -> Run:
+    """Return the word of a state in its colour, padded to `width` cells."""
+    return f"{state:<{width}}", cell_of(state)[1]
+
+
+def strip(states: Sequence[str], width: int) -> Row:
+    """Return exactly `width` cells for `states`, which are sorted: a cell each where there is room.
+
+    If there are more states than cells, each state gets cells by its share, and at least one.
+    """
+    if len(states) > width:
+        states = _by_share(Counter(states), width)
+    cells = [cell_of(state) for state in states]
+    return [*cells, (" " * (width - len(cells)), "text")]
+
+
+def _by_share(counts: Mapping[str, int], width: int) -> list[str]:
+    """Return `width` states by their shares of `counts`, in the same order, each at least once."""
+    kept = dict(list(counts.items())[:width])
+    exact = {state: width * count / sum(kept.values()) for state, count in kept.items()}
+    cells = {state: max(1, int(share)) for state, share in exact.items()}
+    while (left := width - sum(cells.values())) > 0:
+        cells[max(cells, key=lambda one: exact[one] - cells[one])] += 1
+    for _ in range(-left):  # rare states that were rounded up cost the most frequent ones a cell each
+        cells[max(cells, key=lambda one: cells[one])] -= 1
+    return [state for state, count in cells.items() for _ in range(count)]
+
+
+def legend(counts: Mapping[str, int], width: int) -> dict[str, Row]:
+    """Return the cell, number and word of each state, by state, with the blanks after them.
+
+    They are the long form if all of it fits into `width`, else the short one, which may be too long too.
+    """
+    for gap, apart in ((" ", "  "), ("", " ")):
+        pieces: dict[str, Row] = {}
+        for state, count in counts.items():
+            text, role = cell_of(state)
+            word = _SHORT.get(state, state) if not gap else state
+            pieces[state] = [(f"{text}{gap}", role), (f"{count:,}", "text"), label(f" {word}{apart}")]
+        if sum(map(row_width, pieces.values())) <= width:
+            break
+    return pieces
+
+
+CELLS = 15
+"""Width of a graph in cells; each has two time slots."""
+_LEAST_STEP_S, _POLLS = 4.0, 2.0
+"""Least length of a slot in seconds and in intervals between polls: each server has a sample in each."""
+_MOST_GROUPS = 128
+"""Most groups whose sums are kept, also of earlier filters."""
+_Sums = dict[int, float | None]
+"""Tokens per second by number of the slot; None where no server has a sample."""
+
+
+class GroupTrends:
+    """The sums of a board's groups, kept from drawing to drawing."""
+
+    def __init__(self) -> None:
+        """Start without sums."""
+        self._kept: dict[tuple[str, frozenset[str], float], _Sums] = {}
+        """By (group, names of its servers, seconds of a slot), the last drawn at the end."""
+
+    def until(self, at: float, interval_s: float) -> Trend:
+        """Return how graphs are drawn at the time `at` of a board that polls every `interval_s` seconds."""
+        step = max(_LEAST_STEP_S, _POLLS * interval_s)
+        # The newest slot is not over yet, and of the one before the last answers may still arrive.
+        return Trend(self, int((at - interval_s) // step) - 1, step)
+
+    def sums(self, group: WallGroup, slots: range, step: float) -> list[float | None]:
+        """Return the tokens per second of a group in each of `slots`, which are `step` seconds long."""
+        views = [one.server for one in group.servers if isinstance(one.server, BackendView)]
+        key = (group.name, frozenset(view.name for view in views), step)
+        known = self._kept.pop(key, {})
+        missing = [slot for slot in slots if slot not in known]
+        if missing:
+            histories = [view.history.generation_tps for view in views]
+            known |= slot_sums(histories, range(missing[0], missing[-1] + 1), step)
+            known = {slot: known[slot] for slot in slots}
+        self._kept[key] = known
+        while len(self._kept) > _MOST_GROUPS:
+            del self._kept[next(iter(self._kept))]
+        return [known[slot] for slot in slots]
+
+
+class Trend(Struct, frozen=True):
+    """How the graphs of a wall's groups are drawn: their time axis, and where their sums are kept."""
+
+    trends: GroupTrends
+    end_slot: int
+    """Number of the newest slot that is drawn; slot 0 begins at time 0 of the monotonic clock."""
+    step: float
+    """Seconds of a slot."""
+
+    @property
+    def heading(self) -> str:
+        """The words above the graphs."""
+        return f"tok/s, {numbers.age(2 * CELLS * self.step)}"
+
+    def row(self, group: WallGroup) -> Row:
+        """Return the graph of a group in `CELLS` cells; the largest sum in it is as high as the row."""
+        count = 2 * CELLS - (1 - self.end_slot % 2)
+        slots = range(self.end_slot - count + 1, self.end_slot + 1)
+        sums = self.trends.sums(group, slots, self.step)
+        top = max((value for value in sums if value is not None), default=0.0)
+        return area_rows(sums, CELLS, 1, top or 1.0, "generation", end_slot=self.end_slot)[0]
+
+
+def slot_sums(histories: Sequence[Series], slots: range, step: float) -> Mapping[int, float | None]:
+    """Return the sum over `histories` of their means in each of `slots`, which are `step` seconds long.
+
+    A history without a sample in a slot counts with its mean of the slot before: its poll was late. It is
+    left out of further slots, as servers that do not answer are.
+    """
+    totals: _Sums = dict.fromkeys(slots)
+    for history in histories:
+        found: dict[int, list[float]] = {}
+        for time, value in zip(*history.arrays((slots[0] - 1) * step), strict=True):
+            slot = int(time // step)
+            if slot > slots[-1]:
+                break
+            if not math.isnan(value):
+                found.setdefault(slot, []).append(value)
+        for slot in slots if found else ():
+            values = found.get(slot) or found.get(slot - 1)
+            if values:
+                totals[slot] = (totals[slot] or 0.0) + sum(values) / len(values)
+    return totals
+
+
+_LEAST_NAME, _LONGEST_NAME = 8, 56
+_STATE = 11
+_SERVERS = "servers"
+
+
+class _Column(Struct, frozen=True):
+    """A column of figures: heading, width in cells with the blanks before it, and its text; None: unknown."""
+
+    heading: str
+    width: int
+    text: Callable[[FleetNode], str | None]
+
+
+def watts(power: float | None) -> str:
+    """Return a power as text, from 1000 W on in kW."""
+    if power is None:
+        return numbers.UNKNOWN
+    return f"{power / 1000:.1f} kW" if power >= 1000 else f"{power:.0f} W"
+
+
+_COLUMNS = (
+    _Column("GPU", 6, lambda one: None if one.gpu_percent is None else numbers.percent(one.gpu_percent, 5)),
+    _Column("power", 8, lambda one: None if one.power_w is None else watts(one.power_w)),
+    _Column("temp", 7, lambda one: None if one.temperature_c is None else f"{one.temperature_c:.0f} °C"),
+    _Column("SM clock", 10, lambda one: None if one.sm_clock_mhz is None else f"{one.sm_clock_mhz:.0f} MHz"),
+    _Column(
+        "headroom",
+        11,
+        lambda one: None if one.headroom_bytes is None else numbers.data(one.headroom_bytes, 9),
+    ),
+    _Column("load", 7, lambda one: None if one.load1 is None else numbers.rate(one.load1, 5)),
+)
+"""The columns of figures, the most important first."""
+
+
+class MachineColumns(Struct, frozen=True):
+    """How machines are drawn in lines: the width of names, and the columns that have room."""
+
+    width: int
+    name: int
+    shown: tuple[_Column, ...]
+    names: Mapping[str, str]
+    """By the name of a machine: the name in `name` cells."""
+    has_servers: bool
+    """Whether servers are known to run on any of the machines."""
+
+    @property
+    def heading(self) -> Row:
+        """The row above the machines."""
+        words = f"   {fit('machine', self.name)} {fit('state', _STATE)}"
+        words += "".join(f"{column.heading:>{column.width}}" for column in self.shown)
+        has_room = self.width >= cell_width(words) + 2 + len(_SERVERS)
+        return fit_row(
+            [label(f"{words}  {_SERVERS}" if self.has_servers and has_room else words)], self.width
+        )
+
+    def line(self, node: FleetNode, *, selected: bool = False) -> Row:
+        """Return the line of a machine."""
+        figures: Row = []
+        for column in self.shown:
+            text = column.text(node)
+            shown = (text or numbers.UNKNOWN).strip()
+            figures.append(figure(f"{shown:>{column.width}}", known=text is not None))
+        if node.down:
+            figures = in_role(figures, "stale")
+        row: Row = [
+            mark(selected=selected),
+            cell_of(node.state),
+            label(" "),
+            (self.names[node.name], "title"),
+            label(" "),
+            state_run(node.state, _STATE),
+            *figures,
+            label(f"  {' '.join(node.backends)}" if node.backends else ""),
+        ]
+        return fit_row(row, self.width)
+
+
+def machine_columns(nodes: Sequence[FleetNode], width: int) -> MachineColumns:
+    """Return how `nodes` are drawn in lines of `width` cells.
+
+    Columns in which no machine has a value are left out, and others where names would be alike beside them.
+    """
+    names = tuple(sorted([node.name for node in nodes]))  # in an order that does not change with the load
+    longest = min(_LONGEST_NAME, max(map(cell_width, names), default=_LEAST_NAME))
+    shown = [column for column in _COLUMNS if any(column.text(node) is not None for node in nodes)]
+
+    def name() -> int:
+        """Return the cells of a name beside the columns that are shown."""
+        room = width - 3 - 1 - _STATE - sum(column.width for column in shown)
+        return max(_LEAST_NAME, min(longest, room))
+
+    while shown and not are_distinct(names, name()):
+        shown.pop()
+    has_servers = any(node.backends for node in nodes)
+    return MachineColumns(width, name(), tuple(shown), fitted_names(names, name()), has_servers)
+
+
+_COUNT, _FIGURES = 6, 35
+"""Cells of the number of servers of a group, and of its figures, with the blanks between them."""
+_WORD, _VERDICT = 12, 34
+"""Cells of a verdict in a word, and with its period and loss."""
+_TREND_FROM = 110
+"""Cells of a group's line from which on it has a graph."""
+_NARROW, _WIDE = 70, 120
+"""Cells of a group's line from which on it has a verdict, and from which on that has figures."""
+_LINES_LONGEST_NAME = 28
+_LEAST_SERVER = 14
+"""Least cells of a server's name, if it is as long: figures are left out first."""
+WELL = frozenset({"busy", "bored", "idle", "asleep", NO_GPU, "unknown"})
+"""States of servers and machines that need no attention."""
+_MOST_NAMED = 40
+"""Most names in the line of what is wrong in a group."""
+
+
+class GroupColumns(Struct, frozen=True):
+    """Widths in cells of the columns of the groups' lines that differ between screens."""
+
+    width: int
+    name: int
+    cells: int
+    """Of the strip with a cell for each server."""
+    verdict: int
+    """0 where no group is judged, or there is no room."""
+    trend: Trend | None = None
+    """Draws a graph of each group; None where there is no room."""
+
+    @property
+    def heading(self) -> Row:
+        """The row above the groups."""
+        state = "state of each" if self.cells + _COUNT > len("state of each") else "state"
+        words = f" {fit('group', self.name)} {fit(state, self.cells + _COUNT)}"
+        words += f"{fit(self.trend.heading, CELLS)} " if self.trend else ""
+        words += f"{'run':>6}{'wait':>6}{'KV':>6}{'tok/s':>8}{'TTFT p95':>9}"
+        return fit_row([label(f"{words}  balance" if self.verdict else words)], self.width)
+
+
+def group_columns(wall: Wall, width: int, trend: Trend | None = None) -> GroupColumns:
+    """Return the columns of the groups of a wall in lines of `width` cells; `trend` draws their graphs."""
+    judged = any(group.balance is not None for group in wall.groups)
+    verdict = 0 if not judged or width < _NARROW else _WORD if width < _WIDE else _VERDICT
+    trend = trend if width >= _TREND_FROM else None
+    room = width - 2 - _COUNT - _FIGURES - (verdict and verdict + 2) - (CELLS + 1 if trend else 0)
+    longest = max((cell_width(group_name(group.name)) for group in wall.groups), default=0)
+    name = max(8, min(longest, _LINES_LONGEST_NAME, (room * 3) // 5))
+    most = max([len(wall.nodes), *(len(group.servers) for group in wall.groups)])
+    return GroupColumns(width, name, max(4, min(most, room - name)), verdict, trend)
+
+
+def group_name(name: str) -> str:
+    """Return a group's name, of a model's name without its owner."""
+    owner, slash, model = name.partition("/")
+    return model if slash and " " not in owner and "/" not in model and model else name
+
+
+def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = False) -> Row:
+    """Return the line of a group: name, number of servers and the state of each, figures, verdict."""
+    row: Row = [
+        mark(selected=selected),
+        (fit_name(group_name(group.name), columns.name), "title"),
+        label(f"{len(group.servers):>{_COUNT - 1},} "),
+        *strip(group.states, columns.cells),
+        label(ELLIPSIS if len(group.servers) > columns.cells else " "),
+        *([*columns.trend.row(group), label(" ")] if columns.trend else []),
+        sum_run(group.running, numbers.count, 6, LIVE),
+        sum_run(group.waiting, numbers.count, 6, "warn" if group.waiting.value else "text"),
+        (f"{numbers.percent(group.kv_percent, 5):>6}", share_role(group.kv_percent, 90, 98)),
+        sum_run(group.generation_tps, numbers.rate, 8),
+        figure(f"{numbers.duration(group.ttft_p95_s, 8):>9}", known=group.ttft_p95_s is not None),
+        label("  "),
+        *_verdict(group, columns.verdict),
+    ]
+    return fit_row(row, columns.width)
+
+
+def _waits(value: float | None) -> Run:
+    text = f"{numbers.count(value, 5):>6}"
+    return figure(text, known=bool(value), role="warn" if value else "text")
+
+
+def _verdict(group: WallGroup, width: int) -> Row:
+    balance = group.balance
+    if not width or balance is None:
+        return []
+    if width > _WORD:
+        return fit_row(verdict_line(balance, width), width)
+    word = balance.word.value
+    return [(fit(word, width), word_role(balance))]
+
+
+def machines_line(nodes: Sequence[FleetNode], columns: GroupColumns, *, selected: bool = False) -> Row:
+    """Return the line of all machines: the state of each, what is wrong, GPU use, power, heat, headroom."""
+    row: Row = [
+        mark(selected=selected),
+        (fit("machines", columns.name), "title"),
+        label(f"{len(nodes):>{_COUNT - 1},} "),
+        *strip([one.state for one in nodes], columns.cells),
+        label(f"{ELLIPSIS} " if len(nodes) > columns.cells else "  "),
+    ]
+    for piece in _machine_pieces(nodes):
+        if row_width(row) + row_width(piece) <= columns.width:
+            row += [*piece, label("  ")]
+    return fit_row(row, columns.width)
+
+
+def wrong_servers(group: WallGroup, width: int) -> Row:
+    """Return the servers of a group that need attention, the worst first; [] if there are none."""
+    wrong = group.servers[: next((at for at, one in enumerate(group.servers) if one.state in WELL), None)]
+    return _named([(one.state, one.server.name, _why(one)) for one in wrong[:_MOST_NAMED]], len(wrong), width)
+
+
+def _why(one: Stated) -> str:
+    """Return the figure that explains the state of a server, in a few cells; "" for none."""
+    if one.state == "KV-full":
+        return numbers.percent(kv_percent(one.server), 5).strip()
+    waiting = one.server.waiting
+    return f"+{numbers.count(waiting, 5).strip()}" if one.state == "queueing" and waiting else ""
+
+
+def wrong_machines(nodes: Sequence[FleetNode], width: int) -> Row:
+    """Return the machines that need attention, the worst first; [] if there are none."""
+    wrong = [one for one in nodes if one.state not in WELL]
+    reasons = {
+        "low memory": lambda one: numbers.data(one.headroom_bytes, 9).strip(),
+        "slow clock": lambda one: "" if one.sm_clock_mhz is None else f"{one.sm_clock_mhz:.0f} MHz",
+        "hot": lambda one: "" if one.temperature_c is None else f"{one.temperature_c:.0f} °C",
+    }
+    named = [
+        (one.state, one.name, reasons[one.state](one) if one.state in reasons else "")
+        for one in wrong[:_MOST_NAMED]
+    ]
+    return _named(named, len(wrong), width)
+
+
+def _named(found: Sequence[tuple[str, str, str]], count: int, width: int) -> Row:
+    """Return (state, name, figure) triples side by side, and how many of `count` have no room."""
+    row: Row = [label("   ")] if found else []
+    used = 3
+    for index, (state, name, why) in enumerate(found):
+        cell, role = cell_of(state)
+        piece: Row = [(f"{cell} ", role), label(name), (f" {why}" if why else "", role), label("  ")]
+        more = f"and {count - index:,} more"
+        if used + row_width(piece) + (len(more) if index + 1 < count else 0) > width:
+            return [*row, label(more)]
+        row += piece
+        used += row_width(piece)
+    return [*row, label(f"and {count - len(found):,} more")] if len(found) < count else row
+
+
+def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
+    """Return what the line of all machines says, the most important first."""
+    up = [one for one in nodes if not one.down]
+    wrong = Counter(one.state for one in nodes if one.state not in WELL)
+    pieces: list[Row] = [[(f"{count:,} {state}", cell_of(state)[1])] for state, count in wrong.items()]
+    use = [one.gpu_percent for one in up if one.gpu_percent is not None]
+    power = [one.power_w for one in up if one.power_w is not None]
+    heat = [one.temperature_c for one in up if one.temperature_c is not None]
+    free = [one.headroom_bytes for one in up if one.headroom_bytes is not None]
+    if use:
+        pieces.append([label("GPU "), figure(numbers.percent(sum(use) / len(use), 5).strip(), role=LIVE)])
+    if free:
+        pieces.append([label("least headroom "), figure(numbers.data(min(free), 9).strip())])
+    if power:
+        pieces.append([figure(watts(sum(power)))])
+    if heat:
+        pieces.append([label("max "), figure(f"{max(heat):.0f} °C")])
+    return pieces
+
+
+class _LinesColumn(Struct, frozen=True):
+    """A column of servers or machines: heading, width in cells with the blank before it, and its cell."""
+
+    heading: str
+    width: int
+    cell: Callable[[Stated], Run]
+    align: Literal["left", "right"] = "right"
+
+
+def _known(text: str, value: float | None, role: str = "text") -> Run:
+    return text, "muted" if value is None else role
+
+
+def ttft_run(one: Stated) -> Run:
+    """Return the 95 % quantile of the time to first token, with its sign where only a bound is known."""
+    server = one.server
+    if isinstance(server, FleetServer):
+        return _known(numbers.duration(server.ttft_p95_s, 8), server.ttft_p95_s)
+    quantile = server.ttft.p95
+    role = "warn" if server.ttft.slow(quantile) else "text"
+    return _known(quantile_text(quantile), ttft_s(server), role)
+
+
+def _itl(one: Stated) -> Run:
+    server = one.server
+    if isinstance(server, FleetServer):
+        return _known(numbers.duration(server.itl_p95_s, 8), server.itl_p95_s)
+    return _known(quantile_text(server.itl.p95), server.itl.count)
+
+
+def _figure_of(one: Stated, name: str) -> float | None:
+    value: float | None = getattr(one.server, name)
+    return value
+
+
+_LINES_COLUMNS = (
+    _LinesColumn(
+        "run", 6, lambda one: _known(numbers.count(one.server.running, 5), one.server.running, LIVE)
+    ),
+    _LinesColumn("wait", 6, lambda one: _waits(one.server.waiting)),
+    _LinesColumn(
+        "KV",
+        6,
+        lambda one: (
+            numbers.percent(kv_percent(one.server), 5),
+            share_role(kv_percent(one.server), 90, 98),
+        ),
+    ),
+    _LinesColumn(
+        "tok/s", 8, lambda one: _known(numbers.rate(one.server.generation_tps, 7), one.server.generation_tps)
+    ),
+    _LinesColumn("TTFT p95", 9, ttft_run),
+    _LinesColumn("ITL p95", 9, _itl),
+    _LinesColumn(
+        "prompt tok/s",
+        13,
+        lambda one: _known(numbers.rate(_figure_of(one, "prompt_tps"), 7), _figure_of(one, "prompt_tps")),
+    ),
+    _LinesColumn(" machine", 22, lambda one: (f" {' '.join(one.server.nodes)}", "muted"), "left"),
+)
+"""The columns of servers, the most important first."""
+
+
+class ServerColumns(Struct, frozen=True):
+    """How servers are drawn in lines: the widths of names, and the columns of figures that have room."""
+
+    width: int
+    name: int
+    group: int
+    """0 where all servers are of one group."""
+    shown: tuple[_LinesColumn, ...]
+    names: Mapping[str, str]
+    """By the name of a server: the name in `name` cells."""
+
+    @property
+    def heading(self) -> Row:
+        """The row above the servers."""
+        words = f"   {fit('server', self.name)} "
+        words += f"{fit('group', self.group)} " if self.group else ""
+        words += fit("state", _STATE)
+        return fit_row(
+            [label(words), *(label(f" {fit(one.heading, one.width - 1, one.align)}") for one in self.shown)],
+            self.width,
+        )
+
+    def line(self, one: Stated, *, selected: bool = False) -> Row:
+        """Return the line of a server; figures that are not those of now are unknown."""
+        row: Row = [label(" "), (self.names[one.server.name], "title"), label(" ")]
+        if self.group:
+            row.append(label(f"{fit(group_name(one.server.group), self.group)} "))
+        figures: Row = []
+        for column in self.shown:
+            text, role = column.cell(one)
+            if column.align == "right" and not one.is_current:
+                text = numbers.UNKNOWN
+            shown = text if column.align == "left" else text.strip()
+            figures.append((f" {fit(shown, column.width - 1, column.align)}", role))
+        if one.state in DOWN or not one.is_current:
+            figures = in_role(figures, "stale")
+        head: Row = [mark(selected=selected), cell_of(one.state)]
+        return fit_row([*head, *row, state_run(one.state, _STATE), *figures], self.width)
+
+
+def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> ServerColumns:
+    """Return how `servers` are drawn in lines of `width` cells; `grouped` if their groups are named too."""
+    longest = max((cell_width(one.server.name) for one in servers), default=8)
+    groups = max((cell_width(group_name(one.server.group)) for one in servers), default=8) if grouped else 0
+    room = width - 3 - _STATE - 1 - _FIGURES
+    group = min(groups, max(8, room * 2 // 5)) if grouped else 0
+    name = min(longest, max(_LEAST_SERVER, min(2 * _LINES_LONGEST_NAME, room - (group and group + 1))))
+    left = width - 3 - name - 1 - (group and group + 1) - _STATE
+    shown: list[_LinesColumn] = []
+    for column in _LINES_COLUMNS:
+        if column.width > left:
+            break
+        shown.append(column)
+        left -= column.width
+    names = fitted_names(tuple(one.server.name for one in servers), name)
+    return ServerColumns(width, name, group, tuple(shown), names)
+
+
+KEY = "l"
+"""The key that shows one list after the other in full."""
+_FIGURE = 9
+_NONE = {
+    Top.WAITING: ("no request waits",),
+    Top.KV: ("no KV cache is in use",),
+    Top.TTFT: ("no request began to answer in the last minute", "no answer began in the last minute"),
+    Top.CLOCK: ("no machine is slower than its load explains", "no machine is slow"),
+}
+"""Sentences for empty lists, the longest first."""
+
+
+def top_keys(wall: Wall, top: Top, count: int) -> list[str]:
+    """Return the names of at most `count` entries of a list."""
+    if top is Top.CLOCK:
+        return [one.name for one in wall.slow_nodes[:count]]
+    return [one.server.name for one, _ in wall.tops.get(top, ())[:count]]
+
+
+def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | None = None) -> list[Row]:
+    """Draw a list as exactly `height` rows of `width` cells: its heading, then an entry in each row."""
+    rows: list[Row] = [[label(" "), (top.value, "accent"), *_count(wall, top)]]
+    if top is Top.CLOCK:
+        rows += _nodes(wall.slow_nodes[: height - 1], width, selected)
+    else:
+        shown = wall.tops.get(top, ())[: height - 1]
+        names = fitted_names(tuple(one.server.name for one, _ in shown), _name_width(width))
+        rows += [
+            _server(one, names[one.server.name], value, top, width, selected=one.server.name == selected)
+            for one, value in shown
+        ]
+    if len(rows) == 1:
+        said = ("no machine is watched",) if top is Top.CLOCK and not wall.nodes else _NONE[top]
+        rows.append([label(f" {next((one for one in said if cell_width(one) < width), said[-1])}")])
+    return [fit_row(rows[at] if at < len(rows) else (), width) for at in range(height)]
+
+
+def _count(wall: Wall, top: Top) -> Row:
+    count = len(wall.slow_nodes) if top is Top.CLOCK else 0
+    return [label(f"  {count} of {len(wall.nodes)} machines")] if count else []
+
+
+def _server(one: Stated, name: str, value: float, top: Top, width: int, *, selected: bool) -> Row:
+    if top is Top.WAITING:
+        text = numbers.count(value, 5)
+    elif top is Top.KV:
+        text = numbers.percent(value, 5)
+    else:
+        text = ttft_run(one)[0]
+    return [
+        mark(selected=selected),
+        cell_of(one.state),
+        (f" {name}", "title"),
+        (f"{text.strip():>{_FIGURE}}", "text"),
+        label(f"  {fit(group_name(one.server.group), max(0, width - _name_width(width) - _FIGURE - 6))}"),
+    ]
+
+
+def _nodes(nodes: Sequence[FleetNode], width: int, selected: str | None) -> list[Row]:
+    """Return the lines of machines; the clock has a column where it is known of any of them."""
+    clock = _FIGURE if any(one.sm_clock_mhz is not None for one in nodes) else 0
+    longest = max((cell_width(one.name) for one in nodes), default=0)
+    words = max((len(one.state) for one in nodes), default=0)
+    name = max(8, min(max(longest, _name_width(width)), width - 3 - clock - 2 - words))
+    names = fitted_names(tuple(one.name for one in nodes), name)
+    return [_node(one, names[one.name], clock, selected=one.name == selected) for one in nodes]
+
+
+def _node(one: FleetNode, name: str, clock: int, *, selected: bool) -> Row:
+    text = numbers.UNKNOWN if one.sm_clock_mhz is None else f"{one.sm_clock_mhz:.0f} MHz"
+    return [
+        mark(selected=selected),
+        cell_of(one.state),
+        (f" {name}", "title"),
+        (f"{text:>{clock}}" if clock else "", "text"),
+        label(f"  {one.state}"),
+    ]
+
+
+def _name_width(width: int) -> int:
+    return max(8, min(24, (width - _FIGURE - 6) * 3 // 5))

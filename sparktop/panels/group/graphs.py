@@ -1,0 +1,499 @@
+"""Draws the loads and token rates of a group's servers over time: two mirrored, more below each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from sparktop.graphics import numbers
+from sparktop.graphics.axes import Top, nice_ceiling, top_without_spikes
+from sparktop.graphics.braille import StackedRow, cell_means, clipped_cells, lead_row, opposed
+from sparktop.graphics.cells import cell_width
+from sparktop.model.balance import Balance
+from sparktop.model.fleet import stale_s
+from sparktop.model.router import RouterView
+from sparktop.model.series import Series
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.panels.parts.figures import LIVE, figure, heading, label
+from sparktop.panels.parts.graph import (
+    Slots,
+    TimeAxis,
+    area_rows,
+    clip_marked,
+    held_slots,
+    hold_last,
+    row_role,
+    stacked_rows,
+    top_words,
+)
+from sparktop.panels.parts.text import Row, fit_row, fitted_names, row_width, spread_row
+
+_STEPS_S = (0.25, 0.3125, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0, 30.0)
+"""Possible seconds per dot column; exact in binary, so that time slots have exact edges."""
+_SHORTEST_S = 60.0
+"""Least number of seconds that the picture spans."""
+_ABREAST = 3.0
+"""Number of dot columns by which a backend's newest sample may lag behind the newest of all and still count
+as current."""
+
+
+class LoadLine(Struct, frozen=True, eq=False):
+    """The time series of one backend of a group, all with samples at the same times."""
+
+    name: str
+    running: Series
+    waiting: Series
+    generation_tps: Series
+    held_s: float = 0.0
+    """Seconds for which a sample through a Prometheus stands for the present; 0 where a backend is polled."""
+
+
+def group_lines(balance: Balance, backends: Sequence[BackendView]) -> tuple[LoadLine, ...]:
+    """Return the time series of the backends that `balance` judges, in the order of its `backends`.
+
+    The series of a backend that is not watched here are empty.
+    """
+    known = {name: line for view in backends for name, line in _lines(view, balance)}
+    nothing = Series()
+    return tuple(known.get(name) or LoadLine(name, nothing, nothing, nothing) for name in balance.backends)
+
+
+def _lines(view: BackendView, balance: Balance) -> Iterator[tuple[str, LoadLine]]:
+    """Yield (name, time series) of a backend, or of each of its engine cores if `balance` judges these.
+
+    The series hold every sample where the store keeps all samples: one point per interval would hide the
+    peaks of a short swing.
+    """
+    held_s = 0.0 if view.scrape is None or view.failure is not None else stale_s(view.scrape.every_s)
+    if view.name != balance.lanes_of:
+        kept = view.load or view.history
+        yield view.name, LoadLine(view.name, kept.running, kept.waiting, kept.generation_tps, held_s)
+        return
+    for lane in view.lanes:
+        name, own = f"{view.name}/{lane.lane}", lane.history
+        if own is not None:
+            yield name, LoadLine(f"lane {lane.lane}", own.running, own.waiting, own.generation_tps, held_s)
+
+
+def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
+    """Return (routing strategy of the group or None, True if a router reports it and False if configured)."""
+    router = next((view for view in routers if view.name == balance.group), None)
+    if router is None or router.strategy is None:
+        return balance.strategy, True
+    return router.strategy, router.strategy_read
+
+
+def balance_axis(
+    balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, width: int, coarse: int = 1
+) -> TimeAxis:
+    """Return a time axis for `width` cells that covers the complete time that the verdict is based on.
+
+    The axis ends at the newest sample time that all backends have reached, so that no column of a graph is
+    half empty. Backends without recent samples do not count; if all lack them, the axis ends now.
+    """
+    interval = 1 / balance.sample_hz if balance.sample_hz else snapshot.interval_s
+    wanted = max(_SHORTEST_S, balance.needed_s, balance.window_s)
+    fit = (step for step in _STEPS_S if step >= 0.99 * interval and 2 * width * step >= wanted)
+    widest = next(fit, max(_STEPS_S[-1], interval))
+    # Until the graph is full, its samples are drawn wider: the axis fits the data.
+    begins = [line.running.first_at for line in lines if line.running.first_at is not None]
+    span = max(wanted, snapshot.at - min(begins, default=snapshot.at))
+    step = coarse * next((one for one in _STEPS_S if one < widest and 2 * width * one >= span), widest)
+    ends = [line.running.last_at for line in lines if line.running.last_at is not None]
+    newest = max(ends, default=snapshot.at)
+    if snapshot.at - newest >= _ABREAST * step:
+        return TimeAxis(snapshot.at, step)
+    if any(line.held_s for line in lines):
+        return TimeAxis(newest, step)
+    return TimeAxis(min((end for end in ends if newest - end < _ABREAST * step), default=newest), step)
+
+
+def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | None]]:
+    """Return [running requests, waiting requests, tokens/s] of a backend, each as means by time slot.
+
+    The time slots are those that a graph of `width` cells with this axis shows.
+    """
+    table = (line.running, line.waiting, line.generation_tps)
+    slots = held_slots(table, axis.end_slot, axis.step, 2 * width - (1 - axis.end_slot % 2))
+    if line.held_s:
+        for means, series in zip(slots, table, strict=True):
+            hold_last(means, series, axis.end_slot, axis.step, line.held_s)
+    return slots
+
+
+def added(columns: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """Return for each time slot the sum over all columns; None where any of the columns is None."""
+    return [None if None in row else sum(filter(None, row)) for row in zip(*columns, strict=True)]
+
+
+GUTTER = 16
+"""Width in cells of the column at the left of each graph, for its name, its current value and its scale."""
+MIN_TOP_LOAD = 4.0
+_PAIR = 2
+_MIN_TOP_TPS = 10.0
+_WORTH_A_LINE = 3.0
+"""Least percentage of tokens lost for which the graph shows the token rate of an even split."""
+_RATE_S = 10.0
+"""Seconds that a token rate in words covers, as everywhere on the board; the graphs show seconds."""
+_CLIPPED_BELOW = "↓"
+"""Mark of a clipped value in a graph that grows downwards."""
+Pair = tuple[Slots, Slots]
+_SPACES = re.compile(" +")
+
+
+class GroupSlots(Struct, frozen=True, eq=False):
+    """The values of a group's graphs by time slot: a list per backend, and scales common to all backends."""
+
+    names: tuple[str, ...]
+    running: list[Slots]
+    waiting: list[Slots]
+    generation_tps: list[Slots]
+    end_slot: int
+    load: Top
+    """Upper end of the scale of the loads, which a short spike does not raise."""
+    tps_top: float
+    group_tps: Slots
+    even_tps: float | None
+    """Estimated tokens per second of an even split; None where little or nothing was lost."""
+    group_top: float
+    rate_slots: int
+    """Number of slots that a token rate in words covers."""
+
+    @property
+    def load_top(self) -> float:
+        """The value at the upper end of the scale of the loads."""
+        return self.load.end
+
+    def rate(self, values: Slots) -> float | None:
+        """Return the mean of the token rates `values` of the last 10 s; None if the newest is not known."""
+        known = [value for value in values[-self.rate_slots :] if value is not None]
+        return sum(known) / len(known) if known and newest(values) is not None else None
+
+    def loads(self, width: int) -> list[Slots]:
+        """Return each backend's running plus waiting requests, as one mean for each of `width` cells."""
+        return [
+            cell_means(load_slots(run, wait), width, self.end_slot)
+            for run, wait in zip(self.running, self.waiting, strict=True)
+        ]
+
+
+def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, width: int) -> GroupSlots:
+    """Return the values and scales for graphs of `width` cells, from the backends' time series `lines`."""
+    read = [line_slots(line, axis, width) for line in lines]
+    running, waiting, speeds = ([slots[kind] for slots in read] for kind in range(3))
+    loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
+    group = added(speeds)
+    even = _even_tps(balance, group, axis)
+    return GroupSlots(
+        names=tuple(line.name for line in lines),
+        running=running,
+        waiting=waiting,
+        generation_tps=speeds,
+        end_slot=axis.end_slot,
+        load=top_without_spikes(loads, MIN_TOP_LOAD),
+        tps_top=nice_ceiling(_peak(speeds), _MIN_TOP_TPS),
+        group_tps=group,
+        even_tps=even,
+        group_top=nice_ceiling(max(_peak([group]), even or 0.0), _MIN_TOP_TPS),
+        rate_slots=max(1, round(_RATE_S / axis.step)),
+    )
+
+
+def opposed_rows(
+    up: Pair, down: Pair, width: int, half: int, top: float, gradients: tuple[str, str], *, end_slot: int
+) -> tuple[list[Row], list[Row]]:
+    """Draw two stacked graphs on a centre line; return (rows above the line, rows below the line).
+
+    `up` and `down` are pairs of series, `half` the rows of each graph, and `gradients` the colours of the
+    pair. Values far above `top`, the end of the scale, are marked.
+    """
+    above, below = opposed(up, down, width, half, top, end_slot=end_slot)
+    clipped = []
+    for pair in (up, down):
+        loads = [None if one is None else one + (other or 0.0) for one, other in zip_longest(*pair)]
+        clipped.append(clipped_cells(loads, width, top, end_slot=end_slot))
+    rows = clip_marked(layered(above, gradients, falls=False), clipped[0])
+    turned = clip_marked(layered(below, gradients, falls=True)[::-1], clipped[1], _CLIPPED_BELOW)
+    return rows, turned[::-1]
+
+
+def load_slots(running: Slots, waiting: Slots) -> Slots:
+    """Return running plus waiting requests by time slot; None where running requests are unknown.
+
+    Where only waiting requests are unknown, they count as 0.
+    """
+    return [None if run is None else run + (wait or 0.0) for run, wait in zip(running, waiting, strict=True)]
+
+
+def _peak(columns: Sequence[Slots]) -> float:
+    return max([value for column in columns for value in column if value is not None], default=0.0)
+
+
+def _even_tps(balance: Balance, group: Slots, axis: TimeAxis) -> float | None:
+    """Estimate the group's tokens/s under an even split: its mean rate plus the rate that was lost.
+
+    None unless the verdict is bad, and the loss is known and large enough to be drawn; None during a sweep,
+    which chose the load. `group` has the group's tokens/s by time slot.
+    """
+    lost = balance.lost_percent
+    if not balance.word.bad or balance.in_sweep or lost is None or not _WORTH_A_LINE <= lost < 100:
+        return None
+    known = [value for value in group[-max(1, round(balance.window_s / axis.step)) :] if value is not None]
+    return sum(known) / len(known) / (1 - lost / 100) if known else None
+
+
+def newest(values: Slots) -> float | None:
+    """Return the newest of a graph's values, which may be None (unknown); None without values."""
+    return values[-1] if values else None
+
+
+def in_gutter(gutter: Sequence[Row], graph: Sequence[Row]) -> list[Row]:
+    """Join each row of `graph` with the row of `gutter`, a column of `GUTTER` cells at the graph's left."""
+    return [
+        [*fit_row(gutter[index] if index < len(gutter) else (), GUTTER), *row]
+        for index, row in enumerate(graph)
+    ]
+
+
+def scale_end(words: Row, end: str) -> Row:
+    """Return a row for the column left of a graph: `words`, then the label `end` of the graph's scale.
+
+    The last of `words`, such as a unit, are left out if they would touch the label.
+    """
+    while len(words) > 1 and row_width(words) + 1 + cell_width(end) + 1 > GUTTER:
+        words = words[:-1]
+    return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
+
+
+def ruled(words: Row, window: str, width: int) -> Row:
+    """Return a title row of `width` cells: `words`, a horizontal line, and the text `window` at the right.
+
+    `window` is left out if it does not fit.
+    """
+    right: Row = [(f" {window} ", "muted"), ("─", "border")]
+    gap = width - row_width(words) - row_width(right)
+    if gap < 1:
+        words = fit_row(words, min(width, row_width(words)))
+        return [*words, ("─" * (width - row_width(words)), "border")]
+    return [*words, ("─" * gap, "border"), *right]
+
+
+def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
+    """Return the title row above a graph of tokens/s, with `top`, the value of the graph's upper edge."""
+    return heading(title, f"{more}max {numbers.tick(top)} tok/s", width)
+
+
+def tps_words(sign: str, tps: float | None) -> Row:
+    """Return a row with `sign` and the current token rate `tps`; muted if the rate is unknown."""
+    known = tps is not None
+    return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if known else "muted")]
+
+
+def layered(rows: Sequence[StackedRow], gradients: tuple[str, str], *, falls: bool) -> list[Row]:
+    """Colour one half of a mirrored graph: the colour of a row depends on its distance from the centre line.
+
+    `falls` is True for the half below the centre line. Each of `rows` is a sequence of (text, layer),
+    where layers are stacked values such as running and waiting requests. `gradients` has the name of the
+    colour gradient of each layer.
+    """
+    half = len(rows)
+    result: list[Row] = []
+    for index, runs in enumerate(rows):
+        row = half - 1 - index if falls else index
+        roles = (row_role(gradients[0], row, half), row_role(gradients[1], row, half), "text")
+        result.append([(text, roles[layer]) for text, layer in runs])
+    return result
+
+
+def group_speed(shown: GroupSlots, width: int, height: int) -> list[Row]:
+    """Draw the group's token rate over time as `height` rows below a title row.
+
+    A dotted line shows the rate that is estimated for an even split, if it is known.
+    """
+    graph = width - GUTTER
+    rows = area_rows(shown.group_tps, graph, height, shown.group_top, "generation", end_slot=shown.end_slot)
+    more = f"Σ over {_RATE_S:g} s · "
+    if shown.even_tps is not None:
+        more += f"┄ {numbers.rate(shown.even_tps, 6).strip()} if even · "
+        rows = with_level(rows, shown.even_tps / shown.group_top)
+    words = [*tps_words("Σ", shown.rate(shown.group_tps)), label(" tok/s")]
+    gutter = [scale_end(words, numbers.tick(shown.group_top))]
+    return [tps_heading("tok/s of the group", shown.group_top, width, more), *in_gutter(gutter, rows)]
+
+
+def with_level(rows: list[Row], share: float) -> list[Row]:
+    """Return the rows of a graph with a dotted line at `share` of its height, 0 to 1 from the bottom."""
+    level = min(len(rows) - 1, max(0, int(len(rows) * (1 - share))))
+    return [with_line(row) if index == level else row for index, row in enumerate(rows)]
+
+
+def with_line(row: Row) -> Row:
+    """Return the row of a graph with a dotted line through its empty cells."""
+    result: Row = []
+    for text, role in row:
+        at = 0
+        for spaces in _SPACES.finditer(text):
+            result += [(text[at : spaces.start()], role), ("┄" * len(spaces.group()), "muted")]
+            at = spaces.end()
+        result.append((text[at:], role))
+    return [run for run in result if run[0]]
+
+
+UP, DOWN = "▲", "▼"
+"""Signs of the backend above the centre line and of the backend below it."""
+_LEADS = re.compile("[─ ]+|[▲▼]+")
+_LOAD_GRADIENTS = ("running", "waiting")
+_SPEED_FROM = 13
+"""Height in rows of all graphs together from which on each backend's token rate is drawn."""
+
+
+def pair_rows(shown: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
+    """Draw loads and token rates of two backends as `height` rows, or a few more if `height` is too small.
+
+    A `lead_margin` of 0.2 means that a backend leads if its load is at least 20 % above its even share.
+    """
+    load, speed, group = _heights(height)
+    rows = [load_heading(shown, width), *_loads(shown, lead_margin, width - GUTTER, load)]
+    if speed:
+        heading = tps_heading("tok/s of each", shown.tps_top, width)
+        rows += [heading, *_speeds(shown, width - GUTTER, speed)]
+    return [*rows, *group_speed(shown, width, group)]
+
+
+def _heights(height: int) -> tuple[int, int, int]:
+    """Return heights in rows: (half the load graph, half the token-rate graph, group's token-rate graph).
+
+    The load graph and the token-rate graph have a half for each of two backends. The second height is 0
+    where the backends' token rates are not drawn.
+    """
+    room = height - 3  # two rules and the centre line
+    if room - 1 >= _SPEED_FROM:
+        load, speed = (room - 1) * 6 // 22, max(1, round((room - 1) * 2 / 22))
+        return load, speed, room - 1 - 2 * (load + speed)
+    load = max(1, room * 2 // 5)
+    return load, 0, max(2, room - 2 * load)
+
+
+def load_heading(shown: GroupSlots, width: int) -> Row:
+    """Return the title row above the backends' loads, with a legend of running and waiting requests."""
+    title = "requests of each" if len(shown.running) > _PAIR else "requests"
+    words: Row = [("─ ", "border"), (title, "accent")]
+    words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
+    return ruled(words, top_words(shown.load), width)
+
+
+def _loads(shown: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
+    up, down = zip(shown.running, shown.waiting, strict=True)
+    above, below = opposed_rows(
+        up, down, width, half, shown.load_top, _LOAD_GRADIENTS, end_slot=shown.end_slot
+    )
+    top = numbers.tick(shown.load_top)
+    counts_height = max(0, half - 1)
+    first = [scale_end(_name(UP, shown, 0), top), *_counts(shown, 0)[:counts_height]]
+    last = [*_counts(shown, 1)[:counts_height], scale_end(_name(DOWN, shown, 1), top)]
+    empty: list[Row] = [[] for _ in range(half - len(last))]
+    one, other = shown.loads(width)
+    strip = lead_row(one, other, lead_margin)
+    return [
+        *in_gutter(first, above),
+        [*scale_end([label("  leads")], "0"), *lead_runs(strip)],
+        *in_gutter([*empty, *last], below),
+    ]
+
+
+def lead_runs(strip: str) -> Row:
+    """Return `strip` as styled text; cells in which no backend leads are muted.
+
+    `strip` has one character per cell, which shows the backend that leads.
+    """
+    return [(run.group(), "border" if run.group()[0] in "─ " else "title") for run in _LEADS.finditer(strip)]
+
+
+def _name(sign: str, shown: GroupSlots, index: int) -> Row:
+    name = fitted_names(shown.names, GUTTER - 6)[shown.names[index]]
+    return [(f"{sign} {name.rstrip()}", "title")]
+
+
+def _counts(shown: GroupSlots, index: int) -> list[Row]:
+    run, wait = newest(shown.running[index]), newest(shown.waiting[index])
+    return [
+        [label("  run "), figure(numbers.count(run, 5), known=run is not None, role=LIVE)],
+        [
+            label("  wait"),
+            figure(numbers.count(wait, 5), known=wait is not None, role="warn" if wait else LIVE),
+        ],
+    ]
+
+
+def _speeds(shown: GroupSlots, width: int, half: int) -> list[Row]:
+    nothing: Slots = []
+    up, down = shown.generation_tps
+    gradients = ("generation", "generation")
+    above, below = opposed_rows(
+        (up, nothing), (down, nothing), width, half, shown.tps_top, gradients, end_slot=shown.end_slot
+    )
+    top = numbers.tick(shown.tps_top)
+    ends = [
+        scale_end([*tps_words(sign, newest(values))], top)
+        for sign, values in zip((UP, DOWN), shown.generation_tps, strict=True)
+    ]
+    empty: list[Row] = [[] for _ in range(half - 1)]
+    return [
+        *in_gutter(ends[:1], above),
+        *in_gutter([*empty, ends[1]], below),
+    ]
+
+
+_GROUP = 3
+"""Least height in rows of the graph of the group's token rate."""
+_MOST = 4
+"""Most rows of the load of one backend."""
+
+
+def many_rows(shown: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
+    """Draw the graphs of a group of more than two backends as `height` rows; return (rows, further rows).
+
+    The further rows are the token rates of each backend if these did not fit into the first rows, else
+    empty. All backends have equal heights, so that equal loads look equal.
+    """
+    count = len(shown.names)
+    room = height - 2 - _GROUP  # headings of the loads and of the group's token rate
+    inside = room - count >= count + 1
+    each = max(1, min(_MOST, (room - (count + 1 if inside else 0)) // count))
+    loads = [load_heading(shown, width)]
+    for index in range(count):
+        loads += _load(shown, index, width - GUTTER, each)
+    speeds = [tps_heading("tok/s of each", shown.tps_top, width)]
+    for index in range(count):
+        speeds += _speed(shown, index, width - GUTTER)
+    above = [*loads, *(speeds if inside else ())]
+    rows = [*above, *group_speed(shown, width, max(_GROUP, height - len(above) - 1))]
+    return rows, [] if inside else speeds
+
+
+def _load(shown: GroupSlots, index: int, width: int, height: int) -> list[Row]:
+    running, waiting = shown.running[index], shown.waiting[index]
+    run, wait = newest(running), newest(waiting)
+    text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
+    graph = stacked_rows(
+        running, waiting, width, height, shown.load_top, ("running", "waiting"), end_slot=shown.end_slot
+    )
+    gutter = _named(shown, index, figure(text, known=run is not None, role="warn" if wait else "title"))
+    return in_gutter([gutter], graph)
+
+
+def _speed(shown: GroupSlots, index: int, width: int) -> list[Row]:
+    values = shown.generation_tps[index]
+    now = newest(values)
+    graph = area_rows(values, width, 1, shown.tps_top, "generation", end_slot=shown.end_slot)
+    text = numbers.rate(now, 5).strip()
+    return in_gutter([_named(shown, index, figure(text, known=now is not None))], graph)
+
+
+def _named(shown: GroupSlots, index: int, value: tuple[str, str]) -> Row:
+    """Return the text left of a backend's graph: its name, and `value` as styled text at the right."""
+    cells = GUTTER - 1 - len(value[0])
+    return [(fitted_names(shown.names, cells)[shown.names[index]], "text"), value, label(" ")]

@@ -1,0 +1,581 @@
+"""A group's balance: a low panel on the board, its full screen, and the evidence for its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktop.analysis.balance import rules
+from sparktop.analysis.balance.rules import RHYTHM_TURN, Check
+from sparktop.colors.palette import LEVELS
+from sparktop.graphics import numbers
+from sparktop.graphics.axes import PlotAxis, nice_ceiling, pointed, time_axis
+from sparktop.graphics.braille import lead_row, mirrored
+from sparktop.graphics.cells import cell_width, fit, fit_name
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.balance import Balance, BalanceWord, Swing, leading
+from sparktop.model.snapshot import Snapshot
+from sparktop.panels.group.graphs import (
+    DOWN,
+    GUTTER,
+    UP,
+    GroupSlots,
+    LoadLine,
+    balance_axis,
+    group_lines,
+    group_slots,
+    lead_runs,
+    line_slots,
+    load_slots,
+    many_rows,
+    opposed_rows,
+    pair_rows,
+    with_level,
+    with_line,
+)
+from sparktop.panels.group.verdict import (
+    reason_rows,
+    short_seconds,
+    value_line,
+    verdict_line,
+    verdict_pieces,
+    word_run,
+)
+from sparktop.panels.parts.figures import flowed, heading, label, wrapped
+from sparktop.panels.parts.graph import TimeWindow, area_rows, caption, top_words
+from sparktop.panels.parts.text import (
+    Row,
+    Run,
+    figures_width,
+    fit_row,
+    frame_role,
+    framed,
+    graph_columns,
+    graph_starts,
+    key_tab,
+    mark,
+    merged,
+    name_tab,
+    panel_row,
+    row_width,
+    short_names,
+    spread_row,
+    tab,
+)
+
+_PAIR = 2
+_STRIP_FROM = 76
+"""Width in cells of a low panel from which on it has a graph."""
+_GRAPHS_FROM = 3
+"""Least height in rows of the inside of a panel with two graphs."""
+_NAME = 16
+"""Most cells for a group's name in a list."""
+
+
+def balance_band(
+    balance: Balance,
+    snapshot: Snapshot,
+    width: int,
+    height: int,
+    window: TimeWindow,
+    *,
+    selected: bool = False,
+) -> list[Row]:
+    """Draw the balance of one group of backends as `height` rows of `width` cells.
+
+    The graphs show the time `window`, as all graphs of the board do.
+    """
+    inside, starts = height - 2, graph_starts(width)
+    lines = group_lines(balance, snapshot.backends)
+    if inside >= _GRAPHS_FROM and len(starts) > 1 and len(lines) >= _PAIR:
+        words = _words(balance, snapshot, figures_width(width), inside)
+        graphs = _graphs(balance, lines, graph_columns(width)[1], inside, window)
+        rows = [panel_row(row, [graph[index] for graph in graphs], width) for index, row in enumerate(words)]
+    elif len(lines) == _PAIR and width >= _STRIP_FROM:
+        first, *rest = _words(balance, snapshot, starts[-1] - 3, inside)
+        strip = _strip(lines, graph_columns(width)[1], window)
+        rows = [[(" ", "text"), *first, (" ", "text"), *strip]]
+        rows += [[(" ", "text"), *row] for row in rest]
+    else:
+        rows = [[(" ", "text"), *row] for row in _words(balance, snapshot, width - 4, inside)]
+    return framed(
+        rows,
+        width,
+        height,
+        role=frame_role("balance", selected=selected),
+        title=group_tab(balance),
+        state=word_run(balance),
+        about=members(balance),
+        note=key_tab("w", "why?"),
+    )
+
+
+def group_entry(balance: Balance, width: int, *, selected: bool = False) -> Row:
+    """Return one group's balance as a line of a list, without the list's frame of `width` cells."""
+    row: Row = [
+        mark(selected=selected),
+        (fit_name(_short_name(balance.group), _NAME), "title"),
+        (" ", "text"),
+    ]
+    return fit_row([*row, *verdict_line(balance, width - 2 - _NAME - 2)], width - 2)
+
+
+def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
+    """Return the worst verdict of all groups in `width` cells or fewer, for the backends' frame."""
+    if not groups:
+        return []
+    groups = leading(groups)
+    worst = min(groups, key=lambda group: (not group.bad, list(BalanceWord).index(group.word)))
+    more: Row = [label(f" +{len(groups) - 1} groups")] if len(groups) > 1 else []
+    name: Row = [label(f"{_short_name(worst.group).rstrip()}: ")]
+    room = width - row_width([*name, *more]) - 2
+    return tab(*name, *verdict_line(worst, room), *more)
+
+
+def _short_name(group: str) -> str:
+    """Return a group's name in `_NAME` cells or fewer; of a model's name without its owner, if too long."""
+    short = group if cell_width(group) <= _NAME else group.rpartition("/")[2]
+    return fit_name(short, min(_NAME, cell_width(short)))
+
+
+def group_tab(balance: Balance, word: str = "") -> Row:
+    """Return the group's name as a tab for the frame; `word` replaces the word "balance"."""
+    return name_tab("balance", fit_name(balance.group, 24).rstrip(), word)
+
+
+def members(balance: Balance) -> Row:
+    """Return a row with the names of the group's two backends, or the number of backends.
+
+    The number is that of engine cores (lanes) if these form the group.
+    """
+    count = len(balance.backends)
+    names = " ⇄ ".join(balance.backends) if count == _PAIR else f"{count} backends"
+    if balance.lanes_of is not None:
+        names = f"{count} lanes"
+    return [("─ ", "border"), (f"{names} ", "text")]
+
+
+def _words(balance: Balance, snapshot: Snapshot, width: int, height: int) -> list[Row]:
+    """Return exactly `height` rows of text on a group's balance: verdict, values, and reasons if they fit."""
+    if height == 1:
+        return [fit_row(value_line(balance, width), width)]
+    pieces = verdict_pieces(balance, snapshot.routers)
+    if row_width(pieces[0]) > width:
+        pieces = verdict_pieces(balance, snapshot.routers, short=True)
+    rows = flowed(pieces, width)
+    rows += reason_rows(balance, width, height - len(rows))
+    return [fit_row(rows[index] if index < len(rows) else (), width) for index in range(height)]
+
+
+def _graphs(
+    balance: Balance, lines: tuple[LoadLine, ...], width: int, height: int, window: TimeWindow
+) -> list[list[Row]]:
+    """Return two graphs of `width` cells: the group's token rate, and the loads of its backends."""
+    shown = group_slots(balance, lines, window.axis(width), width)
+    tokens = area_rows(
+        shown.group_tps, width, height - 1, shown.group_top, "generation", end_slot=shown.end_slot
+    )
+    if shown.even_tps is not None:
+        tokens = with_level(tokens, shown.even_tps / shown.group_top)
+    words: Row = [("Σ tok/s", "generation")]
+    even = _even(shown)
+    top = f"max {numbers.tick(shown.group_top)}"
+    left = [caption([*words, *even], top, width, [*words, *even[:1]], words), *tokens]
+    right = _pair(balance, shown, width, height) if len(lines) == _PAIR else _many(shown, width, height)
+    return [left, right]
+
+
+def _strip(lines: Sequence[LoadLine], width: int, window: TimeWindow) -> Row:
+    """Draw one row of dots that shows over time which of two backends has more load, and by how much.
+
+    A dot in the upper half of the row means the first backend, in the lower half the second.
+    """
+    axis = window.axis(width)
+    one, other = (load_slots(*line_slots(line, axis, width)[:2]) for line in lines)
+    ahead = [_ahead(a, b) for a, b in zip(one, other, strict=True)]
+    up = [value if value is not None and value >= 0 else None for value in ahead]
+    down = [-value if value is not None and value < 0 else None for value in ahead]
+    return [(mirrored(up, down, width, 1, 1.0, end_slot=axis.end_slot)[0], "running")]
+
+
+def _ahead(a: float | None, b: float | None) -> float | None:
+    """Return (a - b) / (a + b) for the loads a and b of two backends, -1 to 1.
+
+    None if a load is unknown or both are 0.
+    """
+    return None if a is None or b is None or a + b <= 0 else (a - b) / (a + b)
+
+
+def _even(shown: GroupSlots) -> Row:
+    if shown.even_tps is None:
+        return []
+    return [label(f" ┄{numbers.rate(shown.even_tps, 6).strip()}"), label(" if even")]
+
+
+def _pair(balance: Balance, shown: GroupSlots, width: int, height: int) -> list[Row]:
+    """Draw the load of one backend upwards, and the load of another downwards, from a centre line.
+
+    If `height` leaves a row for the centre line, this row shows which backend leads.
+    """
+    up, down = zip(shown.running, shown.waiting, strict=True)
+    half = (height - 1) // 2
+    gradients = ("running", "waiting")
+    drawn = opposed_rows(up, down, width, half, shown.load_top, gradients, end_slot=shown.end_slot)
+    words, short = (
+        [(f"{UP}{above}", "running"), (f" {DOWN}{below}", "running")]
+        for above, below in (shown.names, short_names(shown.names))
+    )
+    rows = [
+        caption(words, top_words(shown.load), width, short),
+        *drawn[0],
+    ]
+    if (height - 1) % 2:
+        one, other = shown.loads(width)
+        rows.append(lead_runs(lead_row(one, other, balance.lead_margin)))
+    return [*rows, *drawn[1]]
+
+
+def _many(shown: GroupSlots, width: int, height: int) -> list[Row]:
+    """Draw the highest load of all backends upwards, and the lowest downwards, from a centre line.
+
+    Equal halves are an even load, whatever the number of backends.
+    """
+    loads = [load_slots(run, wait) for run, wait in zip(shown.running, shown.waiting, strict=True)]
+    known = [[load for load in slot if load is not None] for slot in zip(*loads, strict=True)]
+    fullest = [max(slot, default=None) for slot in known]
+    emptiest = [min(slot) if len(slot) == len(loads) else None for slot in known]
+    half, nothing = (height - 1) // 2, list[float | None]()
+    above, below = opposed_rows(
+        (fullest, nothing),
+        (emptiest, nothing),
+        width,
+        half,
+        shown.load_top,
+        ("running", "waiting"),
+        end_slot=shown.end_slot,
+    )
+    words: list[Run] = [(f"{UP}most", "running"), (f" {DOWN}least", "running")]
+    rows = [
+        caption(words, top_words(shown.load), width),
+        *above,
+    ]
+    if (height - 1) % 2:
+        rows.append([("─" * width, "border")])
+    return [*rows, *below]
+
+
+_SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("  ", "muted")}
+
+
+def answers(balance: Balance) -> list[tuple[Check, bool | None]]:
+    """Return all checks with their answers, always in the same order.
+
+    An answer is that of the check's own figure and conditions; None while the figure is unknown or, except of
+    counted requests, while there is no verdict. What is unknown is not enough.
+    """
+    judged = balance.word_now is not BalanceWord.UNKNOWN
+    return [
+        (
+            check,
+            check.holds
+            if check.code == "enough" or (check.value is not None and (judged or check.code == "requests"))
+            else None,
+        )
+        for check in rules.checks(balance)
+    ]
+
+
+def answer_rows(balance: Balance, width: int, room: int = 0) -> list[Row]:
+    """Return the checks as rows of `width` cells, each with its rule, those that decided first.
+
+    Where `room` has as many rows, an empty row stands between two checks.
+    """
+    answered = answers(balance)
+    if balance.word_now is not BalanceWord.UNKNOWN:
+        answered.sort(key=lambda one: (one[0].code == "enough", one[1] is not True))
+    blocks = [[*_head(one, width), *_rule(one[0], width)] for one in answered]
+    if sum(map(len, blocks)) + len(blocks) <= room:
+        blocks = [[*block, fit_row((), width)] for block in blocks]
+    return [row for block in blocks for row in block]
+
+
+def _head(answered: tuple[Check, bool | None], width: int) -> list[Row]:
+    """Return a row with the question and the figure that decides on it; two rows where one is too short."""
+    check, answer = answered
+    left: Row = [_SIGNS[answer], (check.question, "title" if answer else "text")]
+    right: Row = [
+        label(f"{check.name} "),
+        (value_text(check), "text" if check.value is not None else "muted"),
+        label(f", {_limit(check)}"),
+    ]
+    gap = width - row_width(left) - row_width(right)
+    if gap < 1:
+        indent = max(0, width - row_width(right))
+        return [fit_row(left, width), fit_row([label(" " * indent), *right], width)]
+    return [[*left, label(" " * gap), *right]]
+
+
+def _limit(check: Check) -> str:
+    """Return the limit as text; of a figure below it, what it means: "needs ≥ 45 s", "yes from 75 %"."""
+    limit = limit_text(check)
+    if check.within or check.instead:
+        return limit
+    return f"needs {limit}" if check.code == "enough" else limit.replace("≥", "yes from")
+
+
+def _rule(check: Check, width: int) -> list[Row]:
+    words = [check.rule, *(f"but {one}" for one in (check.but,) if one and check.within)]
+    words += [check.instead] if check.instead and not check.within else []
+    return [fit_row([label(f"    {line}")], width) for line in wrapped("; ".join(words), width - 4)]
+
+
+def value_text(check: Check) -> str:
+    """Format a check's value with its unit; "–" if it is unknown."""
+    if check.value is None:
+        return UNKNOWN
+    # Added to 0.0, so that a rounded zero is never shown as "-0.00".
+    number = f"{0.0 + round(check.value, check.digits):.{check.digits}f}"
+    return f"{number} {check.unit}".rstrip().replace("-", "−")
+
+
+def limit_text(check: Check) -> str:
+    """Format a check's limit with "≥" and its unit."""
+    number = f"{check.limit:.0f}" if check.unit in {"s", "%"} else f"{check.limit:g}"
+    return f"≥ {number} {check.unit}".rstrip()
+
+
+_EDGE = 6
+"""Width in cells of the scale at the left of a plot."""
+_TAPER = 1.5
+"""Half-width of the frequency band around a rhythm, in units of 1 / window."""
+
+
+def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Row]]:
+    """Return the plots of the load's autocorrelation and spectrum, each as `height` rows of `width` cells."""
+    swing = balance.swing
+    titles = ("autocorrelation of the load", "variance by period")
+    if swing is None or not swing.autocorrelation.values or not swing.spectrum.values:
+        nothing = "no movement to look at" if swing is not None else "too few samples yet"
+        one, other = ([heading(title, "", width), *_empty(nothing, width, height - 1)] for title in titles)
+        return one, other
+    word = _period_word(balance, swing)
+    return _autocorrelation(swing, word, titles[0], width, height), _spectrum(
+        swing, word, balance.window_s, titles[1], width, height
+    )
+
+
+def _heading(title: str, words: str, width: int) -> Row:
+    """Return the title row of a plot, with `words` at its right if both fit."""
+    return heading(title, words if len(title) + len(words) + 8 <= width else "", width)
+
+
+def _empty(word: str, width: int, height: int) -> list[Row]:
+    rows = [fit_row((), width) for _ in range(height)]
+    rows[len(rows) // 2] = [(fit(word, width, "center"), "muted")]
+    return rows
+
+
+def _with_scale(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
+    """Return a plot with its scale at the left, and below it the line of text `marks` and the axis.
+
+    `edges` maps indexes of rows to their labels on the scale.
+    """
+    result = [
+        [*spread_row([], [(f"{edges.get(index, '')}┤" if index in edges else "│", "muted")], _EDGE), *row]
+        for index, row in enumerate(rows)
+    ]
+    result.append([label(" " * _EDGE), (marks, "title")])
+    result.append([*spread_row([], [label("s ")], _EDGE), label(axis.labels())])
+    return result
+
+
+def _period_word(balance: Balance, swing: Swing) -> str:
+    """Return the period to write beside its mark; "" where the verdict names another one, by another rule."""
+    word = "" if swing.period_s is None else short_seconds(swing.period_s)
+    return word if balance.period_s is None or word == short_seconds(balance.period_s) else ""
+
+
+def _autocorrelation(swing: Swing, period: str, title: str, width: int, height: int) -> list[Row]:
+    """Draw the autocorrelation of the load by lag in seconds, on a scale from -1 to 1."""
+    curve = swing.autocorrelation
+    axis = PlotAxis(0.0, curve.axis[-1], width - _EDGE)
+    tall = max(4, height - 3)
+    values = axis.columns(curve.axis, curve.values)
+    up = [value if value is None or value >= 0 else None for value in values]
+    down = [None if value is None or value >= 0 else -value for value in values]
+    lines = mirrored(up, down, axis.width, tall, 1.0)
+    rows: list[Row] = [[(line, _role("prompt", row, tall))] for row, line in enumerate(lines)]
+    words = "lag in s"
+    if swing.opposite is not None and -1 < swing.opposite + RHYTHM_TURN < 1:
+        level = min(tall - 1, int(tall * (1 - swing.opposite - RHYTHM_TURN) / 2))
+        rows[level] = with_line(rows[level])
+        words = "must come back above ┄"
+    edges = {0: "+1", tall // 2: "0", tall - 1: "−1"}
+    marks = ""
+    if swing.period_s is not None:
+        half, whole = swing.period_s / 2, swing.period_s
+        marks = pointed([(whole, f"▲ {period}".rstrip()), (half, "△")], axis)
+    return [_heading(title, words, width), *_with_scale(rows, edges, marks, axis)]
+
+
+def _role(gradient: str, row: int, height: int) -> str:
+    far = abs(2 * row + 1 - height) / max(1, height - 1)
+    return f"{gradient}/{round(far * (LEVELS - 1))}"
+
+
+def _spectrum(swing: Swing, period: str, window_s: float, title: str, width: int, height: int) -> list[Row]:
+    """Draw the share of the load's variance at each period, and mark the frequency band of the rhythm."""
+    curve = swing.spectrum
+    axis = PlotAxis(curve.axis[0], curve.axis[-1], width - _EDGE, ratios=True)
+    tall = max(4, height - 3)
+    values = axis.columns(curve.axis, curve.values)
+    top = nice_ceiling(max((value for value in values if value is not None), default=0.0), 0.01)
+    rows = area_rows(values, axis.width, tall, top, "load", end_slot=1)
+    edges = {0: f"{numbers.tick(100 * top)} %", tall - 1: "0"}
+    return [
+        _heading(title, "period in s", width),
+        *_with_scale(rows, edges, _rhythm_marks(swing, period, window_s, axis), axis),
+    ]
+
+
+def _rhythm_marks(swing: Swing, period: str, window_s: float, axis: PlotAxis) -> str:
+    """Return the row of text below the spectrum that marks the periods of the rhythm with a line.
+
+    Empty if the loads have no rhythm.
+    """
+    if swing.period_s is None or not window_s > 0:
+        return ""
+    middle, half = 1 / swing.period_s, _TAPER / window_s
+    first = axis.cell(1 / (middle + half))
+    last = axis.cell(1 / (middle - half)) if middle > half else axis.width - 1
+    row = list(" " * axis.width)
+    row[first : last + 1] = "├" + "─" * max(0, last - first - 1) + ("┤" if last > first else "")
+    row[axis.cell(swing.period_s)] = "▲"
+    word = f" {period}" if period else ""
+    if last + 1 + len(word) <= axis.width:
+        row[last + 1 : last + 1 + len(word)] = word
+    elif first - len(word) >= 0:
+        row[first - len(word) : first] = f"{word.strip()} "
+    return "".join(row)
+
+
+LEAST_PICTURE = 8
+"""Least height in rows of the picture with its time axis; with less room the screen scrolls."""
+_WORDS_SHARE = 0.3
+"""Share of the screen's height for verdict and reasons; further reasons are only counted, and shown in full
+with the evidence."""
+_PLOT = 10
+"""Height in rows of a plot with its axis."""
+_WIDE = 150
+"""Width in cells from which on plots and questions stand side by side."""
+_PLOT_WIDTH, _PLOTS_WIDTH = 36, 64
+"""Least width in cells of each of two plots side by side; `_PLOTS_WIDTH` is the width of plots beside the
+questions."""
+
+
+def balance_screen(
+    balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = "", coarse: int = 1
+) -> list[Row]:
+    """Draw one group's balance on the whole screen: `height` rows of `width` cells, or more, which scroll.
+
+    `place` names the group's position among several ("group 2 of 3"), "" for a single group. `coarse` is
+    the factor by which the user has stretched the time per dot column of the graphs.
+    """
+    inner = width - 4
+    words = _all_words(balance, snapshot, inner, max(4, int(_WORDS_SHARE * (height - 2))))
+    room = max(LEAST_PICTURE, height - 2 - len(words))
+    rows = [*words, *group_picture(balance, snapshot, inner, room, coarse)]
+    more = " w why? " if not place else f" {place} · tab next · w why? "
+    return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="balance", note=more)
+
+
+def evidence_screen(
+    balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = ""
+) -> list[Row]:
+    """Draw why a group got its verdict: the checks on its balance with their figures, and two plots.
+
+    The rows are `width` cells wide; there are at least `height` of them, and more if the text needs them (the
+    screen scrolls). `place` is the group's position among several ("group 2 of 3"), "" if there is only one.
+    """
+    inner = width - 4
+    words = _all_words(balance, snapshot, inner, height)
+    if width >= _WIDE:
+        room = height - 2 - len(words)
+        right = answer_rows(balance, inner - _PLOTS_WIDTH - 2, room)
+        tall = max(_PLOT, min(16, room // 2))
+        left = [row for plot in plots(balance, _PLOTS_WIDTH, tall) for row in plot]
+        body = _side_by_side(left, right, _PLOTS_WIDTH)
+    else:
+        body = answer_rows(balance, inner)
+        if inner >= 2 * _PLOT_WIDTH + 2:
+            each = (inner - 2) // 2
+            body += _side_by_side(*plots(balance, each, _PLOT), each)
+        else:
+            body += [row for plot in plots(balance, inner, _PLOT) for row in plot]
+    rows = [*words, *body]
+    more = f" {place} · tab next · esc back " if place else " esc back "
+    return _in_frame(rows, balance, width, max(height, len(rows) + 2), title="why?", note=more)
+
+
+def _in_frame(
+    rows: Sequence[Row], balance: Balance, width: int, height: int, *, title: str, note: str
+) -> list[Row]:
+    return [
+        merged(row)
+        for row in framed(
+            [[(" ", "text"), *row] for row in rows],
+            width,
+            height,
+            role=frame_role("balance"),
+            title=group_tab(balance, title),
+            state=word_run(balance),
+            about=members(balance),
+            note=[(note, "muted")],
+        )
+    ]
+
+
+def _all_words(balance: Balance, snapshot: Snapshot, width: int, most: int) -> list[Row]:
+    """Return the verdict and its reasons in at most `most` rows; the last row counts rows that do not fit.
+
+    No sentence is cut: one that does not fit is left out. What to try has a row in any case.
+    """
+    verdict = flowed(verdict_pieces(balance, snapshot.routers), width)
+    rows = [*verdict, *reason_rows(balance, width)]
+    if len(rows) > most:
+        total = len(rows)
+        verdict = verdict[: max(1, most - 2)] if balance.hint else verdict
+        rows = [*verdict, *reason_rows(balance, width, most - 1 - len(verdict))][: most - 1]
+        rows.append([label(f"… {total - len(rows)} more rows: w shows all")])
+    return [fit_row(row, width) for row in rows]
+
+
+def group_picture(
+    balance: Balance, snapshot: Snapshot, width: int, height: int, coarse: int = 1
+) -> list[Row]:
+    """Draw loads and token rates of a group with a time axis: `height` rows of `width` cells, or more."""
+    lines = group_lines(balance, snapshot.backends)
+    graph = width - GUTTER
+    axis = balance_axis(balance, lines, snapshot, graph, coarse)
+    below: Row = [label(" " * GUTTER), label(time_axis(graph, axis.step))]
+    if len(lines) < _PAIR:
+        return [[label("fewer than two backends report their load: nothing to draw")]]
+    shown = group_slots(balance, lines, axis, graph)
+    rest: list[Row] = []
+    if len(lines) == _PAIR:
+        rows = pair_rows(shown, balance.lead_margin, width, height - 1)
+    else:
+        rows, rest = many_rows(shown, width, height - 1)
+    return [fit_row(row, width) for row in (*rows, below, *rest)]
+
+
+def _side_by_side(left: Sequence[Row], right: Sequence[Row], width: int) -> list[Row]:
+    """Join each row of `left`, cut or padded to `width` cells, with the row of `right` beside it."""
+    tall = max(len(left), len(right))
+    return [
+        [
+            *fit_row(left[index] if index < len(left) else (), width),
+            ("  ", "text"),
+            *(right[index] if index < len(right) else ()),
+        ]
+        for index in range(tall)
+    ]

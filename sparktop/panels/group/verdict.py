@@ -1,0 +1,251 @@
+"""The verdict on a group's balance as text: its label, values in short pieces, and reasons as sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sparktop.analysis.balance.rules import LOOKS_APART_S
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.router import RouterView
+from sparktop.panels.group.graphs import strategy_of
+from sparktop.panels.parts.figures import WORD_ROLES, bar_runs, figure, label, sentence_rows
+from sparktop.panels.parts.text import Row, Run, row_width
+
+_WORTH_A_FIGURE = 1.0
+"""Percentage starved or lost below which no value is shown."""
+_WINDOW_BAR = 10
+_BEFORE_HINT = 2
+"""Values that stand before what to try: the period and the loss."""
+_CLAUSE = re.compile(r" \(|; |: |, ")
+"""Matches the end of the first clause of a hint."""
+
+
+def word_run(balance: Balance) -> Run:
+    """Return the announced verdict as a styled text segment, with a warning sign if the verdict is bad.
+
+    If the newest window has another verdict, which is not confirmed yet, that one follows: "balanced →
+    uneven?".
+    """
+    return f"{_announced(balance)}{_newest(balance)}", word_role(balance)
+
+
+def _announced(balance: Balance) -> str:
+    sign = "▲ " if balance.bad else ""
+    sweep = " (sweep)" if balance.in_sweep and balance.word.bad else ""
+    return f"{sign}{balance.title}{sweep}"
+
+
+def _newest(balance: Balance) -> str:
+    return "" if balance.word is balance.word_now else f" → {balance.word_now.value}?"
+
+
+def word_role(balance: Balance) -> str:
+    """Return the role (colour name) of the announced verdict.
+
+    A bad verdict on backends whose router is not known, or that a sweep of this program loads, is "text", a
+    neutral colour. A good verdict that the
+    newest window contradicts is "warn", or "text" if that window's verdict is not bad either.
+    """
+    if balance.word.bad:
+        return WORD_ROLES[balance.word] if balance.bad else "text"
+    if balance.word is balance.word_now:
+        return WORD_ROLES[balance.word]
+    wrong = balance.word_now.bad and balance.router is not None and not balance.in_sweep
+    return "warn" if wrong else "text"
+
+
+def _period(balance: Balance) -> float | None:
+    """Return the period of the swing in seconds; None if neither verdict, announced or newest, is one."""
+    swings = BalanceWord.OSCILLATING in {balance.word, balance.word_now, *balance.also}
+    return balance.period_s if swings else None
+
+
+def short_seconds(seconds: float) -> str:
+    """Format seconds with at most one decimal below 10 s, else without: "4.2 s", "5 s", "31 s"."""
+    return f"{round(seconds, 1):g} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bool = False) -> list[Row]:
+    """Return the verdict and its values as pieces of text for `flowed`, the most important first.
+
+    `short` leaves out since when the verdict has been announced.
+    """
+    first: Row = [word_run(balance)]
+    if balance.since is not None and not short:
+        role = word_role(balance)
+        since = label(f" since {balance.since.astimezone():%H:%M:%S}")
+        first = [(_announced(balance), role), since, (_newest(balance), role)]
+    pieces: list[Row] = [first]
+    if balance.router is None:
+        pieces.append([label("no router known")])
+    period_s = _period(balance)
+    if period_s is not None:
+        pieces.append([label("every "), figure(short_seconds(period_s))])
+    judged = balance.word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}
+    hungry = _starved(balance) if judged else []
+    for word in balance.also:
+        also: Row = [label("also "), (word.value, "text" if balance.in_sweep else WORD_ROLES[word])]
+        if word is BalanceWord.STARVED and hungry:
+            also, hungry = [*also, label(": "), *hungry[0]], []
+        pieces.append(also)
+    if judged:
+        pieces += [*_lead(balance), *hungry, *_lost(balance)]
+    pieces += _window_pieces(balance)
+    strategy, reported = strategy_of(balance, routers)
+    if strategy is not None:
+        name = figure(fit(strategy, min(24, cell_width(strategy))))
+        pieces.append([label("strategy "), name, label("" if reported else " (config)")])
+    return pieces
+
+
+def verdict_line(balance: Balance, width: int) -> Row:
+    """Return the verdict in one row of at most `width` cells: the word, the period, the loss, who starves.
+
+    Values that are unknown or do not fit are left out. Where there is no verdict yet, the row shows how much
+    of the data that it needs is there, or why it is not enough.
+    """
+    return _joined([[word_run(balance)], *_values(balance)], width)
+
+
+def value_line(balance: Balance, width: int) -> Row:
+    """Return a row as `verdict_line` does, for a frame that has the word already; what to try comes last."""
+    values = _values(balance)
+    if balance.in_sweep and balance.word.bad:
+        whose: Row = [label("during the sweep: "), (balance.word.value, word_role(balance))]
+        return _joined([[*whose, *(run for value in values[:1] for run in (label(", "), *value))]], width)
+    if not values:
+        since = "" if balance.since is None else f"since {balance.since.astimezone():%H:%M:%S}"
+        values = [[label(since or "–")], *_window_pieces(balance)]
+    clause = _CLAUSE.split(balance.hint or "")[0]
+    for hint in filter(None, (clause, clause.partition(" or ")[0])):
+        # What to try is worth more than the share of the backend that starves.
+        for known in (values, values[:_BEFORE_HINT]):
+            row = _joined(known, width)
+            if row_width(row) + 3 + cell_width(hint) <= width:
+                return [*row, label(" · "), (hint, "accent")]
+    return _joined(values, width)
+
+
+def _values(balance: Balance) -> list[Row]:
+    """Return the pieces of text of `verdict_line` after the word, the most important first."""
+    period_s = _period(balance)
+    values: list[Row] = []
+    if period_s is not None:
+        values.append([label("every "), figure(short_seconds(period_s))])
+    if balance.word.bad and not balance.in_sweep:
+        values += [*([] if balance.lost_percent is None else _lost(balance)), *_starved(balance)]
+    if balance.is_slow and not balance.word.bad:
+        return [*values, *([label(reason)] for reason in balance.reasons[:1])]
+    if balance.word is BalanceWord.UNKNOWN:
+        values += [[label(reason)] for reason in balance.reasons[:1]] if _complete(balance) else []
+        values += _window_pieces(balance)
+    return values
+
+
+def _joined(pieces: Sequence[Row], width: int) -> Row:
+    """Return the first piece, and those of the others that fit into `width` cells, separated by " · "."""
+    row = list(pieces[0])
+    while row_width(row) > width and (shorter := row[-1][0].rpartition(", ")[0]):
+        row[-1] = (shorter, row[-1][1])
+    for piece in pieces[1:]:
+        if row_width(row) + 3 + row_width(piece) <= width:
+            row += [label(" · "), *piece]
+    return row
+
+
+def _lead(balance: Balance) -> list[Row]:
+    """Return a piece of text on how often another backend gets clearly the highest load; empty if never."""
+    flips = balance.lead_changes_per_min
+    if not flips:
+        return []
+    return [[label("the lead changes "), figure(numbers.rate(flips, 5).strip()), label("×/min")]]
+
+
+def _starved(balance: Balance) -> list[Row]:
+    """Return a piece of text on the backend that was nearly empty most; empty if none was.
+
+    It counts while another backend has more than its share.
+    """
+    hungry = max(balance.starved_percent, key=lambda one: balance.starved_percent[one], default=None)
+    if hungry is None or balance.starved_percent[hungry] < _WORTH_A_FIGURE:
+        return []
+    share = numbers.percent(balance.starved_percent[hungry]).strip()
+    name = fit(hungry, min(16, cell_width(hungry)))
+    return [[label(f"{name} nearly empty "), figure(share), label(" of the time")]]
+
+
+def _lost(balance: Balance) -> list[Row]:
+    """Return a piece of text on the tokens lost against an even split; empty without a router."""
+    lost = balance.lost_percent
+    if balance.router is None or balance.in_sweep:
+        return []
+    if lost is None:
+        why = f" ({balance.lost_unknown})" if balance.lost_unknown else ""
+        if balance.lost_before_percent is None or balance.lost_before_s is None:
+            return [[label(f"tokens lost: unknown{why}")]]
+        before = numbers.percent(balance.lost_before_percent).strip()
+        now = f": {balance.lost_unknown}" if balance.lost_unknown else ""
+        age = f" ({numbers.age(balance.lost_before_s)} ago; unknown now{now})"
+        return [[label("tokens lost: about "), figure(before), label(age)]]
+    if lost < _WORTH_A_FIGURE:
+        return [[figure("<1 %"), label(" of tokens lost")]]
+    return [[label("about "), figure(numbers.percent(lost).strip()), label(" of tokens lost")]]
+
+
+def _complete(balance: Balance) -> bool:
+    """Whether the verdict covers all the time that it needs."""
+    return not balance.needed_s or balance.window_s >= balance.needed_s - 1
+
+
+def _window_pieces(balance: Balance) -> list[Row]:
+    """Return pieces of text on the time that a verdict covers, and the rate of its samples.
+
+    While this time is too short for a verdict, a bar shows which part of the needed time has passed.
+    """
+    pieces: list[Row] = []
+    if not _complete(balance):
+        share = balance.window_s / balance.needed_s
+        words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
+        pieces.append([label("data "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
+    elif balance.window_s:
+        pieces.append([label("last "), figure(f"{balance.window_s:.0f} s")])
+    if balance.sample_hz and _complete(balance):
+        pieces.append([label("polled every "), figure(f"{1 / balance.sample_hz:.2g} s")])
+    if apart := samples_apart(balance):
+        pieces.append([label(apart)])
+    return pieces
+
+
+def samples_apart(balance: Balance) -> str:
+    """Return how far the samples that a verdict compares lie apart; "" where polls nearly coincide."""
+    apart_ms = balance.looks_apart_ms
+    if apart_ms is None or apart_ms <= 1000 * LOOKS_APART_S:
+        return ""
+    return f"samples up to {numbers.duration(apart_ms / 1000, 8).strip()} apart"
+
+
+def reason_rows(balance: Balance, width: int, height: int | None = None) -> list[Row]:
+    """Return rows with what to try, the most likely cause, and the reasons for a verdict.
+
+    If they do not fit into `height` rows, sentences are left out; none is cut. Of a hint that does not fit
+    alone, the first clause is returned. None is any height.
+    """
+    sentences: list[list[Row]] = []
+    if balance.hint:
+        sentences.append(sentence_rows(label("hint   "), balance.hint, "key", width))
+    if balance.cause:
+        sentences.append(sentence_rows(label("cause  "), balance.cause, "text", width))
+    for index, reason in enumerate(balance.reasons):
+        sentences.append(sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width))
+    if balance.hint and height is not None and 0 < height < len(sentences[0]):
+        # What to try is the answer: its first clause goes before all evidence.
+        clause = _CLAUSE.split(balance.hint)[0]
+        sentences[0] = sentence_rows(label("hint   "), clause, "key", width)
+    rows: list[Row] = []
+    for sentence in sentences:
+        if height is None or len(rows) + len(sentence) <= height:
+            rows += sentence
+    return rows

@@ -1,0 +1,1 @@
+"""Machines: as panels, on the full screen, and their processes."""

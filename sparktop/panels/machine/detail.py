@@ -1,0 +1,986 @@
+"""One machine on the full screen: every reading in sections, and graphs of their history.
+
+*Headroom* is the memory that programs can still allocate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+
+from msgspec import Struct
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit, sparkrow
+from sparktop.graphics.numbers import UNKNOWN, tick
+from sparktop.model.node import (
+    CACHE_PART,
+    CMA_FREE_PART,
+    CMA_PART,
+    FREE_PART,
+    GPU_PART,
+    HUGE_PART,
+    OTHER_PART,
+    PROGRAMS_PART,
+    CoreGroup,
+    CpuReading,
+    GpuReading,
+    MemoryReading,
+    NetworkReading,
+    NodeSample,
+    PowerRail,
+    SensorReading,
+)
+from sparktop.model.series import Series
+from sparktop.model.snapshot import BackendView, Headroom, NodeView, SpeedState
+from sparktop.panels.machine.panel import (
+    RDMA,
+    TAIL,
+    about,
+    clock_role,
+    energy_text,
+    fleet_name,
+    footnote,
+    lost_rows,
+    lost_run,
+    margin_of,
+    margin_role,
+    mig_rows,
+    of_total,
+    share,
+    short_reason,
+    speed_role,
+    state_run,
+    trend_runs,
+    used_percent,
+)
+from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, detail_processes, process_lines
+from sparktop.panels.parts.figures import (
+    WIDE_FACTS,
+    Part,
+    Section,
+    bar_row,
+    bar_runs,
+    beside,
+    failure_role,
+    figure,
+    has_failed,
+    is_stale,
+    label,
+    legend,
+    name_width,
+    percent_run,
+    read_by,
+    segmented_bar,
+    share_role,
+    state_role,
+    wrapped,
+)
+from sparktop.panels.parts.graph import Detail, Graph, TimeAxis, aside_width, column_width, detail_rows
+from sparktop.panels.parts.text import (
+    Row,
+    fit_row,
+    frame_role,
+    framed,
+    in_role,
+    name_tab,
+    row_width,
+    spread_row,
+)
+
+
+def node_tile(name: str, view: NodeView | None, width: int) -> list[Row]:
+    """Return the node `name` as seven rows of `width` cells; `view` is None if it is not watched."""
+    speed = view.speed if view is not None else SpeedState()
+    word = speed.word if view is not None and view.sample is not None else ""
+    role = speed_role(speed)
+    if view is not None and view.gpus_lost:
+        word, role = lost_run(view.gpus_lost)
+    title: Row = [("─ ", "border"), (fit(name, min(cell_width(name), width - 20)), "accent"), (" ", "border")]
+    status: Row = [(f" {word} ", role), ("─", "border")] if word else []
+    gap = width - row_width(title) - row_width(status)
+    rows = [[*title, ("─" * gap, "border"), *status]]
+    if view is None or view.sample is None:
+        why = "not watched" if view is None else "no answer yet"
+        rows += [[label(why)], *([[]] * 5)]
+    else:
+        rows += _tile_rows(view, width)
+    fitted = [fit_row(row, width) for row in rows]
+    stale = view is not None and view.failure is not None
+    return [in_role(row, "stale") for row in fitted] if stale else fitted
+
+
+def _tile_rows(view: NodeView, width: int) -> list[Row]:
+    sample, history = view.sample, view.history
+    assert sample is not None  # noqa: S101 - held by the caller
+    if not sample.gpus:
+        return [[label(sample.gpu_note or "no GPU")], *([[]] * 5)]
+    use, heat = history.gpu_percent.last, history.temperature_c.last
+    power, clock = history.power_w.last, history.sm_clock_mhz.last
+    fastest = max((gpu.sm_clock_max_mhz or 0 for gpu in sample.gpus), default=0) or None
+    margins = [left for left in map(margin_of, sample.gpus) if left is not None]
+    margin = min(margins, default=None)
+    limit = 100.0 if heat is None or margin is None else heat + margin
+    memory = sample.memory
+    after: Row = [figure(numbers.count(heat, 5), known=heat is not None, role=margin_role(margin))]
+    after.append(label(" °C" if margin is None else f" °C, {margin:.0f} left"))
+    ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
+    rx = [port.rx_bytes_per_s for port in ports if port.rx_bytes_per_s is not None]
+    tx = [port.tx_bytes_per_s for port in ports if port.tx_bytes_per_s is not None]
+    used_gib = None if memory.used_bytes is None else memory.used_bytes / 2**30
+    total = "" if memory.total_bytes is None else f" of {memory.total_bytes / 2**30:.1f}"
+    return [
+        bar_row("GPU", None if use is None else use / 100, "gpu", percent_run(use, 5), width, TAIL),
+        bar_row("temp", share(heat, limit), "load", after, width, TAIL),
+        bar_row(
+            "clock",
+            share(clock, fastest),
+            "cpu",
+            [
+                figure(numbers.clock(clock, 5), known=clock is not None, role=clock_role(view.speed)),
+                label(of_total(fastest, " MHz")),
+            ],
+            width,
+            TAIL,
+        ),
+        [label("power", width - TAIL), figure(numbers.count(power, 5), known=power is not None), label(" W")],
+        bar_row(
+            "memory",
+            share(memory.used_bytes, memory.total_bytes),
+            "memory",
+            [
+                figure("    –" if used_gib is None else f"{used_gib:5.1f}", known=used_gib is not None),
+                label(f"{total} GiB"),
+            ],
+            width,
+            TAIL,
+        ),
+        [
+            label("RDMA", name_width(width)),
+            *([label("no port")] if not ports else _in_out(sum(rx) if rx else None, sum(tx) if tx else None)),
+        ],
+    ]
+
+
+def _in_out(rx: float | None, tx: float | None) -> Row:
+    return [
+        label("in "),
+        figure(numbers.data_rate(rx, 9).strip(), known=rx is not None),
+        label("  out "),
+        figure(numbers.data_rate(tx, 9).strip(), known=tx is not None),
+    ]
+
+
+_WITH_MARGIN = 52
+"""Width in cells from which on the thermal margin has a column; below, it only colours the temperature."""
+
+
+def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: int) -> list[Row]:
+    """Return a table of GPUs: a row per GPU and MIG instance, a row of totals, and throttle reasons.
+
+    `minute` maps throttle reasons to the percentage of the last minute in which they were active.
+    """
+    unified = all(gpu.memory_total_bytes is None for gpu in gpus)
+    left = width >= _WITH_MARGIN
+    room = width - (30 if unified else 41) + (0 if left else 5)
+    bar = max(3, min(16, room - 20))
+    last = max(4, room - bar)
+    memory = "" if unified else f"{'memory GiB':>10} "
+    head = f"{'':3}{'use':<{bar + 7}}{memory}{'W':>5}{'°C':>4}{'left' if left else '':>{5 if left else 0}}"
+    rows: list[Row] = [[label(f"{head}{'MHz':>5} {'slowed by' if last >= len('slowed by') else 'why'}")]]
+    for gpu in gpus:
+        rows.append(_table_row(gpu, bar, last, unified=unified, left=left))
+        rows += mig_rows(gpu, width)
+    rows.append(_totals(gpus, width))
+    worst = [
+        f"{short_reason(name)} {numbers.percent(share).strip()}" for name, share in minute.items() if share
+    ]
+    if minute:
+        rows.append(
+            [
+                label("throttled, worst GPU, 60 s: "),
+                (", ".join(worst) or "never", "warn" if worst else "muted"),
+            ]
+        )
+    return rows
+
+
+def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: bool) -> Row:
+    use, margin, reasons = gpu.utilization_percent, margin_of(gpu), gpu.throttle_reasons
+    heat, clock, role = gpu.temperature_c, gpu.sm_clock_mhz, margin_role(margin)
+    words = "–" if reasons is None else ", ".join(reason.removeprefix("software ") for reason in reasons)
+    row: Row = [
+        label(f"{gpu.index:>2} "),
+        *bar_runs(None if use is None else use / 100, bar, "gpu"),
+        *percent_run(use, 6),
+        (" ", "text"),
+    ]
+    if not unified:
+        row += [*_used_of(gpu), (" ", "text")]
+    row += [
+        figure(numbers.count(gpu.power_w, 5), known=gpu.power_w is not None),
+        figure(numbers.count(heat, 4), known=heat is not None, role=role),
+    ]
+    if left:
+        row.append(figure(numbers.count(margin, 5), known=margin is not None, role=role))
+    return [
+        *row,
+        figure(numbers.clock(clock, 5), known=clock is not None),
+        (f" {fit(words.replace('hardware', 'hw'), last)}", "warn" if reasons else "muted"),
+    ]
+
+
+def _used_of(gpu: GpuReading) -> Row:
+    """Return used and total memory of a GPU in GiB, such as "94.6/141", in ten cells."""
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    first = numbers.UNKNOWN if used is None else f"{used / 2**30:.1f}"
+    second = numbers.UNKNOWN if total is None else f"{total / 2**30:.0f}"
+    percent = None if used is None or not total else 100 * used / total
+    text = f"{first}/{second}"
+    return [(fit(text, 10, "right"), "muted" if used is None else share_role(percent, 97, 101))]
+
+
+def _totals(gpus: Sequence[GpuReading], width: int) -> Row:
+    """Return the table's last row in `width` cells: mean use, power and energy of the GPUs that report them.
+
+    If not all GPUs report their power, the number of those that do stands behind the power.
+    """
+    power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+    energy = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
+    mean = sum(use) / len(use) if use else None
+    row: Row = [label("all "), figure(numbers.percent(mean).strip(), known=mean is not None)]
+    row.append(label(" mean, "))
+    watts = sum(power) if power else None
+    row += [figure(numbers.count(watts, 6).strip(), known=watts is not None), label(" W")]
+    if len(power) < len(gpus) and power:
+        row.append(label(f" of {len(power)}"))
+    if energy:
+        words = f", {energy_text(sum(energy))}"
+        row.append(label(f"{words} so far" if row_width(row) + len(f"{words} so far") <= width else words))
+    return row
+
+
+NOW = "now"
+_MOST_WORDS = 6
+"""Most lines of the explanation of a speed state; the rest is cut."""
+
+
+def gpu_sections(view: NodeView, width: int) -> list[Section]:
+    """Return a list with the section on the GPUs: a single GPU with all values, or several as a table.
+
+    Without a GPU the section says why there is none.
+    """
+    sample = view.sample
+    gpus = sample.gpus if sample is not None else ()
+    if not gpus:
+        note = sample.gpu_note if sample is not None else None
+        return [Section("GPU", [[label(note or "–")], *lost_rows(view.gpus_lost, width)])]
+    if len(gpus) > 1 or view.gpus_lost:
+        rows = [*gpu_table(gpus, view.throttled_percent, width), *lost_rows(view.gpus_lost, width)]
+        return [Section(f"GPUs · {fleet_name(gpus)}", rows, NOW)]
+    window = "now · throttled of 60 s" if view.throttled_percent else NOW
+    return [Section(f"GPU · {gpus[0].name or '–'}", _gpu(gpus[0], view, width), window)]
+
+
+def speed_section(view: NodeView, width: int) -> list[Section]:
+    """Return a list with the section on the GPUs' speed state (rule, cause, remedy); empty without a GPU."""
+    speed = view.speed
+    if view.sample is not None and not view.sample.gpus:
+        return []
+    names = name_width(width)
+    rows = _sentence("", [(speed.word, speed_role(speed))], speed.reason, names, width)
+    if speed.cause:
+        rows += _sentence("likely", [], speed.cause, names, width)
+    if speed.fix:
+        rows += _sentence("to do", [], speed.fix, names, width)
+    return [Section("speed", rows, "against its load")]
+
+
+def _sentence(name: str, first: Row, text: str, names: int, width: int) -> list[Row]:
+    """Return `text` wrapped into rows, behind the styled text `first` or, if this is empty, the label `name`.
+
+    `names` is the width of the labels in cells.
+    """
+    used = sum(len(run[0]) for run in first)
+    indent = max(names, used + 1) if first else names
+    lines = wrap(text, max(8, width - indent))[:_MOST_WORDS] or [""]
+    head: Row = [*first, label(" " * (indent - used))] if first else [label(name, names)]
+    rows: list[Row] = [[*head, (lines[0], "text")]]
+    rows += [[label(" " * indent), (line, "text")] for line in lines[1:]]
+    return rows
+
+
+def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
+    use, clock, fastest = gpu.utilization_percent, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz
+    rows = [
+        bar_row("load", None if use is None else use / 100, "gpu", percent_run(use, 6), width, TAIL),
+        _temperature(gpu, width),
+        bar_row(
+            "clock",
+            share(clock, fastest),
+            "cpu",
+            [
+                figure(numbers.clock(clock, 6), known=clock is not None, role=clock_role(view.speed)),
+                label(of_total(fastest, " MHz")),
+            ],
+            width,
+            TAIL,
+        ),
+        _power(gpu, width),
+    ]
+    if gpu.memory_total_bytes is not None or gpu.memory_used_bytes is not None:
+        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        after: Row = [
+            figure(numbers.data(used, 9), known=used is not None),
+            label(f" of {numbers.data(total, 9).strip()}"),
+        ]
+        rows.append(bar_row("memory", share(used, total), "memory", after, width, TAIL))
+    return [
+        *rows,
+        *_energy(gpu, width),
+        *_throttling(gpu, view.throttled_percent, width),
+        *mig_rows(gpu, width),
+    ]
+
+
+def _power(gpu: GpuReading, width: int) -> Row:
+    """Return a row with the GPU's power, as a bar up to the power limit if the driver reports a limit."""
+    power, limit = gpu.power_w, gpu.power_limit_w
+    watts = figure(numbers.rate(power, 6), known=power is not None)
+    if limit is None:
+        return [label("power", width - TAIL), watts, label(" W, limit –")]
+    return bar_row("power", share(power, limit), "load", [watts, label(of_total(limit, " W"))], width, TAIL)
+
+
+def _energy(gpu: GpuReading, width: int) -> list[Row]:
+    """Return a list with a row for the energy that the GPU used; empty if the driver does not report it."""
+    if gpu.energy_j is None:
+        return []
+    return [
+        [
+            label("energy", name_width(width)),
+            figure(energy_text(gpu.energy_j)),
+            label(" since the driver was loaded"),
+        ]
+    ]
+
+
+def _temperature(gpu: GpuReading, width: int) -> Row:
+    """Return a row with the GPU's temperature as a bar up to its limit (temperature plus thermal margin)."""
+    heat, margin = gpu.temperature_c, margin_of(gpu)
+    limit = None if heat is None or margin is None else heat + margin
+    role = margin_role(margin)
+    words = " to limit" if gpu.limit_margin_c is not None else " to slow"
+    after: Row = [figure(numbers.count(heat, 6), known=heat is not None, role=role), label(" °C")]
+    after += [label(", margin –")] if margin is None else [label(", "), (f"{margin:.0f}", role), label(words)]
+    return bar_row("temp", share(heat, limit or 100.0), "load", after, width, TAIL)
+
+
+def _throttling(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
+    """Return rows with the current throttle reasons, then with each reason's share of the last minute."""
+    reasons = gpu.throttle_reasons
+    words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "nothing slows it down"
+    rows: list[Row] = [[label("throttled", name_width(width)), (words, "warn" if reasons else "muted")]]
+    return rows + _shares(gpu, minute, width)
+
+
+def _shares(gpu: GpuReading, minute: Mapping[str, float], width: int) -> list[Row]:
+    """Return rows with each throttle reason's percentage of the last minute, two reasons per row.
+
+    If the last minute is not known yet, percentages are those of the last sampling interval.
+    """
+    known: Mapping[str, float | None] = minute or gpu.throttled_percent
+    each = width // 2
+    cells = [
+        fit_row(
+            [
+                label(short_reason(reason), each - 7),
+                *percent_run(percent, 5, role="warn" if percent else "text"),
+            ],
+            each,
+        )
+        for reason, percent in known.items()
+    ]
+    return beside(cells, 2)
+
+
+_MOST_HOLDERS = 3
+"""Most processes named below the bar."""
+_PATTERNS = {
+    GPU_PART: ("█", "gpu/4"),
+    PROGRAMS_PART: ("▓", "cpu/6"),
+    CACHE_PART: ("▒", "memory/6"),
+    CMA_PART: ("▌", "load/6"),
+    HUGE_PART: ("▄", "running/8"),
+    OTHER_PART: ("▚", "waiting/12"),
+    CMA_FREE_PART: ("░", "network/8"),
+    FREE_PART: ("·", "bar_empty"),
+}
+"""Pattern and role of each part: all patterns differ, so that parts differ in more than colour."""
+_NEW_PATTERN = ("+", "prompt/8")
+"""Pattern and role of a part that this version does not know, reported by a newer agent."""
+_NAMES = {PROGRAMS_PART: "programs + OS", HUGE_PART: "huge pages"}
+_SHORT = {PROGRAMS_PART: "programs", HUGE_PART: "huge pages", GPU_PART: "GPU", OTHER_PART: "unattrib."}
+"""Names of parts in a narrow column; `_NAMES` is for wide ones. Other parts keep their own names."""
+
+
+def memory_parts(memory: MemoryReading, *, short: bool = False) -> list[Part]:
+    """Return the parts of the memory bar in order; only used and free memory if no parts are reported.
+
+    `short` selects short names, for narrow columns.
+    """
+    names = _SHORT if short else _NAMES
+    parts = [
+        Part(names.get(part.name, part.name), part.size_bytes, *_PATTERNS.get(part.name, _NEW_PATTERN))
+        for part in memory.parts
+    ]
+    total, used = memory.total_bytes, memory.used_bytes
+    if parts or total is None or used is None:
+        return parts
+    return [
+        Part("used", min(used, total), *_PATTERNS[PROGRAMS_PART]),
+        Part("free", max(0, total - used), *_PATTERNS[FREE_PART]),
+    ]
+
+
+def memory_section(
+    memory: MemoryReading, headroom: Headroom, width: int, holders: Sequence[ProcessLine] = ()
+) -> Section:
+    """Return all memory values as a section for a column of `width` cells.
+
+    `holders` are processes that hold GPU memory, which is named after them where it is the machine's memory.
+    """
+    percent, used, total = used_percent(memory), memory.used_bytes, memory.total_bytes
+    rows: list[Row] = [
+        [
+            label("used", name_width(width)),
+            figure(numbers.data(used, 9).strip(), known=used is not None),
+            label(" of "),
+            figure(numbers.data(total, 9).strip(), known=total is not None),
+            (f" {numbers.percent(percent)}", share_role(percent, 85, 101)),
+        ]
+    ]
+    parts = memory_parts(memory, short=width < WIDE_FACTS)
+    if total and parts:
+        rows += [segmented_bar(parts, total, width), *legend(parts, width)]
+        rows += _holders(holders, width) if memory.unified else []
+    rows += [_headroom(memory, width), _trend(memory, headroom, width), *_swap(memory, width)]
+    name = "unified memory" if memory.unified else "memory"
+    return Section(name, [*rows, _pressure(memory, width)], _window(memory))
+
+
+def _holders(holders: Sequence[ProcessLine], width: int) -> list[Row]:
+    """Return a row for each of the processes that hold the most GPU memory: size, name, model, container.
+
+    The container's ID stands for a name that does not fit.
+    """
+    sized = [(line.gpu_bytes, line) for line in holders if line.gpu_bytes and line.of_engine]
+    largest = sorted(sized, key=lambda one: (-one[0], one[1].pid))[:_MOST_HOLDERS]
+    sign, role = _PATTERNS[GPU_PART]
+    rows: list[Row] = []
+    for size, line in largest:
+        row: Row = [(f"{sign} ", role), figure(numbers.data(size, 8)), (f" {line.full_name}", "text")]
+        fits = row_width(row) + 1 + len(line.container) <= width
+        box = line.container if fits else line.container_id
+        rows.append([*row, label(f" {box}")] if box else row)
+    return rows
+
+
+def _window(memory: MemoryReading) -> str:
+    """Return the text at the right of the memory section's title.
+
+    It names overlapping parts or huge pages if there are any, and is "now" if not.
+    """
+    if memory.overlap_bytes:
+        return f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
+    return "from huge pages" if memory.huge_pages else "now"
+
+
+def _headroom(memory: MemoryReading, width: int) -> Row:
+    """Return a row with the headroom: available memory minus free memory that is reserved for CMA.
+
+    The kernel counts CMA memory (contiguous memory allocator) as available, but programs cannot use it. Where
+    kexec handover keeps that memory, the kernel's option that gives it back is named.
+    """
+    headroom, available, cma = memory.headroom_bytes, memory.available_bytes, memory.cma_free_bytes
+    words = "" if available is None else f" = {available / 2**30:.1f} available"
+    if words and cma:
+        words += f" − {cma / 2**30:.1f} CMA"
+    if words and memory.handover_bytes:
+        words += " (KHO: kho=off)"
+    return [
+        label("headroom", name_width(width)),
+        figure(numbers.data(headroom, 9).strip(), known=headroom is not None),
+        label(words),
+    ]
+
+
+def _trend(memory: MemoryReading, headroom: Headroom, width: int) -> Row:
+    row: Row = [label("trend", name_width(width))]
+    if headroom.slope_bytes_per_s is None:
+        return [*row, label("–" if memory.headroom_bytes is None else "no clear rise or fall")]
+    return [*row, *trend_runs(headroom, width - name_width(width))]
+
+
+def _swap(memory: MemoryReading, width: int) -> list[Row]:
+    total, used = memory.swap_total_bytes, memory.swap_used_bytes
+    row: Row = [label("swap", name_width(width))]
+    if total == 0:
+        return [[*row, label("none")]]
+    return [
+        [
+            *row,
+            figure(numbers.data(used, 9).strip(), known=used is not None),
+            label(f" of {numbers.data(total, 9).strip()}" if width >= WIDE_FACTS else ""),
+            *_rate("  in ", memory.swap_in_bytes_per_s, bad=True),
+            *_rate("  out ", memory.swap_out_bytes_per_s),
+        ]
+    ]
+
+
+def _rate(name: str, value: float | None, *, bad: bool = False) -> Row:
+    role = "warn" if bad and value else "text"
+    return [label(name), figure(numbers.data_rate(value, 9).strip(), known=value is not None, role=role)]
+
+
+def _pressure(memory: MemoryReading, width: int) -> Row:
+    waited = memory.pressure_full_avg10
+    return [
+        label("pressure", name_width(width)),
+        *percent_run(waited, 0 if waited is None else 5, role="warn" if waited else "text"),
+        label("–" if waited is None else " of 10 s: all waited for memory"),
+    ]
+
+
+SINCE = "since the last poll"
+_WIDE, _NARROW = 66, 52
+"""Widths in cells: from `_WIDE` on, link and bus have columns of their own; below `_NARROW`, use or speed is
+left out."""
+_KINDS = {"ethernet": "eth", "wifi": "wifi", "other": "other"}
+
+
+class _Cells(Struct, frozen=True):
+    """Widths in cells of the columns of the table of interfaces; 0 for a column that is left out."""
+
+    name: int
+    rate: int
+    speed: int
+    use: int
+    errors: int
+    wide: bool
+    """Whether link, bus and kind have columns of their own."""
+
+
+def _cells(width: int, *, rdma: bool) -> _Cells:
+    if width >= _WIDE:
+        return _Cells(width - 2 * 11 - 2 * 9 - 6 - 7, 11, 9, 6, 7, wide=True)
+    speed, use = (9, 6) if width >= _NARROW else (0, 6) if rdma else (9, 0)
+    return _Cells(width - 2 * 10 - speed - use - 4, 10, speed, use, 4, wide=False)
+
+
+def used_percent_of(link: NetworkReading) -> float | None:
+    """Return the traffic of the busier direction as a percentage (0 to 100) of the capacity; None if unknown.
+
+    The capacity is what the link and its bus can carry.
+    """
+    rates = [rate for rate in (link.rx_bytes_per_s, link.tx_bytes_per_s) if rate is not None]
+    capacity = link.capacity_bits_per_s
+    return 100 * 8 * max(rates) / capacity if rates and capacity else None
+
+
+def network_sections(links: Sequence[NetworkReading], width: int) -> list[Section]:
+    """Return a list with the section of the interfaces, and with that of the RDMA ports if there are any."""
+    # Up before down, each in the kernel's order: sorted by traffic, rows would jump.
+    order = sorted(links, key=lambda link: link.up is False)
+    ports = [link for link in order if link.kind == RDMA]
+    others = [link for link in order if link.kind != RDMA]
+    cells = _cells(width, rdma=False)
+    rows = [_head("interface", "kind", cells), *(row for link in others for row in _link(link, cells, width))]
+    sections = [Section("network", rows if others else [[label("no other interface")]], SINCE)]
+    if ports:
+        cells = _cells(width, rdma=True)
+        rows = [_head("port", "bus", cells), *(row for link in ports for row in _link(link, cells, width))]
+        sections.append(Section("RDMA", rows, f"beside the network · {SINCE}" if cells.wide else SINCE))
+    return sections
+
+
+def _head(name: str, last: str, cells: _Cells) -> Row:
+    rates = f"{'in':>{cells.rate}}{'out':>{cells.rate}}"
+    if cells.wide:
+        tail = f"{'link':>{cells.speed}}{last:>{cells.speed}}{'use':>{cells.use}}{'errors':>{cells.errors}}"
+    else:
+        speed = ("limit" if last == "bus" else "link").rjust(cells.speed) if cells.speed else ""
+        use = "use".rjust(cells.use) if cells.use else ""
+        tail = f"{speed}{use}{'err':>{cells.errors}}"
+    return [label(f"{name:<{cells.name}}{rates}{tail}")]
+
+
+def _speed(bits_per_s: float | None, width: int) -> str:
+    if bits_per_s is None:
+        return UNKNOWN.rjust(width)
+    digits = tick(bits_per_s)
+    number = digits.rstrip("kMGTPE")
+    return f"{number} {digits[len(number) :]}b/s".rjust(width)
+
+
+def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
+    """Return a row with an interface's values, and below it a row with its rising error counters, if any."""
+    shown = link.name
+    if link.kind == RDMA and link.netdev and len(link.name) + len(link.netdev) + 3 <= cells.name:
+        shown = f"{link.name} {link.netdev}"
+    name = (fit(shown, cells.name - 1) + " ", "text")
+    if link.up is False:
+        return [[name, label("down".rjust(cells.rate))]]
+    use, failed = used_percent_of(link), link.errors_per_s
+    row: Row = [name]
+    for value in (link.rx_bytes_per_s, link.tx_bytes_per_s):
+        text = numbers.data_rate(value, cells.rate - 1).rjust(cells.rate)
+        row.append(figure(text, known=value is not None))
+    if cells.wide:
+        row.append(label(_speed(link.link_bits_per_s, cells.speed)))
+        last = _speed(link.bus_bits_per_s, cells.speed)
+        row.append(
+            label(last if link.kind == RDMA else fit(_KINDS.get(link.kind, link.kind), cells.speed, "right"))
+        )
+    elif cells.speed:
+        row.append(label(_speed(link.capacity_bits_per_s, cells.speed)))
+    if cells.use:
+        row.append((numbers.percent(use, cells.use), share_role(use, 85, 101)))
+    row.append(
+        figure(
+            numbers.count(failed, cells.errors), known=failed is not None, role="warn" if failed else "muted"
+        )
+    )
+    return [row, *_errors(link, width)]
+
+
+def _errors(link: NetworkReading, width: int) -> list[Row]:
+    """Return a list with a row of the error counters that rise, the fastest first; empty if none rises.
+
+    The counters have the driver's names.
+    """
+    moved = sorted(link.errors.items(), key=lambda error: (-error[1], error[0]))
+    if not moved:
+        return []
+    words = ", ".join(f"{name} {numbers.rate(rate, 6).strip()}/s" for name, rate in moved)
+    return [[label("  └ "), (fit(words, width - 4).rstrip(), "warn")]]
+
+
+_EMPTY = NodeSample(at=0.0)
+_CORE_WIDTH = 15
+_MOST_CORE_BARS = 48
+"""Most cores that get a bar each; if there are more, each core is one column of a row."""
+_TAIL = 22
+"""Width in cells of the values to the right of the CPU's bars."""
+
+
+def node_sections(view: NodeView, width: int) -> list[Section]:
+    """Return the main sections (GPU, memory, processor) for a column of `width` cells."""
+    sample = view.sample or _EMPTY
+    cores = sample.cpu.cores or len(sample.cpu.core_percent)
+    processor = f"processor · {cores} cores" if cores else "processor"
+    return [
+        *gpu_sections(view, width),
+        memory_section(sample.memory, view.headroom, width, process_lines(view)),
+        Section(processor, _cpu(sample.cpu, width), "since the last poll"),
+    ]
+
+
+def node_aside(view: NodeView, width: int) -> list[Section]:
+    """Return the sections that may stand below a node's graphs: network, sensors, RDMA, power, speed."""
+    sample = view.sample or _EMPTY
+    rails = [Section("power rails", _rails(sample.rails, width), "now")] if sample.rails else []
+    if not sample.network:
+        network, rdma = Section("network", [_nothing(view, "no interface")]), []
+    else:
+        network, *rdma = network_sections(sample.network, width)
+    # A wide screen has two columns: the two tall sections first, each with a low one below it.
+    return [
+        network,
+        Section("sensors", _sensors(sample.sensors, width) or [_nothing(view, "none")], "now / critical"),
+        *rdma,
+        *rails,
+        *speed_section(view, width),
+    ]
+
+
+def _cpu(cpu: CpuReading, width: int) -> list[Row]:
+    percent = cpu.percent
+    after: Row = [
+        *percent_run(percent, 6),
+        label("  load "),
+        figure(numbers.rate(cpu.load1, 5).strip(), known=cpu.load1 is not None),
+    ]
+    rows = [bar_row("all cores", None if percent is None else percent / 100, "cpu", after, width, _TAIL)]
+    cores = cpu.core_percent
+    if len(cores) > _MOST_CORE_BARS:
+        rows += [_group(group, width) for group in cpu.groups]
+        each = width - 10
+        for start in range(0, len(cores), each):
+            part = cores[start : start + each]
+            span = f"{start}–{start + len(part) - 1}"
+            rows.append([label(span, 10), (sparkrow(part, len(part), 100.0), "cpu")])
+        return rows
+    grouped = {core for group in cpu.groups for core in group.cores}
+    for group in cpu.groups:
+        rows += [_group(group, width), *_core_rows(cores, group.cores, width)]
+    return rows + _core_rows(cores, [core for core in range(len(cores)) if core not in grouped], width)
+
+
+def _group(group: CoreGroup, width: int) -> Row:
+    """Return a row for a group of CPU cores of the same design: number, mean use and highest frequency."""
+    fastest = "" if group.max_mhz is None else f"  max {group.max_mhz / 1000:.1f} GHz"
+    name = fit(f"{len(group.cores)} × {group.name}", 19 if width >= WIDE_FACTS else 17)
+    share = None if group.percent is None else group.percent / 100
+    length = max(4, width - len(name) - 1 - 6 - 13)
+    return [
+        (name + " ", "text"),
+        *bar_runs(share, length, "cpu"),
+        *percent_run(group.percent, 6),
+        label(fastest),
+    ]
+
+
+def _core_rows(cores: Sequence[float], indices: Sequence[int], width: int) -> list[Row]:
+    """Return rows with a bar for each CPU core of `indices`; cores without a reading are left out."""
+    known = [core for core in indices if core < len(cores)]
+    if not known:
+        return []
+    columns = max(1, width // _CORE_WIDTH)
+    down = -(-len(known) // columns)
+    rows: list[Row] = []
+    for line in range(down):
+        row: Row = []
+        for core in known[line::down]:
+            row += fit_row(_core(core, cores[core], width // columns), width // columns)
+        rows.append(row)
+    return rows
+
+
+def _core(index: int, percent: float, width: int) -> Row:
+    return [
+        label(f"{index:>2} "),
+        *bar_runs(percent / 100, width - 9, "cpu"),
+        figure(numbers.percent(percent)),
+        (" ", "text"),
+    ]
+
+
+def _nothing(view: NodeView, words: str) -> Row:
+    """Return the text `words` (such as "no interface") as a row; "–" where that is not known.
+
+    It is not before the node's first sample, nor through a Prometheus.
+    """
+    return [label("–" if view.sample is None or view.scrape is not None else words)]
+
+
+def _sensors(sensors: Sequence[SensorReading], width: int) -> list[Row]:
+    each = width // 2
+    cells = [fit_row(_sensor(sensor, each), each) for sensor in sensors]
+    return beside(cells, 2)
+
+
+def _sensor(sensor: SensorReading, width: int) -> Row:
+    heat, critical = sensor.temperature_c, sensor.critical_c
+    role = "text" if not critical else share_role(100 * heat / critical, 90, 98)
+    return [
+        (fit(sensor.name, width - 12), "text"),
+        figure(numbers.count(heat, 4), role=role),
+        label(f"/{critical:.0f} °C" if critical is not None else " °C"),
+    ]
+
+
+def _rails(rails: Sequence[PowerRail], width: int) -> list[Row]:
+    each = width // 2
+    cells = [fit_row(_rail(rail, each), each) for rail in rails]
+    return beside(cells, 2)
+
+
+def _rail(rail: PowerRail, width: int) -> Row:
+    wide = width >= WIDE_FACTS // 2
+    energy = "" if rail.energy_j is None or not wide else f" {energy_text(rail.energy_j)}"
+    names = max(6, width - (18 if wide else 10))
+    return [
+        (fit(rail.name, names), "text"),
+        figure(numbers.rate(rail.power_w, 6), known=rail.power_w is not None),
+        label(f" W{energy}"),
+    ]
+
+
+def identity_words(view: NodeView) -> str:
+    """Return manufacturer and CPU of the machine as text; empty if both are unknown."""
+    identity = view.identity
+    return " · ".join(part for part in (identity.maker, identity.cpu) if part)
+
+
+def node_detail(
+    view: NodeView,
+    backends: Sequence[BackendView],
+    width: int,
+    height: int,
+    axis: TimeAxis,
+    *,
+    selected: bool = False,
+) -> list[Row]:
+    """Draw one node on the full screen as rows of `width` cells: `height` rows, or more if needed.
+
+    Those of `backends` that run on the node are named.
+    """
+    return drawn_node_detail(view, backends, width, height, axis, selected=selected)[0]
+
+
+def drawn_node_detail(
+    view: NodeView,
+    backends: Sequence[BackendView],
+    width: int,
+    height: int,
+    axis: TimeAxis,
+    *,
+    order: ProcessOrder | None = None,
+    selected: bool = False,
+) -> tuple[list[Row], int]:
+    """Draw one node on the full screen; return (rows, index of the first row of the process table).
+
+    The rows are those of `node_detail`, with the processes in the given order.
+    """
+    trouble = _trouble(view, width - 4)
+    detail = Detail(
+        lead=[_serves(view, backends, width - 3), *(trouble or [_detail_speed(view)])],
+        sections=node_sections(view, column_width(width)),
+        graphs=_graphs(view),
+        aside=node_aside(view, aside_width(width, 2)),
+        graphs_after=2,
+        foot=detail_processes(view, order or ProcessOrder(), width - 3),
+    )
+    rows = detail_rows(detail, width, height, axis)
+    processes_at = 1 + len(rows) - len(detail.foot)
+    if view.failure is not None or view.sample is None:
+        # The rows after the first are the failure, which is current: it must not look stale.
+        roles = ["stale", *[failure_role(view)] * len(trouble), *["stale"] * len(rows)]
+        rows = [in_role(row, role) for row, role in zip(rows, roles, strict=False)]
+    driver: Row = [label(f" driver {view.identity.driver} ")] if view.identity.driver else []
+    framed_rows = framed(
+        rows,
+        width,
+        max(height, len(rows) + 2),
+        role=frame_role("node", selected=selected, failed=has_failed(view)),
+        title=name_tab("node", view.name),
+        state=state_run(view),
+        about=about(view),
+        status=read_by(view, view.identity.reader_label),
+        footnote=footnote(view),
+        note=driver,
+    )
+    return framed_rows, processes_at
+
+
+def _trouble(view: NodeView, width: int) -> list[Row]:
+    """Return rows with the failure of the newest poll and the values' age; empty without a failure."""
+    if view.failure is None:
+        return []
+    age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
+    said = f"{'…' if is_stale(view) else '✖'} {view.failure.message}{age}"
+    return [[(line, failure_role(view))] for line in wrapped(said, width)]
+
+
+def _detail_speed(view: NodeView) -> Row:
+    """Return a row with the speed state of the GPUs, and its cause if known, else its reason."""
+    speed = view.speed
+    if view.sample is not None and not view.sample.gpus:
+        return [label("speed  "), label("no GPU here")]
+    row: Row = [label("speed  "), (speed.word, speed_role(speed))]
+    why = speed.cause or speed.reason
+    return [*row, label(": " if speed.cause else " because "), (why, "text")] if why else row
+
+
+def _serves(view: NodeView, backends: Sequence[BackendView], width: int) -> Row:
+    """Return a row with the backends that run on the node, each with its state and token rate.
+
+    Manufacturer and CPU of the machine stand at the right end if they fit.
+    """
+    row = _backends(view, backends)
+    words = identity_words(view)
+    if words and row_width(row) + len(words) + 2 <= width:
+        return spread_row(row, [label(words)], width)
+    return row
+
+
+def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
+    row: Row = [label("serves ")]
+    for backend in backends:
+        if view.name in backend.nodes:
+            row += [
+                (f" {backend.name} ", "title"),
+                (backend.state_text, state_role(backend)),
+                figure(f" {numbers.rate(backend.generation_tps, 6).strip()}", role="text"),
+                label(" tok/s  "),
+            ]
+    return row if len(row) > 1 else [label("no backend names this node as its own")]
+
+
+def _graphs(view: NodeView) -> list[Graph]:
+    """Return graphs of the node's values over time, the most important first."""
+    history = view.history
+    cpu = _full("CPU", "cpu", history.cpu_percent)
+    memory = _full("memory", "memory", history.memory_percent)
+    network = Graph(
+        [label("network "), ("▲in ", "prompt"), ("▼out", "generation")],
+        history.rx_bytes_per_s,
+        "prompt",
+        lambda top: numbers.data_rate(top, 9).strip(),
+        1000.0,
+        over=history.tx_bytes_per_s,
+        over_gradient="generation",
+        mirror=True,
+    )
+    headroom = _upto("headroom", "memory", history.headroom_gib, " GiB")
+    rdma = [_rdma(view)] if _has_rdma(view) else []
+    if view.sample is not None and not view.sample.gpus:
+        return [cpu, memory, network, headroom, *rdma]
+    heat = _full("temperature", "load", history.temperature_c, "100 °C")
+    return [
+        _full("GPU", "gpu", history.gpu_percent),
+        _upto("power", "waiting", history.power_w, " W", 10.0),
+        _upto("clock", "cpu", history.sm_clock_mhz, " MHz", 1000.0),
+        heat,
+        headroom,
+        _full("throttled", "waiting", history.throttled_percent),
+        cpu,
+        *rdma,
+        memory,
+        network,
+    ]
+
+
+def _has_rdma(view: NodeView) -> bool:
+    ports = view.sample.network if view.sample is not None else ()
+    return any(port.kind == RDMA for port in ports)
+
+
+def _rdma(view: NodeView) -> Graph:
+    return Graph(
+        [label("RDMA "), ("▲in ", "prompt"), ("▼out", "generation")],
+        view.history.rdma_rx_bytes_per_s,
+        "prompt",
+        lambda top: numbers.data_rate(top, 9).strip(),
+        1000.0,
+        over=view.history.rdma_tx_bytes_per_s,
+        over_gradient="generation",
+        mirror=True,
+    )
+
+
+def _full(name: str, gradient: str, series: Series, edge: str = "100 %") -> Graph:
+    """Return a graph with a fixed scale from 0 to 100; `edge` is the text for its upper edge."""
+    return Graph([(name, gradient)], series, gradient, lambda _: edge, 100.0, fixed=True)
+
+
+def _upto(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
+    """Return a graph with a scale from 0 to a round number above its highest value.
+
+    `least` is the lowest upper end of the scale, and `unit` is appended to the text of the upper end.
+    """
+    return Graph(
+        [(name, gradient)], series, gradient, lambda top: numbers.count(top, 5).strip() + unit, least
+    )

@@ -1,0 +1,771 @@
+"""One machine on the board: CPU, memory, GPU and network with graphs, or a line of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from sparktop.graphics import numbers
+from sparktop.graphics.axes import nice_ceiling
+from sparktop.graphics.cells import cell_width, fit, sparkrow
+from sparktop.model.failure_words import NO_ANSWER, failure_words
+from sparktop.model.node import GpuReading, LostGpu, MemoryReading, MigInstance, NetworkReading, NodeSample
+from sparktop.model.series import Series
+from sparktop.model.snapshot import Headroom, NodeView, SpeedState
+from sparktop.panels.parts.figures import (
+    LIVE,
+    bar_runs,
+    failed_since,
+    failure_role,
+    figure,
+    has_failed,
+    is_stale,
+    label,
+    read_by,
+    share_role,
+    wrapped,
+)
+from sparktop.panels.parts.graph import TimeAxis, TimeWindow, area_rows, caption
+from sparktop.panels.parts.text import (
+    FIGURES_WIDTH,
+    WIDE_FIGURES_WIDTH,
+    Row,
+    Run,
+    are_distinct,
+    figures_width,
+    fit_row,
+    fitted_names,
+    frame_role,
+    framed,
+    graph_columns,
+    in_role,
+    key_tab,
+    mark,
+    name_tab,
+    panel_row,
+    row_text,
+    row_width,
+)
+
+RDMA = "rdma"
+"""The `kind` of ports whose traffic no network interface counts."""
+TAIL = 22
+"""Width in cells of the values to the right of a GPU's bars."""
+_WARM_C, _HOT_C = 10.0, 4.0
+"""Degrees left to the thermal limit from which on they are drawn as a warning, and as bad."""
+_SPEED_ROLES = {
+    "normal": "good",
+    "idle": "muted",
+    "unknown": "muted",
+    "throttled": "warn",
+    "slow clock": "bad",
+    "slow steps": "bad",
+}
+
+
+def speed_role(speed: SpeedState) -> str:
+    """Return the role (colour name) of a GPU's speed state."""
+    return _SPEED_ROLES.get(speed.word, "warn")
+
+
+def short_reason(reason: str) -> str:
+    """Return a throttle reason with "software" and "hardware" abbreviated, for narrow columns."""
+    return reason.replace("software", "sw").replace("hardware", "hw")
+
+
+def margin_role(margin_c: float | None) -> str:
+    """Return the role (colour name) for a GPU's thermal margin in degrees: "bad" or "warn" if it is small.
+
+    "text" if the margin is large or unknown.
+    """
+    if margin_c is None or margin_c > _WARM_C:
+        return "text"
+    return "warn" if margin_c > _HOT_C else "bad"
+
+
+def margin_of(gpu: GpuReading) -> float | None:
+    """Return by how many degrees a GPU is below its thermal limit; None if unknown.
+
+    If the limit is not reported, use the temperature at which the GPU slows down.
+    """
+    if gpu.limit_margin_c is not None:
+        return gpu.limit_margin_c
+    if gpu.slowdown_c is None or gpu.temperature_c is None:
+        return None
+    return gpu.slowdown_c - gpu.temperature_c
+
+
+def energy_text(energy_j: float) -> str:
+    """Format an energy of `energy_j` joules in Wh, or in kWh from 1 kWh on."""
+    wh = energy_j / 3600
+    size, unit = (wh / 1000, "kWh") if wh >= 1000 else (wh, "Wh")
+    return f"{size:.1f} {unit}" if size < 100 else f"{size:,.0f} {unit}"
+
+
+def clock_role(speed: SpeedState) -> str:
+    """Return the role (colour name) of a GPU's clock: "bad" if `speed` is "slow clock", else "text"."""
+    return "bad" if speed.word == "slow clock" else "text"
+
+
+def lost_run(lost: Sequence[LostGpu]) -> Run:
+    """Return which GPUs are lost as a styled text segment: "GPU 3 lost" or "GPUs 3, 5 lost"."""
+    numbers_lost = ", ".join(str(gpu.index) for gpu in lost)
+    return f"GPU{'s' if len(lost) > 1 else ''} {numbers_lost} lost", "bad"
+
+
+def lost_rows(lost: Sequence[LostGpu], width: int) -> list[Row]:
+    """Return a row for each lost GPU with its index, its name and the reason."""
+    return [
+        fit_row(
+            [(f"{gpu.index:>2} lost ", "bad"), (f"{gpu.name or '–'}: {gpu.reason or '–'}", "text")], width
+        )
+        for gpu in lost
+    ]
+
+
+def mig_rows(gpu: GpuReading, width: int) -> list[Row]:
+    """Return a row for each MIG instance of a GPU; empty for a GPU that is not split."""
+    if not gpu.mig:
+        return []
+    rows: list[Row] = [] if gpu.mig_instances else [[label("  └ MIG, no instance")]]
+    return rows + [_instance(instance, width) for instance in gpu.mig_instances]
+
+
+def _instance(instance: MigInstance, width: int) -> Row:
+    used, total = instance.memory_used_bytes, instance.memory_total_bytes
+    name = f"  └ MIG {instance.index} {instance.name or '–'}"
+    room = max(12, width - 26)
+    return [
+        (fit(name, room), "text"),
+        *bar_runs(share(used, total), 4, "memory"),
+        figure(numbers.data(used, 9), known=used is not None),
+        label(f" of {numbers.data(total, 9).strip()}"),
+    ]
+
+
+def share(part: float | None, total: float | None) -> float | None:
+    """Return `part` / `total`; None if either is unknown or the total is 0."""
+    return None if part is None or not total else part / total
+
+
+def of_total(total: float | None, unit: str) -> str:
+    """Format a total as text that follows a value, such as " of 3003 MHz"; only the unit if it is unknown."""
+    shown = numbers.clock if unit.endswith("Hz") else numbers.count
+    return unit if total is None else f" of {shown(total, 5).strip()}{unit}"
+
+
+def fleet_name(gpus: Sequence[GpuReading]) -> str:
+    """Return the number and name of the GPUs, such as "8 × NVIDIA H200", for each name that occurs."""
+    names: dict[str, int] = {}
+    for gpu in gpus:
+        names[gpu.name or "–"] = names.get(gpu.name or "–", 0) + 1
+    return ", ".join(f"{count} × {name}" for name, count in names.items())
+
+
+SOON_S, NOW_S = 1800.0, 300.0
+"""Seconds until memory reaches its limit, up to which this time is drawn as a warning, and as bad."""
+
+
+def used_percent(memory: MemoryReading) -> float | None:
+    """Return used memory as a percentage of the total; None if either is unknown."""
+    if memory.used_bytes is None or not memory.total_bytes:
+        return None
+    return 100 * memory.used_bytes / memory.total_bytes
+
+
+def slope_text(slope_bytes_per_s: float) -> str:
+    """Format a slope in bytes/s as a change per minute with its sign, such as "−1.2 GiB/min"."""
+    size = abs(slope_bytes_per_s) * 60
+    amount = f"{size / 2**30:.1f} GiB" if size >= 2**30 / 10 else numbers.data(size, 9).strip()
+    return f"{numbers.MINUS if slope_bytes_per_s < 0 else '+'}{amount}/min"
+
+
+def trend_runs(headroom: Headroom, width: int) -> Row:
+    """Return how fast the headroom (free memory) changes and when it reaches its limit, as styled text.
+
+    Where both do not fit into `width` cells, return only the time. If the headroom does not approach a
+    limit, return only the change per minute; "–" if it shows no trend.
+    """
+    slope, until = headroom.slope_bytes_per_s, headroom.until_limit_s
+    if slope is None:
+        return [label("–")]
+    pace = slope_text(slope)
+    if until is None:
+        return [figure(pace)]
+    role = "bad" if until <= NOW_S else "warn" if until <= SOON_S else "text"
+    last: Row = [label("limit in "), (numbers.age(until), role)]
+    limit = ""
+    if headroom.limit_bytes is not None:
+        limit = numbers.data(headroom.limit_bytes, 9).strip().replace(".0 ", " ") + " "
+    for first in ([figure(pace), label(f", {limit}")], [figure(pace), label(", ")]):
+        if row_width(first) + row_width(last) <= width:
+            return [*first, *last]
+    return last
+
+
+_EMPTY = NodeSample(at=0.0)
+_GIB = 2**30
+_BAR = 10
+_GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
+"""Least heights in rows of a panel's inside for a graph, and for two graphs below each other."""
+
+
+def _percent(percent: float | None, gradient: str, role: str = "text", *, length: int = _BAR) -> Row:
+    return [
+        *bar_runs(None if percent is None else percent / 100, length, gradient),
+        figure(f" {numbers.percent(percent)}", known=percent is not None, role=role),
+    ]
+
+
+def _cpu(sample: NodeSample, width: int) -> Row:
+    cpu = sample.cpu
+    row = [label("CPU", 4), *_percent(cpu.percent, "cpu"), label("  load ")]
+    row.append(figure(numbers.rate(cpu.load1, 5), known=cpu.load1 is not None))
+    room = width - 32
+    cores = cpu.core_percent
+    if cores and room >= min(8, len(cores)) + 1:
+        shown = cores[: room - 1]
+        row += [(" ", "text"), (sparkrow(shown, len(shown), 100.0), "cpu")]
+    return row
+
+
+def _memory(memory: MemoryReading, width: int) -> Row:
+    length, used = _BAR - max(0, FIGURES_WIDTH - width), used_percent(memory)
+    return [
+        label("mem", 4),
+        *_percent(used, "memory", share_role(used, 85, 101), length=length),
+        (" ", "text"),
+        *_used_of(memory.used_bytes, memory.total_bytes, width - 4 - length - 7),
+    ]
+
+
+def _used_of(used: int | None, total: int | None, width: int) -> Row:
+    """Return used and total memory, both in the unit of the total: "94.6 of 121.6 GiB".
+
+    Where `width` cells are too few for that, both are without decimals.
+    """
+    if used is None or not total:
+        return [("– of ", "muted"), figure(numbers.data(total, 9).strip(), known=total is not None)]
+    step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
+    rows: list[Row] = [
+        [
+            figure(f"{used / step:.{digits}f}"),
+            label(" of "),
+            figure(f"{total / step:.{digits}f}"),
+            label(f" {unit}"),
+        ]
+        for digits in (1, 0)
+    ]
+    return rows[0] if total < 1000 * step and row_width(rows[0]) <= width else rows[1]
+
+
+def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
+    """Return a row with the memory headroom and its trend; with the used swap if there is no clear trend."""
+    row = [
+        label("headroom "),
+        figure(numbers.data(memory.headroom_bytes, 9), known=memory.headroom_bytes is not None),
+        label(" "),
+    ]
+    if view.headroom.slope_bytes_per_s is not None:
+        return [*row, *trend_runs(view.headroom, width - 19)]
+    if memory.swap_total_bytes == 0:
+        return [*row, label(" no swap")]
+    used = memory.swap_used_bytes
+    return [*row, label(" swap "), figure(numbers.data(used, 9).strip(), known=used is not None)]
+
+
+def _swap_rates(memory: MemoryReading) -> Row:
+    swapped, out = memory.swap_in_bytes_per_s, memory.swap_out_bytes_per_s
+    return [
+        label("swap in "),
+        figure(numbers.data_rate(swapped, 9), known=swapped is not None, role="warn" if swapped else "text"),
+        label(" out "),
+        figure(numbers.data_rate(out, 9), known=out is not None),
+    ]
+
+
+def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
+    """Return two rows on the GPU or GPUs of a node; one row with the reason if there is no GPU."""
+    if not sample.gpus:
+        missing: Row = [(" ", "text"), lost_run(view.gpus_lost)] if view.gpus_lost else []
+        return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
+    if len(sample.gpus) > 1 or view.gpus_lost:
+        return _gpus(sample.gpus, view.gpus_lost, width)
+    gpu = sample.gpus[0]
+    margin = margin_of(gpu)
+    first: Row = [
+        label("GPU", 4),
+        *_percent(gpu.utilization_percent, "gpu", LIVE),
+        *_unit(gpu.power_w, 5, " W"),
+        *_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
+    ]
+    if margin is not None and width >= WIDE_FIGURES_WIDTH:
+        first += [label(", "), (f"{margin:.0f}", margin_role(margin)), label(" to limit")]
+    clock_is = "muted" if gpu.sm_clock_mhz is None else clock_role(view.speed)
+    second: Row = [label("    "), (numbers.clock(gpu.sm_clock_mhz), clock_is)]
+    second.append(label(" MHz" if gpu.sm_clock_max_mhz is None else f"/{gpu.sm_clock_max_mhz} MHz"))
+    if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None:
+        room = width - row_width(second) - 2
+        second += [label("  "), *_used_of(gpu.memory_used_bytes, gpu.memory_total_bytes, room)]
+    return [first, [*second, ("  ", "text"), _slowed(gpu, view)]]
+
+
+def _slowed(gpu: GpuReading, view: NodeView) -> Run:
+    """Return why the GPU is throttled now as a styled text segment, with percentages of the last minute.
+
+    If it is not throttled now, return the most frequent reason of the last minute, or "no throttle".
+    """
+    share = {short_reason(name): percent for name, percent in view.throttled_percent.items() if percent}
+    reasons = gpu.throttle_reasons
+    if reasons:
+        words = [short_reason(reason) for reason in reasons]
+        return ", ".join(f"{name} {share[name]:.0f} %" if name in share else name for name in words), "warn"
+    if share:
+        worst = max(share, key=lambda name: share[name])
+        return f"{worst} {numbers.percent(share[worst]).strip()}", "warn"
+    return ("throttle ?" if reasons is None else "no throttle"), "muted"
+
+
+def _gpus(gpus: Sequence[GpuReading], lost: Sequence[LostGpu], width: int) -> list[Row]:
+    """Return several GPUs as two rows: mean use, total power and hottest GPU; then a small bar per GPU.
+
+    Lost GPUs stand before the bars, because they matter most.
+    """
+    use, watts, hottest = gpu_totals(gpus)
+    first: Row = [
+        label("GPU", 4),
+        *_percent(use, "gpu", LIVE),
+        *_unit(watts, 5, " W"),
+        *_unit(
+            None if hottest is None else hottest.temperature_c,
+            4,
+            " °C",
+            margin_role(None if hottest is None else margin_of(hottest)),
+        ),
+    ]
+    shown = min(len(gpus), max(1, width - 32))
+    bars = sparkrow([gpu.utilization_percent for gpu in gpus][:shown], shown, 100.0)
+    second: Row = [label("    "), *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), label(" ")]
+    used = [gpu.memory_used_bytes for gpu in gpus if gpu.memory_used_bytes is not None]
+    total = [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes is not None]
+    if len(used) == len(total) == len(gpus):
+        second += [figure(f"{sum(used) / _GIB:.0f}"), label(f" of {sum(total) / _GIB:.0f} GiB ")]
+    slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
+    return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
+
+
+def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, GpuReading | None]:
+    """Return (mean use in percent, power in watts of all together, the hottest GPU); None where unknown."""
+    use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
+    hottest = max((gpu for gpu in gpus if gpu.temperature_c is not None), key=_heat, default=None)
+    return sum(use) / len(use) if use else None, _total(gpu.power_w for gpu in gpus), hottest
+
+
+def _heat(gpu: GpuReading) -> float:
+    return gpu.temperature_c or 0.0
+
+
+def _unit(value: float | None, width: int, unit: str, role: str = "text") -> Row:
+    return [figure(numbers.count(value, width), known=value is not None, role=role), label(unit)]
+
+
+def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
+    """Return a row for all RDMA ports together, and a row for each other interface, the busiest first.
+
+    Interfaces that are down are left out. The RDMA row is first if it has at least as much traffic as the
+    busiest interface, else second.
+    """
+    up = [reading for reading in readings if reading.up is not False]
+    others = sorted((link for link in up if link.kind != RDMA), key=lambda link: -_traffic(link))
+    rows = [_in_out(link.rx_bytes_per_s, link.tx_bytes_per_s, link.name) for link in others]
+    ports = [link for link in up if link.kind == RDMA]
+    if ports:
+        rx = _total(link.rx_bytes_per_s for link in ports)
+        tx = _total(link.tx_bytes_per_s for link in ports)
+        failed = _total(link.errors_per_s for link in ports)
+        row = _in_out(rx, tx, "RDMA" if failed or len(ports) == 1 else f"RDMA ×{len(ports)}")
+        if failed:
+            row.append((f" ✖{numbers.count(failed, 4).strip()}/s", "warn"))
+        busier = not others or sum(map(_traffic, ports)) >= _traffic(others[0])
+        rows.insert(0 if busier else 1, row)
+    return rows or [[label("no network interface is up")]]
+
+
+def _traffic(reading: NetworkReading) -> float:
+    return (reading.rx_bytes_per_s or 0.0) + (reading.tx_bytes_per_s or 0.0)
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _in_out(rx: float | None, tx: float | None, name: str) -> Row:
+    return [
+        label("rx "),
+        figure(numbers.data_rate(rx, 9), known=rx is not None),
+        label(" tx "),
+        figure(numbers.data_rate(tx, 9), known=tx is not None),
+        label(f"  {name}"),
+    ]
+
+
+def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
+    """Return at most `height` rows with the node's values, the most important first."""
+    sample = view.sample or _EMPTY
+    gpus = _gpu_rows(view, sample, width)
+    network = _network(sample.network) if sample.network or (view.sample and not view.scrape) else []
+    headroom = _headroom(view, sample.memory, width)
+    memory, cpu = _memory(sample.memory, width), _cpu(sample, width)
+    rows = [gpus[0], memory, cpu, *network[:1], headroom, *gpus[1:], *network[1:2]]
+    if height >= len(rows) + 2:
+        above = [*gpus, memory, headroom, _swap_rates(sample.memory), cpu]
+        rows = [*above, *network[: max(1, height - len(above))]]
+    return [fit_row(row, width) for row in rows[:height]]
+
+
+def rows_below(view: NodeView, width: int, height: int) -> list[Row]:
+    """Return `height` rows or fewer with what `figure_rows` has after GPU and memory."""
+    if height < 1:
+        return []
+    cpu = _cpu(view.sample or _EMPTY, width)
+    return [fit_row(cpu, width)] if height == 1 else figure_rows(view, width, height + 2)[2:]
+
+
+def _series(
+    view: NodeView, since: float, power_top: float
+) -> list[tuple[list[Run], Series, str, float | None, str]]:
+    """Return the graphs of a node's panel as tuples, the most important first.
+
+    Each tuple is (caption, series, gradient, value of the upper edge or None for a round number above the
+    peak, unit). The last graph shows the bytes received, by the RDMA ports or by the network interfaces,
+    whichever had the higher peak since the time `since`. `power_top` is the upper edge of the power in watts.
+    """
+    history = view.history
+    graphs: list[tuple[list[Run], Series, str, float | None, str]] = [
+        ([("CPU", "cpu")], history.cpu_percent, "cpu", 100.0, " %"),
+    ]
+    if view.sample is not None and view.sample.gpus:
+        graphs.insert(0, ([("GPU", "gpu")], history.gpu_percent, "gpu", 100.0, " %"))
+        graphs.append(([("power", "waiting")], history.power_w, "waiting", power_top, " W"))
+    graphs.append(([("memory", "memory")], history.memory_percent, "memory", 100.0, " %"))
+    rdma = history.rdma_rx_bytes_per_s.peak(since) if history.rdma_rx_bytes_per_s.last is not None else None
+    if rdma and rdma >= (history.rx_bytes_per_s.peak(since) or 0.0):
+        graphs.append(([("RDMA in", "network")], history.rdma_rx_bytes_per_s, "network", None, "B/s"))
+    else:
+        graphs.append(([("rx", "network")], history.rx_bytes_per_s, "network", None, "B/s"))
+    return graphs
+
+
+def _upper_edge(top: float, unit: str) -> str:
+    if unit == "B/s":
+        return numbers.data_rate(top, 9).strip()
+    return f"{numbers.tick(top)}{unit}"
+
+
+def _graphs(view: NodeView, width: int, height: int, window: TimeWindow, power_top: float) -> list[list[Row]]:
+    """Return the columns of graphs of a panel of `width` cells, each as `height` rows.
+
+    High panels have two graphs below each other in each column.
+    """
+    count, each = graph_columns(width)
+    if not count or height < _GRAPH_HEIGHT:
+        return []
+    axis = window.axis(each)
+    wanted = _series(view, axis.end - window.span_s, power_top)
+    levels = 2 if height >= _TWO_GRAPHS and len(wanted) >= 2 * count else 1
+    heights = [height] if levels == 1 else [(height + 1) // 2, height // 2]
+    columns: list[list[Row]] = []
+    for column in range(count):
+        graphs = wanted[column::count][:levels]
+        pairs = zip(graphs, heights, strict=True)
+        columns.append([row for graph, tall in pairs for row in _graph(*graph, each, tall, axis)])
+    return columns
+
+
+def _graph(
+    words: list[Run],
+    series: Series,
+    gradient: str,
+    top: float | None,
+    unit: str,
+    width: int,
+    height: int,
+    axis: TimeAxis,
+) -> list[Row]:
+    """Return the rows of one graph, with a caption above it; `top` is None for a scale of its own."""
+    values = axis.values(series, width)
+    upper = top if top is not None else nice_ceiling(max((v for v in values if v), default=1.0))
+    return [
+        caption(words, _upper_edge(upper, unit), width),
+        *area_rows(values, width, height - 1, upper, gradient, end_slot=axis.end_slot),
+    ]
+
+
+def footnote(view: NodeView) -> Row:
+    """Return the text of the frame's lower edge: failure, lost GPUs, why a GPU is slow, or the system."""
+    if view.failure is not None:
+        sign = "…" if is_stale(view) else "✖"
+        return [(f" {sign}{failed_since(view)}: {view.failure.message} ", failure_role(view))]
+    if view.gpus_lost:
+        return [(f" ✖ {'; '.join(f'{gpu.label}: {gpu.reason}' for gpu in view.gpus_lost)} ", "bad")]
+    if view.speed.cause is not None:
+        fix = f" · {view.speed.fix}" if view.speed.fix else ""
+        return [(f" ▲ {view.speed.cause}{fix} ", "warn")]
+    notes = [gpu.memory_note for gpu in view.sample.gpus if gpu.memory_note] if view.sample else []
+    if notes:
+        return [(f" ▲ memory: {'; '.join(notes)} ", "warn")]
+    identity = view.identity
+    parts = [part for part in (identity.product, identity.os) if part]
+    return [(f" {' · '.join(parts)} ", "muted")] if parts else []
+
+
+def power_scale(views: Sequence[NodeView], window: TimeWindow) -> float:
+    """Return the upper edge in watts of all nodes' graphs of power, so that equal power looks equal."""
+    since = window.end - window.span_s
+    return nice_ceiling(max((view.history.power_w.peak(since) or 0.0 for view in views), default=0.0) or 1.0)
+
+
+def node_panel(
+    view: NodeView, width: int, height: int, window: TimeWindow, power_top: float, *, selected: bool = False
+) -> list[Row]:
+    """Draw the panel of one node as `height` rows of `width` cells; `power_top` is that of `power_scale`."""
+    inside = height - 2
+    figures = figure_rows(view, figures_width(width), inside)
+    figures += [[] for _ in range(inside - len(figures))]
+    graphs = _graphs(view, width, inside, window, power_top)
+    rows = [panel_row(row, [graph[index] for graph in graphs], width) for index, row in enumerate(figures)]
+    if view.failure is not None or view.sample is None:
+        rows = [in_role(row, "stale") for row in rows]
+    return framed(
+        rows,
+        width,
+        height,
+        role=frame_role("node", selected=selected, failed=has_failed(view)),
+        title=name_tab("node", view.name),
+        state=state_run(view),
+        about=about(view),
+        status=read_by(view),
+        footnote=footnote(view),
+        note=key_tab("P", "processes"),
+        fitted=True,
+    )
+
+
+def state_run(view: NodeView) -> Run:
+    """Return the state of a node in a few words: why it fails, lost GPUs, or the speed of its GPUs."""
+    if view.failure is not None:
+        return failure_words(view.failure, view.via), failure_role(view)
+    if view.gpus_lost:
+        return lost_run(view.gpus_lost)
+    if view.sample is None:
+        return "connecting", "muted"
+    return view.speed.word if view.sample.gpus else "no GPU", speed_role(view.speed)
+
+
+def about(view: NodeView) -> Row:
+    """Return the name of the node's GPUs for the frame's upper edge; empty if it has none."""
+    gpus = view.sample.gpus if view.sample is not None else ()
+    name = fleet_name(gpus) if len(gpus) > 1 else gpus[0].name if gpus else None
+    return [("─ ", "border"), (name, "text"), (" ", "text")] if name else []
+
+
+_NAME = 8
+"""Least cells of a name."""
+_NO_BAR, _TINY_BAR, _TABLE_BAR, _LONG_BAR = 0, 3, 5, 9
+"""Cells of the bar of GPU use."""
+_NO_GPU = "no GPU"
+_DOTS = 4
+"""Rows of dots in a row of text."""
+_PERCENT = 5
+"""Width in cells of a percentage: "100 %"."""
+_VALUES = (6, 4, 9, 9)
+"""Cells of the values after GPU use, the most important first: power, heat, memory, CPU. Machines without a
+GPU have only the last two."""
+_GRAPHS = (("GPU", "gpu_percent", "gpu"), ("CPU", "cpu_percent", "cpu"))
+"""Caption, name of the series and gradient of each graph, the most important first."""
+
+
+class LineShape(Struct, frozen=True):
+    """The widths in cells of a list's lines, the same for all its machines."""
+
+    width: int
+    bar: int
+    """Of the bar of GPU use."""
+    name: int
+    names: Mapping[str, str]
+    """By the name of a machine: the name in `name` cells."""
+
+
+def list_shape(views: Sequence[NodeView], width: int, each: int) -> LineShape:
+    """Return the shape of the lines of a list of `width` cells with `each` rows of text for every machine."""
+    has_cpu = each > 1 or graph_columns(width)[0] == len(_GRAPHS)
+    return line_shape(views, figures_width(width), has_cpu_elsewhere=has_cpu)
+
+
+def line_shape(views: Sequence[NodeView], width: int, *, has_cpu_elsewhere: bool = False) -> LineShape:
+    """Return the shape of lines of `width` cells for `views`.
+
+    Names longer than usual get the cells that are free, those of a CPU use that stands elsewhere too, and
+    part of the bar. Where they are still not distinct, values give way, the least important first.
+    """
+    names = tuple(view.name for view in views)
+    longest = max(map(cell_width, names), default=0)
+    has_gpus = any(view.sample is None or view.sample.gpus or view.gpus_lost for view in views)
+    values = _VALUES if has_gpus else _VALUES[2:]
+
+    def room(bar: int, count: int) -> int:
+        """Return the cells of a name beside the bar and the first `count` values."""
+        return width - 1 - (bar + _PERCENT if has_gpus else len(_NO_GPU)) - sum(values[:count])
+
+    bar = (
+        _LONG_BAR
+        if width >= WIDE_FIGURES_WIDTH
+        else _TABLE_BAR
+        if room(_TABLE_BAR, 0) >= _NAME
+        else _TINY_BAR
+    )
+    shown = next((count for count in range(len(values), 0, -1) if room(bar, count) >= _NAME), 0)
+    kept = min(shown, len(values) - has_cpu_elsewhere)
+    free = ((bar, shown), (bar, kept), (_TINY_BAR, kept))
+    taken = (*((_TINY_BAR, count) for count in range(kept, -1, -1)), (_NO_BAR, 0))
+    fitting: Iterator[tuple[int, int]] = (one for one in free if room(*one) >= longest)
+    distinct = (one for one in taken if are_distinct(names, max(_NAME, room(*one))))
+    chosen = next(fitting, None) or next(distinct, taken[-1])
+    name = max(_NAME, min(longest, room(*chosen)))
+    return LineShape(width, chosen[0], name, fitted_names(names, name))
+
+
+def node_heading(shape: LineShape, width: int) -> Row:
+    """Return the heading row of a list of nodes that is `width` cells wide."""
+    count, each = graph_columns(width)
+    words = f"{fit('node', shape.name)} {fit('GPU', shape.bar + _PERCENT)}{'power':>6}{'°C':>4}{'memory':>9}"
+    captions = [caption([(name, gradient)], "100 %", each) for name, _, gradient in _GRAPHS[:count]]
+    return panel_row([label(words)], captions, width)
+
+
+def node_entry(
+    view: NodeView, shape: LineShape, width: int, height: int, window: TimeWindow, *, selected: bool = False
+) -> list[Row]:
+    """Return one node as `height` rows of a list of `width` cells: values, and graphs beside them."""
+    line = node_line(view, shape)
+    further = _message(view, line, shape.width - 2, height - 1)
+    if view.failure is None:
+        further = rows_below(view, shape.width - 2, height - 1)
+    figures = [line, *([("  ", "text"), *row] for row in further)]
+    figures += [[] for _ in range(height - len(figures))]
+    count, each = graph_columns(width)
+    axis = window.axis(max(1, each))
+    graphs = [
+        area_rows(
+            axis.values(getattr(view.history, field), each),
+            each,
+            height,
+            100.0 * _free_row(height),
+            gradient,
+            end_slot=axis.end_slot,
+        )
+        for _, field, gradient in _GRAPHS[:count]
+    ]
+    rows = [
+        panel_row(row, [graph[index] for graph in graphs], width, lead=mark(selected=selected and not index))
+        for index, row in enumerate(figures)
+    ]
+    if view.failure is None and view.sample is not None:
+        return rows
+    roles = [failure_role(view) if view.failure is not None else "stale", *("stale" for _ in rows)]
+    return [[row[0], *in_role(row[1:], role)] for row, role in zip(rows, roles, strict=False)]
+
+
+def _message(view: NodeView, line: Row, width: int, height: int) -> list[Row]:
+    """Return why a machine fails in at most `height` rows, in place of its old figures.
+
+    Return [] if its line has the complete message.
+    """
+    if view.failure is None or height < 1 or view.failure.message in row_text(line):
+        return []
+    lines = wrapped(view.failure.message, width)
+    kept = [*lines[: height - 1], " ".join(lines[height - 1 :])]
+    return [fit_row([(text, failure_role(view))], width) for text in kept if text]
+
+
+def _free_row(height: int) -> float:
+    """Return by how much a scale grows so that the top row of dots stays free in a graph of `height` rows.
+
+    Without it the graphs of two nodes below each other would look like one area.
+    """
+    return _DOTS * height / (_DOTS * height - 1)
+
+
+_QUIET_SPEEDS = frozenset({"unknown", "idle", "normal"})
+"""Speed states of a GPU that are not shown in a list."""
+
+
+def short_node(view: NodeView, shape: LineShape, *, selected: bool = False) -> Row:
+    """Return a node for lists with several columns, in one cell more than `shape` is wide."""
+    row = [mark(selected=selected), *node_line(view, shape)]
+    return row if view.failure is None else [row[0], *in_role(row[1:], failure_role(view))]
+
+
+def node_line(view: NodeView, shape: LineShape) -> Row:
+    """Return a node's values in one row: name, GPU, memory, and what is wrong with it.
+
+    Values that do not fit are left out, the least important first.
+    """
+    width, room = shape.width, shape.width - shape.name - 1
+    row: Row = [(shape.names[view.name], "title"), (" ", "text")]
+    if view.failure is not None:
+        sign, why = "…" if is_stale(view) else "✖", failure_words(view.failure, view.via)
+        choices = (f"{sign} {view.failure.message}", f"{sign} {why}", why, NO_ANSWER)
+        said = next((words for words in choices if cell_width(words) <= room), choices[-1])
+        return fit_row([*row, (said, failure_role(view))], width)
+    if view.sample is None:
+        return fit_row([*row, label("connecting")], width)
+    for piece in _pieces(view, shape.bar):
+        cells = sum(len(text) for text, _ in piece)
+        if cells <= room:
+            row += piece
+            room -= cells
+    return fit_row(row, width)
+
+
+def _pieces(view: NodeView, bar_width: int) -> list[Row]:
+    """Return the values of a node that answers, in pieces, the most important first."""
+    sample = view.sample
+    if sample is None:
+        return []
+    cpu = sample.cpu.percent
+    used = used_percent(sample.memory)
+    ends: list[Row] = [
+        [label(" mem"), (numbers.percent(used, _PERCENT), share_role(used, 85, 101))],
+        [label(" CPU"), (numbers.percent(cpu, _PERCENT), share_role(cpu, 101, 101))],
+    ]
+    if not sample.gpus:
+        lost: Row = [lost_run(view.gpus_lost)] if view.gpus_lost else [label(_NO_GPU)]
+        return [lost, *ends]
+    use, watts, hottest = gpu_totals(sample.gpus)
+    bar = bar_runs(None if use is None else use / 100, bar_width, "gpu") if bar_width else []
+    pieces: list[Row] = [[*bar, figure(numbers.percent(use, _PERCENT), known=use is not None, role=LIVE)]]
+    wrong = _wrong(view)
+    if wrong is not None:
+        pieces.append([(f" {wrong[0]}", wrong[1])])
+    else:
+        pieces.append([_apart(watts, 4), label(" W")])
+    heat = None if hottest is None else hottest.temperature_c
+    role = margin_role(None if hottest is None else margin_of(hottest))
+    pieces.append([_apart(heat, 3, role), label("°")])
+    return [*pieces, *ends]
+
+
+def _apart(value: float | None, width: int, role: str = "text") -> Run:
+    """Return a count in `width` cells; in one cell more if no blank would be left before its digits."""
+    cells = width + (value is not None and value >= 10 ** (width - 1) - 0.5)
+    return figure(numbers.count(value, cells), known=value is not None, role=role)
+
+
+def _wrong(view: NodeView) -> Run | None:
+    """Return what is wrong with a node's GPUs as a styled text segment; None if nothing is."""
+    if view.gpus_lost:
+        return lost_run(view.gpus_lost)
+    return None if view.speed.word in _QUIET_SPEEDS else (view.speed.word, speed_role(view.speed))

@@ -1,0 +1,335 @@
+"""Draws the processes of one machine as a table: GPU memory, memory, CPU, and the server that they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import fit
+from sparktop.model.node import GpuProcess, NodeSample, ProcessTable
+from sparktop.model.snapshot import NodeView
+from sparktop.model.workload import Workload, Workloads
+from sparktop.panels.parts.figures import figure, has_failed, heading, label
+from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, framed, hot, merged, name_tab, tab
+
+_PID = 7
+"""Width in cells of a process ID: the kernel's largest is 4194304."""
+_MOST_NAME = 48
+"""Greatest width in cells of a name: further away, values could not be matched to the name."""
+_ID_DIGITS = 12
+ROWS_IN_DETAIL = 10
+"""Rows of processes below the other values of a machine; further processes are only counted."""
+
+
+class ProcessSort(StrEnum):
+    """The column by which processes are ordered."""
+
+    GPU = "GPU memory"
+    MEMORY = "memory"
+    CPU = "CPU"
+    NAME = "name"
+    PID = "pid"
+
+
+class ProcessOrder(Struct, frozen=True):
+    """Which processes are listed (a filter), and in which order."""
+
+    sort: ProcessSort = ProcessSort.GPU
+    filter: str = ""
+    """Words separated by spaces that must all occur, in upper or lower case."""
+
+
+class ProcessLine(Struct, frozen=True):
+    """One process, with what the GPU's driver, the kernel and the backends report about it."""
+
+    pid: int
+    name: str
+    serves: str = ""
+    """The backend that the process serves, else the engine that it belongs to, else what it uses the GPU
+    for."""
+    gpu_bytes: int | None = None
+    memory_bytes: int | None = None
+    cpu_percent: float | None = None
+    on_gpu: bool = False
+    of_engine: bool = False
+    about: str = ""
+    """Role, rank and model of a process of an engine, as far as its name does not say it."""
+    container: str = ""
+    """Name of its container, else the first digits of the ID."""
+    container_id: str = ""
+    """First digits of the container's ID; "" outside of containers."""
+
+    @property
+    def full_name(self) -> str:
+        """Name, then what the name does not say: "vllm server · Qwen3-32B"."""
+        return f"{self.name} {self.about}" if self.about else self.name
+
+
+def process_lines(view: NodeView) -> list[ProcessLine]:
+    """Return all known processes: those of the process table, then others that use GPU memory."""
+    sample = view.sample or NodeSample(at=0.0)
+    held = _held(sample)
+    workloads = {one.pid: one for one in (sample.workloads or Workloads()).processes}
+    serves = _served(view, workloads.values())
+    table = sample.processes.processes if sample.processes is not None else ()
+    read = {entry.pid: entry for entry in table}
+    lines = []
+    for pid in dict.fromkeys([*read, *held]):
+        entry, gpu, workload = read.get(pid), held.get(pid), workloads.get(pid)
+        name = entry.name if entry is not None else held[pid].name
+        box = entry if entry is not None and (entry.container or workload is None) else workload
+        lines.append(
+            ProcessLine(
+                pid,
+                name,
+                serves.get(pid, gpu.kind or "" if gpu is not None else ""),
+                gpu.memory_bytes if gpu is not None else None,
+                entry.memory_bytes if entry is not None else None,
+                entry.cpu_percent if entry is not None else None,
+                on_gpu=gpu is not None,
+                of_engine=pid in serves,
+                about="" if workload is None else about_process(name, workload),
+                container=(box.container_name or box.container if box is not None else None) or "",
+                container_id=(box.container if box is not None else None) or "",
+            )
+        )
+    return lines
+
+
+def _served(view: NodeView, workloads: Iterable[Workload]) -> dict[int, str]:
+    """Return {PID: backend, else engine} of the processes of engines.
+
+    Processes of one server serve the same backend, also those that hold no GPU memory.
+    """
+    known = {one.pid: one.backend for one in view.engine_processes if one.backend is not None}
+    backends = {
+        one.server: known[one.pid] for one in workloads if one.pid in known and one.server is not None
+    }
+    found = {one.pid: one.engine for one in workloads if one.engine is not None}
+    found |= {one.pid: backends[one.server] for one in workloads if one.server in backends}
+    return found | {one.pid: one.backend or one.engine for one in view.engine_processes}
+
+
+def about_process(name: str, workload: Workload) -> str:
+    """Return role, rank and model of a workload, without what its process' `name` says already."""
+    plain = name.casefold()
+    parts = [workload.role, *(workload.rank or "").split()]
+    words = [part for part in parts if part and part.replace(" ", "").casefold() not in plain]
+    model = workload.model.rpartition("/")[2] if workload.model else ""
+    return " ".join([*words, *([f"· {model}"] if model else [])])
+
+
+def _held(sample: NodeSample) -> Mapping[int, GpuProcess]:
+    """Return {PID: process} of the processes that use GPU memory, with the sum of their memory on all GPUs.
+
+    The sum is None if the memory on any of these GPUs is unknown.
+    """
+    held: dict[int, GpuProcess] = {}
+    for gpu in sample.gpus:
+        for one in gpu.processes or ():
+            before = held.get(one.pid)
+            if before is not None:
+                first, more = before.memory_bytes, one.memory_bytes
+                both = None if first is None or more is None else first + more
+                one = GpuProcess(one.pid, one.name, both, before.kind)  # noqa: PLW2901 - the sum replaces it
+            held[one.pid] = one
+    return held
+
+
+_NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
+    ProcessSort.GPU: lambda line: line.gpu_bytes,
+    ProcessSort.MEMORY: lambda line: line.memory_bytes,
+    ProcessSort.CPU: lambda line: line.cpu_percent,
+}
+
+
+def listed(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
+    """Return the processes that pass the filter, in the requested order.
+
+    Names and PIDs are in ascending order. Other values are in descending order, unknown ones last.
+    """
+    words = order.filter.casefold().split()
+    kept = [
+        line
+        for line in lines
+        if all(
+            word in f"{line.pid} {line.full_name} {line.serves} {line.container}".casefold() for word in words
+        )
+    ]
+    if order.sort is ProcessSort.NAME:
+        return sorted(kept, key=lambda line: (line.name.casefold(), line.pid))
+    if order.sort is ProcessSort.PID:
+        return sorted(kept, key=lambda line: line.pid)
+    number = _NUMBERS[order.sort]
+
+    def key(line: ProcessLine) -> tuple[bool, float, bool, float, int]:
+        value = number(line)
+        return value is None, -(value or 0.0), not line.on_gpu, -(line.memory_bytes or 0.0), line.pid
+
+    return sorted(kept, key=key)
+
+
+class _Cells(Struct, frozen=True):
+    """Widths of the columns in cells."""
+
+    name: int
+    serves: int
+    container: int
+    """0 where no process is in a container."""
+    size: int
+    cpu: int
+
+
+def _cells(width: int, lines: Sequence[ProcessLine]) -> _Cells:
+    serves = 9 if width < 70 else 16 if width < 110 else 24
+    size, cpu = (11, 7) if width >= 70 else (9, 6)
+    named = max((len(line.container) for line in lines), default=0)
+    container = 0 if width < 70 else min(named, _ID_DIGITS if width < 100 else 24)
+    if container and width < 100:
+        serves, size = 9, 9
+    room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (container + 1 if container else 0)
+    return _Cells(max(8, min(_MOST_NAME, room)), serves, container, size, cpu)
+
+
+_HEADS = {
+    ProcessSort.PID: "pid",
+    ProcessSort.NAME: "name",
+    ProcessSort.GPU: "GPU mem",
+    ProcessSort.MEMORY: "memory",
+    ProcessSort.CPU: "CPU",
+}
+
+
+def _head(order: ProcessOrder, cells: _Cells) -> Row:
+    """Return the heading row of the table; the sort column's heading is highlighted and begins with "▼"."""
+
+    def word(sort: ProcessSort, width: int, *, right: bool = True) -> tuple[str, str]:
+        chosen = sort is order.sort
+        text = f"{'▼' if chosen else ''}{_HEADS[sort]}"
+        return fit(text, width, "right" if right else "left"), "accent" if chosen else "muted"
+
+    return [
+        word(ProcessSort.PID, _PID),
+        (" ", "text"),
+        word(ProcessSort.NAME, cells.name, right=False),
+        (" ", "text"),
+        label("serves", cells.serves + 1),
+        *([label(fit("container", cells.container) + " ")] if cells.container else []),
+        word(ProcessSort.GPU, cells.size),
+        word(ProcessSort.MEMORY, cells.size),
+        word(ProcessSort.CPU, cells.cpu),
+    ]
+
+
+def _line(line: ProcessLine, cells: _Cells) -> Row:
+    return [
+        label(f"{line.pid:>{_PID}} "),
+        *_name(line, cells.name),
+        (fit(line.serves, cells.serves) + " ", "accent" if line.of_engine else "muted"),
+        *_container(line, cells.container),
+        *_size(line.gpu_bytes, cells.size),
+        *_size(line.memory_bytes, cells.size),
+        figure(numbers.percent(line.cpu_percent, cells.cpu), known=line.cpu_percent is not None),
+    ]
+
+
+def _name(line: ProcessLine, width: int) -> Row:
+    """Return the name in `width` cells, and in grey behind it what the name does not say."""
+    name: Run = (line.name, "title" if line.on_gpu else "text")
+    return [*fit_row([name, label(f" {line.about}")] if line.about else [name], width), (" ", "text")]
+
+
+def _container(line: ProcessLine, width: int) -> Row:
+    """Return the container's name in `width` cells, its ID if the name does not fit; empty for no width."""
+    if not width:
+        return []
+    shown = line.container if len(line.container) <= width or width > _ID_DIGITS else line.container_id
+    return [label(fit(shown, width) + " ")]
+
+
+def _size(value: int | None, width: int) -> Row:
+    return [(" ", "text"), figure(numbers.data(value, width - 1), known=value is not None)]
+
+
+def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
+    """Return a text with the filter, the number of processes, and the age of the process table."""
+    table = view.sample.processes if view.sample is not None else None
+    words = [f"filter: {order.filter}"] if order.filter else []
+    if table is None:
+        return " · ".join([*words, "memory and CPU not read yet"])
+    count = table.count if table.count is not None else len(table.processes)
+    words.append(f"{shown} of {count}" if shown < count else f"{count}")
+    age = table.age_s
+    if age is not None:
+        words.append("just read" if age < 1 else f"read {numbers.age(age)} ago")
+    return " · ".join(words)
+
+
+def _missing(view: NodeView, order: ProcessOrder) -> str:
+    """Return the reason why no process is listed, as text."""
+    sample = view.sample
+    if order.filter:
+        return "no process fits the filter"
+    if sample is None:
+        return "–"
+    if any(gpu.processes is None for gpu in sample.gpus):
+        return "the driver does not report what holds GPU memory"
+    return "nothing holds GPU memory" if sample.gpus else "none read yet"
+
+
+def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Row]:
+    """Return the process table of a node with its title as rows of `width` cells, for the node's full screen.
+
+    It lists at most `ROWS_IN_DETAIL` processes; a last row counts the processes left out.
+    """
+    lines = listed(process_lines(view), order)
+    cells = _cells(width, lines)
+    rows = [heading("processes", _summary(view, len(lines), order), width), _head(order, cells)]
+    shown = lines if len(lines) <= ROWS_IN_DETAIL else lines[: ROWS_IN_DETAIL - 1]
+    rows += [_line(line, cells) for line in shown]
+    if len(shown) < len(lines):
+        rows.append([label(f"{'':{_PID + 1}}… {len(lines) - len(shown)} more")])
+    if not lines:
+        rows.append([label(f"{'':{_PID + 1}}{_missing(view, order)}")])
+    rows += [[]] * (2 + min(ROWS_IN_DETAIL, _known(view)) - len(rows))
+    return [fit_row(row, width) for row in rows]
+
+
+def _known(view: NodeView) -> int:
+    table: ProcessTable | None = view.sample.processes if view.sample is not None else None
+    return 0 if table is None else len(table.processes)
+
+
+def process_panel(
+    view: NodeView, order: ProcessOrder, width: int, height: int, *, first: int = 0, selected: bool = False
+) -> tuple[list[Row], int]:
+    """Draw the process table on the whole screen; return (rows, index of the first process shown).
+
+    The heading is always visible. `first` is the requested index of the first process; it is lowered if
+    the table would end before the last row.
+    """
+    lines = listed(process_lines(view), order)
+    room = max(1, height - 3)
+    first = max(0, min(first, len(lines) - room))
+    inner = width - 3
+    cells = _cells(inner, lines)
+    shown = lines[first : first + room]
+    rows: list[Row] = [_head(order, cells), *(_line(line, cells) for line in shown)]
+    if not lines:
+        rows.append([label(f"{'':{_PID + 1}}{_missing(view, order)}")])
+    rows = [[(" ", "text"), *row] for row in rows]
+    where = f" {first + 1}–{first + len(shown)} of {len(lines)} " if len(shown) < len(lines) else ""
+    role = frame_role("node", selected=selected, failed=has_failed(view))
+    framed_rows = framed(
+        rows,
+        width,
+        height,
+        role=role,
+        title=[*name_tab("node", view.name), *tab(*hot("P", "processes"))],
+        footnote=[label(f" {_summary(view, len(lines), order)} ")],
+        note=[label(where)] if where else [],
+    )
+    return [merged(row) for row in framed_rows], first

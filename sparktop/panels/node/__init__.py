@@ -1,1 +1,0 @@
-"""Machines (nodes): as panels, on the full screen, and their processes."""

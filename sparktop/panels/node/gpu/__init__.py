@@ -1,1 +1,0 @@
-"""The GPUs of a machine, as sections and as a table."""

@@ -1,0 +1,398 @@
+"""Rows of text: styled segments of exact widths, columns, shortened names, and the frame around a panel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from sparktop.colors.palette import KINDS
+from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
+
+Run = tuple[str, str]
+"""A styled text segment, (text, role); the theme maps the role to a colour."""
+Row = list[Run]
+"""A row of text: its runs from left to right."""
+
+BLANK = "text"
+
+
+def row_width(row: Iterable[Run]) -> int:
+    """Return the width of a row in terminal cells."""
+    return sum([cell_width(text) for text, _ in row])
+
+
+def row_text(row: Iterable[Run]) -> str:
+    """Return the plain text of a row, without the roles (colours)."""
+    return "".join(text for text, _ in row)
+
+
+def fit_row(runs: Iterable[Run], width: int) -> Row:
+    """Return styled text segments as one row of exactly `width` cells, cut with "…" or padded with spaces."""
+    row: Row = []
+    left = width
+    for text, role in runs:
+        if not text:
+            continue
+        cells = cell_width(text)
+        if cells > left:
+            if left > 0:
+                row.append((fit(text, left), role))
+            return row
+        row.append((text, role))
+        left -= cells
+    if left:
+        row.append((" " * left, BLANK))
+    return row
+
+
+def spread_row(left: Sequence[Run], right: Sequence[Run], width: int) -> Row:
+    """Return a row of `width` cells with `left` at its left end and `right` at its right end.
+
+    `left` is cut if both do not fit.
+    """
+    room = width - row_width(right)
+    if room < 1:
+        return fit_row(right, width)
+    return [*fit_row(left, room), *right]
+
+
+def blank_row(width: int) -> Row:
+    """Return a row of `width` spaces."""
+    return [(" " * width, BLANK)] if width > 0 else []
+
+
+def merged(row: Iterable[Run]) -> Row:
+    """Return the row with neighbouring text segments of the same role joined.
+
+    This way fewer bytes are sent to the terminal.
+    """
+    result: Row = []
+    for text, role in row:
+        if result and result[-1][1] == role:
+            result[-1] = (result[-1][0] + text, role)
+        elif text:
+            result.append((text, role))
+    return result
+
+
+def in_role(row: Iterable[Run], role: str) -> Row:
+    """Return `row` as a single text segment in the colour `role`, such as to dim values that are stale."""
+    return [(row_text(row), role)]
+
+
+FIGURES_WIDTH = 38
+"""Width in cells of the column of values, without the mean latencies."""
+WIDE_FIGURES_WIDTH = 54
+"""Width in cells of the column of values with the mean latencies."""
+MIN_GRAPH_WIDTH = 12
+_MOST_GRAPHS = 2
+
+
+def figures_width(width: int) -> int:
+    """Return the width in cells of the column of values in a panel of `width` cells."""
+    if width >= 180:
+        return WIDE_FIGURES_WIDTH
+    return min(FIGURES_WIDTH, width - 4)
+
+
+@lru_cache(maxsize=64)
+def graph_columns(width: int) -> tuple[int, int]:
+    """Return (number of graphs side by side, width in cells of each) for a panel of `width` cells.
+
+    There are two graphs if both get at least `MIN_GRAPH_WIDTH` cells, else one or none.
+    """
+    # A blank cell stands inside each side of the frame, and one before each graph.
+    room = width - 2 - 2 - figures_width(width)
+    for count in range(_MOST_GRAPHS, 0, -1):
+        each = room // count - 1
+        if each >= MIN_GRAPH_WIDTH:
+            return count, each
+    return 0, 0
+
+
+@lru_cache(maxsize=64)
+def graph_starts(width: int) -> tuple[int, ...]:
+    """Return the first cell of each graph in a panel of `width` cells; cell 0 is the side of its frame."""
+    count, each = graph_columns(width)
+    return tuple(width - 2 - (count - index) * (each + 1) + 1 for index in range(count))
+
+
+def panel_row(figures: Row, graphs: Sequence[Row], width: int, *, lead: Run = (" ", "text")) -> Row:
+    """Return the inside of a panel's row: `figures` at the left, and a row of each graph at the right.
+
+    The result is two cells narrower than `width`, the panel's width. Without graphs, the figures may fill it.
+    `lead` is the first cell, such as a mark of the selected entry of a list.
+    """
+    if not graphs:
+        return fit_row([lead, *figures], width - 2)
+    cells, each = figures_width(width), graph_columns(width)[1]
+    row = fit_row([lead, *figures], 1 + cells)
+    at = 2 + cells
+    for start, graph in zip(graph_starts(width), graphs, strict=True):
+        row += [(" " * (start - at), "text"), *graph]
+        at = start + each
+    return [*row, (" ", "text")]
+
+
+def mark(*, selected: bool) -> Run:
+    """Return the first cell of a list's entry: an arrow if the entry is selected, else a blank."""
+    return ("▶" if selected else " ", "selected")
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return the parts in which names differ: "-a" and "-b" of "spark-a" and "spark-b".
+
+    The sign before a part stays, so that it is read as the end of a name: single letters are those of a
+    sweep's targets. A number is kept whole. The names themselves are returned if a part would be empty.
+    """
+    start = _alike_to_number(names)
+    ends = [name[start:][::-1] for name in names]
+    after = _alike_to_number(ends)
+    parts = [end[after:][::-1] for end in ends]
+    sign = names[0][start - 1 : start] if start else ""
+    return [sign * (not sign.isalnum()) + part for part in parts] if all(parts) else list(names)
+
+
+def _alike_to_number(names: Sequence[str]) -> int:
+    """Return the number of characters with which all `names` begin, less those of a number that is cut."""
+    start = _alike(names)
+    while start and any(name[start - 1 : start + 1].isdigit() for name in names):
+        start -= 1
+    return start
+
+
+def _alike(names: Sequence[str]) -> int:
+    """Return the number of characters with which all `names` begin."""
+    places = enumerate(zip(*names, strict=False))
+    return next((at for at, chars in places if len(set(chars)) > 1), min(map(len, names)))
+
+
+@lru_cache(maxsize=64)
+def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
+    """Return each of the names of a column in exactly `width` cells, cut so that they stay distinct.
+
+    A name that fits is kept whole. The others lose their end, if that keeps them distinct; else what all of
+    them begin with, or what they begin and end with, or their middle.
+    """
+    best = {name: fit_name(name, width) for name in names}
+    most = len(set(best.values()))
+    long = [name for name in best if cell_width(name) > width]
+    cuts = _cuts(long, width) if len(long) > 1 else ()
+    for cut in cuts:
+        if most == len(best):
+            break
+        if all(cell_width(part) <= width for part in cut):
+            found = best | {name: fit(part, width) for name, part in zip(long, cut, strict=True)}
+            if len(set(found.values())) > most:
+                best, most = found, len(set(found.values()))
+    return best
+
+
+@lru_cache(maxsize=64)
+def are_distinct(names: tuple[str, ...], width: int) -> bool:
+    """Return whether `fitted_names` keeps all `names` distinct in `width` cells."""
+    return len(set(fitted_names(names, width).values())) == len(set(names))
+
+
+def _cuts(names: Sequence[str], width: int) -> Iterator[list[str]]:
+    """Yield names that are longer than `width` cells in shorter forms, the preferred first."""
+    start = _alike_to_number(names)
+    after = _alike_to_number([name[start:][::-1] for name in names])
+    ends = [len(name) - after for name in names]
+    for at in range(1, start + 1):
+        if at == start or not names[0][at - 1].isalnum():
+            yield [ELLIPSIS + name[at:] for name in names]
+    if all(start < end for end in ends):
+        yield [ELLIPSIS + name[start:end] + ELLIPSIS for name, end in zip(names, ends, strict=True)]
+    for head in range(min(width // 2, width - 2), -1, -1):
+        yield [name[:head] + ELLIPSIS + name[head + 1 - width :] for name in names]
+
+
+_DIGITS = {"node": "¹", "backend": "²", "events": "³", "self": "⁴"}
+"""The key that shows or hides all panels of a kind."""
+_LETTERS = {"balance": "b", "events": "e"}
+"""The key that shows a panel of a kind alone."""
+_BETWEEN = " · "
+_CLAUSE = re.compile(r"[:;,] ")
+_BRACKETS = re.compile(r" \([^()]*\)")
+_FIGURE_AT_END = re.compile(r"\d ?[A-Za-zµ%°/×]+$")
+"""The dots of a shortened text would seem to belong to the unit."""
+_OPEN_END = re.compile(r"[−~<>]?\d[\d.,]*|of|in|the|a|an|and|to|at|by|is|than|its")
+_LEAST_NAME = 4
+"""Least width in cells of a panel's name, however long its state is."""
+
+
+def tab(*runs: Run) -> Row:
+    """Return text for the edge of a frame as a tab, "┐text┌"; `framed` colours its corners as the frame."""
+    return [("┐", "border"), *runs, ("┌", "border")]
+
+
+def name_tab(kind: str, name: str, word: str = "") -> Row:
+    """Return a panel's name as a tab, after the key that toggles its kind and a word for the kind.
+
+    `kind` chooses the colour of the word. `word` is "vllm" or the like; "" for the kind's own name.
+    """
+    said, letter = word or kind, _LETTERS.get(kind, "")
+    runs = hot(letter if letter in said else "", said, hue_of(kind))
+    return tab((_DIGITS.get(kind, ""), "key"), *runs, (f" {name}" if name else "", "title"))
+
+
+def key_tab(key: str, word: str) -> Row:
+    """Return a hot key and what it does as text for the edge of a frame.
+
+    The key stands highlighted in `word` where it occurs there, else before `word`.
+    """
+    return [(" ", "border"), *hot(key, word), (" ", "border")]
+
+
+def hot(key: str, word: str, role: str = "muted") -> Row:
+    """Return `word` in the colour `role` with its hot key highlighted.
+
+    The key is highlighted inside `word` if it is one of its letters; else it stands before `word`.
+    """
+    if not key:
+        return [(word, role)]
+    at = word.find(key) if len(key) == 1 else -1
+    if at < 0 and word[:1].upper() == key:
+        at, word = 0, key + word[1:]
+    if at < 0:
+        return [(key, "key"), (f" {word}", role)]
+    return [(word[:at], role), (key, "key"), (word[at + 1 :], role)]
+
+
+def hue_of(kind: str) -> str:
+    """Return the role (colour name) of the word for a kind of panel."""
+    return kind if kind in KINDS else "accent"
+
+
+def frame_role(kind: str, *, selected: bool = False, failed: bool = False) -> str:
+    """Return the role (colour name) of a panel's frame: that of its kind, unless it is selected or failed."""
+    if selected:
+        return "selected"
+    return "bad" if failed else f"{kind}_edge" if kind in KINDS else "border"
+
+
+def _edge(
+    corners: str, head: Sequence[Run], end: Sequence[Run], width: int, role: str, *, least: int = 0
+) -> Row:
+    """Return a horizontal edge of a frame with text: `head` at the left, and `end` at the right.
+
+    `corners` has its two corner characters. `end` is left out if less than `least` cells are left for `head`,
+    which is cut if it is too long.
+    """
+    left, right = corners[0], corners[1]
+    inside = width - 2
+    runs: Row = [(left + "─", role)]
+    used = 1
+    tail: Row = [*end, ("─", role)] if end and row_width(end) + 3 + max(4, least) <= inside else []
+    room = inside - used - row_width(tail)
+    if head and room > 4:
+        shown = shortened(head, room - 1)
+        runs.extend(shown)
+        used += row_width(shown)
+    gap = inside - used - row_width(tail)
+    row: Row = [*runs, ("─" * gap, role), *tail, (right, role)]
+    return [(text, role if own == "border" else own) for text, own in row if text]
+
+
+def _first_part(piece: Sequence[Run]) -> int:
+    """Return the width in cells of the text `piece` without the parts that `shortened` leaves out first."""
+    if not piece:
+        return 0
+    *start, (text, _) = piece
+    return row_width(start) + cell_width(text.partition(_BETWEEN)[0]) + 1
+
+
+def shortened(piece: Sequence[Run], room: int) -> Row:
+    """Return the styled text `piece` in at most `room` cells, without cutting a word of its last run.
+
+    What is in brackets goes first, then parts after " · ", from the last one, then clauses that end with a
+    comma or the like, as long as half of the text remains, and last the words at its end.
+    """
+    *start, (text, role) = piece
+    left = room - row_width(start)
+    if cell_width(text) > left:
+        text = _BRACKETS.sub("", text)
+    while cell_width(text) > left and _BETWEEN in text:
+        text = f"{text.rpartition(_BETWEEN)[0]} "
+    if cell_width(text) > left:
+        ends = [match.start() for match in _CLAUSE.finditer(text) if left / 2 < match.start() < left]
+        text = f"{text[: ends[-1]]} " if ends else _without_last_words(text, left)
+    row = [*start, (text, role)]
+    return row if row_width(row) <= room else fit_row(row, room)
+
+
+def _without_last_words(text: str, room: int) -> str:
+    """Return the first words of `text` with "…" in at most `room` cells; "" if the first does not fit.
+
+    A number is not the last word, as it would lack its unit, nor a word that only leads to the next.
+    """
+    words = text.split()
+    while words and (cell_width(" ".join(words)) + 3 > room or _OPEN_END.fullmatch(words[-1])):
+        words.pop()
+    lead = text[: len(text) - len(text.lstrip())]
+    dots = "" if _FIGURE_AT_END.search(" ".join(words)) else "…"
+    return f"{lead}{' '.join(words)}{dots} " if words else ""
+
+
+def _head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: int) -> Row:
+    """Return title, state and further text in `room` cells for the left of the upper edge.
+
+    A too long title is cut. Parts of `about` that do not fit are left out.
+    """
+    badge = [] if state is None else tab(state)
+    left = max(_LEAST_NAME, room - row_width(badge))
+    used = row_width(title)
+    if used > left:
+        *start, corner = title
+        title, used = [*fit_row(start, left - 1), corner], left
+    return [*title, *badge, *_whole(about, left - used)]
+
+
+def _whole(about: Sequence[Run], room: int) -> Row:
+    """Return the parts of `about` that fit into `room` cells; of a model's name at least the last part.
+
+    The first part is a piece of line; the result is empty if no other part fits beside it.
+    """
+    row: Row = []
+    for text, role in about:
+        left = room - row_width(row)
+        fitting = (choice for choice in (text, text.rpartition("/")[2]) if cell_width(choice) <= left)
+        shown = next(fitting, None)
+        if shown is None:
+            break
+        row.append((shown, role))
+    return row if len(row) > 1 else []
+
+
+def framed(
+    rows: Sequence[Row],
+    width: int,
+    height: int,
+    *,
+    role: str = "border",
+    title: Sequence[Run] = (),
+    state: Run | None = None,
+    about: Sequence[Run] = (),
+    status: Sequence[Run] = (),
+    footnote: Sequence[Run] = (),
+    note: Sequence[Run] = (),
+    fitted: bool = False,
+) -> list[Row]:
+    """Draw a border around `rows` and return exactly `height` rows of `width` cells, cut or padded as needed.
+
+    With `fitted`, each of `rows` is as wide as the inside already, and is not measured again.
+
+    The upper edge has `title`, `state` and `about` at its left and `status` at its right, the lower edge has
+    `footnote` at its left and `note` at its right. Such texts may come and go without moving the rows inside.
+    If not all fits, `status` goes first, then `about`, then the end of `title`, and `state` last.
+    """
+    inner = width - 2
+    head = _head(title, state, about, inner - 3)
+    top = _edge("╭╮", head, status, width, role, least=row_width(head))
+    bottom = _edge("╰╯", footnote, note, width, role, least=_first_part(footnote))
+    inside, side = max(0, height - 2), ("│", role)
+    body = [[side, *(row if fitted else fit_row(row, inner)), side] for row in rows[:inside]]
+    empty: Row = [side, (" " * inner, "text"), side]
+    return [top, *body, *(list(empty) for _ in range(inside - len(body))), bottom]

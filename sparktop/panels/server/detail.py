@@ -1,0 +1,770 @@
+"""One server on the full screen: all values in sections, its ranks, and the history of quantiles.
+
+A *lane* is an engine core (data-parallel rank) of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from textwrap import wrap
+
+from msgspec.structs import replace
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import fit
+from sparktop.model.counter_figures import CounterFigure, How, also_reported
+from sparktop.model.node import NodeSample
+from sparktop.model.ranks import (
+    Communicator,
+    MissingRank,
+    Rank,
+    RankStatus,
+    RanksVerdict,
+    RanksView,
+    RanksWord,
+)
+from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
+from sparktop.panels.machine.detail import node_tile
+from sparktop.panels.parts.figures import (
+    VALUE_WIDTH,
+    WIDE_FACTS,
+    Section,
+    alarm,
+    bar_row,
+    bar_runs,
+    fact,
+    facts,
+    figure,
+    label,
+    latency_role,
+    live_words,
+    name_width,
+    percent_run,
+    quantile_text,
+    rate_words,
+    share_role,
+    state_role,
+    wait_role,
+    wrapped,
+)
+from sparktop.panels.parts.graph import (
+    WIDE_COLUMN,
+    Detail,
+    Graph,
+    TimeAxis,
+    aside_width,
+    column_width,
+    detail_rows,
+)
+from sparktop.panels.parts.text import Row, Run, frame_role, framed, in_role
+from sparktop.panels.server.panel import (
+    about,
+    footnote,
+    has_failed,
+    lanes_words,
+    limit_rows,
+    loading_rows,
+    name_and_state,
+)
+
+_MOST_ROWS = 16
+"""Most ranks that have a row of their own."""
+_SEVERAL = 2
+_ROLES = {RanksWord.DIVERGED: "bad", RanksWord.MISSING: "bad", RanksWord.FAILED: "warn"}
+_WIDTHS = {"rank": 4, "count": 10, "clock": 5, "power": 4, "rdma": 8, "worker": 6}
+"""Cells of the columns of the table, apart from the machine's name."""
+_TITLES = {"clock": "MHz", "power": "W", "rdma": "RDMA", "worker": "CPU"}
+"""Columns about the machine of a rank."""
+_LEAST_NAME, _MOST_NAME = 8, 16
+_HEAD_HINT = "N asks NCCL which rank lags or is missing"
+
+
+def ranks_lead(view: BackendView, width: int) -> list[Row]:
+    """Return the verdict and what to do in rows of `width` cells if ranks lag or are missing; else no row."""
+    note = None if view.ranks is None else view.ranks.verdict.apart
+    if note is None or view.ranks is None:
+        return []
+    hint = view.ranks.verdict.hint
+    return [[(line, "bad")] for line in wrapped(f"{note}: {hint}" if hint else note, width)]
+
+
+def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+    """Return a list with the section about a backend's ranks, `width` cells wide.
+
+    Its table has a row for each rank: how many operations it launched, and what its machine does. The list is
+    empty for a backend on one machine about which NCCL was never asked.
+    """
+    found = view.ranks
+    if found is None:
+        if len(view.nodes) < _SEVERAL:
+            return []
+        return [Section("ranks", [*_machines(view, nodes, width), [label(_HEAD_HINT)]])]
+    verdict = found.verdict
+    apart = verdict.apart is not None  # the rows above everything say it
+    sentence, hint = ("", None) if apart else (verdict.sentence, verdict.hint)
+    rows: list[Row] = [[(line, ranks_role(verdict))] for line in wrapped(sentence, width)]
+    for words in (hint, found.warning):
+        rows += [[label(line)] for line in wrapped(words, width)] if words else []
+    table = _table(view, found, nodes, width)
+    if not _are_known(view, found):
+        table += _machines(view, nodes, width)
+    return [Section("ranks", [*rows, *table], _when(found))]
+
+
+def _are_known(view: BackendView, found: RanksView) -> bool:
+    """Return whether the addresses of ranks in NCCL's answer are those of the backend's machines."""
+    comm = _busiest(found)
+    ranks: list[Rank | MissingRank] = [] if comm is None else [*comm.ranks, *comm.missing]
+    return any(found.place(rank.host) in view.nodes for rank in ranks)
+
+
+def ranks_role(verdict: RanksVerdict) -> str:
+    """Return the colour role of a verdict."""
+    return _ROLES.get(verdict.word, "text")
+
+
+def _when(found: RanksView) -> str:
+    if found.asking:
+        return f"asking {found.node} …"
+    verdict = found.verdict
+    rests = f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}"
+    span = f" over {verdict.span_s:.0f} s" if verdict.answers > 1 else ""
+    return f"{rests}{span}, {numbers.age(found.age_s)} ago"
+
+
+def _head(count: str, width: int) -> Row:
+    name = f"{'rank':<{_WIDTHS['rank']}} {'machine':<{_name_cells(width)}}"
+    return [label(name + count.rjust(_WIDTHS["count"]))] + [
+        label(title.rjust(_WIDTHS[column])) for column, title in _TITLES.items()
+    ]
+
+
+def _name_cells(width: int) -> int:
+    return max(_LEAST_NAME, min(_MOST_NAME, width - 1 - sum(_WIDTHS.values())))
+
+
+def _machines(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
+    """Return the table of a backend's machines while the counts of the ranks are unknown."""
+    rows = [_row("–", name, _muted("–"), _machine(view, nodes.get(name), None), width) for name in view.nodes]
+    return [_head("launched", width), *rows] if len(rows) >= _SEVERAL else []
+
+
+def _table(view: BackendView, found: RanksView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
+    """Return the table of the ranks of the communicator that counts most; [] if no answer names one."""
+    comm = _busiest(found)
+    if comm is None:
+        return []
+    name = _operation(comm)
+    most = max((rank.counts.get(name, 0) for rank in comm.ranks), default=0)
+    rows = [_head(name, width)]
+    shown: list[Rank | MissingRank] = [*comm.ranks[:_MOST_ROWS], *comm.missing[:_MOST_ROWS]]
+    for rank in shown:
+        where = "not named" if rank.rank is None else found.place(rank.host)
+        who = f"{rank.many}×" if isinstance(rank, Rank) and rank.rank is None else str(rank.rank)
+        machine = _machine(view, nodes.get(where), rank.device)
+        rows.append(_row(who, where, _count(rank, name, most), machine, width))
+    hidden = max(0, len(comm.ranks) - _MOST_ROWS) + max(0, len(comm.missing) - _MOST_ROWS)
+    return [*rows, [label(f"and {hidden} more ranks")]] if hidden else rows
+
+
+def _row(who: str, where: str, count: Run, machine: Row, width: int) -> Row:
+    return [label(who, _WIDTHS["rank"] + 1), (fit(where, _name_cells(width)), "text"), count, *machine]
+
+
+def _count(rank: Rank | MissingRank, name: str, most: int) -> Run:
+    """Return the cell with the count of a rank, or why there is none."""
+    if isinstance(rank, MissingRank):
+        return ("dead" if rank.dead else "no answer").rjust(_WIDTHS["count"]), "bad"
+    count = rank.counts.get(name)
+    if rank.status is not RankStatus.RUNNING:
+        return rank.status.value[: _WIDTHS["count"] - 1].rjust(_WIDTHS["count"]), "warn"
+    if count is None:
+        return _muted("–")
+    return f"{count:,}".rjust(_WIDTHS["count"]), "warn" if count < most else "text"
+
+
+def _muted(text: str) -> Run:
+    return text.rjust(_WIDTHS["count"]), "muted"
+
+
+def _machine(view: BackendView, node: NodeView | None, device: int | None) -> Row:
+    """Return the cells with clock, power, RDMA traffic, and CPU use of the engine's process on a machine."""
+    sample = None if node is None else node.sample
+    if node is None or sample is None:
+        return [label("".join("–".rjust(_WIDTHS[name]) for name in _TITLES))]
+    gpus = [gpu for gpu in sample.gpus if gpu.index == device] or list(sample.gpus)
+    clocks = [gpu.sm_clock_mhz for gpu in gpus if gpu.sm_clock_mhz is not None]
+    powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    clock, power = min(clocks, default=None), sum(powers) if powers else None
+    rdma = _rdma(sample)
+    cells = {
+        "clock": "–" if clock is None else f"{clock}",
+        "power": numbers.count(power, 3).strip(),
+        "rdma": numbers.data_rate(rdma, _WIDTHS["rdma"] - 1).strip(),
+        "worker": numbers.percent(_worker_percent(view, node), _WIDTHS["worker"] - 1).strip(),
+    }
+    return [figure(text.rjust(_WIDTHS[name]), known=text != numbers.UNKNOWN) for name, text in cells.items()]
+
+
+def _rdma(sample: NodeSample) -> float | None:
+    """Return the traffic of a machine's RDMA ports, in and out, in bytes per second; None if unknown."""
+    ports = [port for port in sample.network if port.kind == "rdma" and port.up is not False]
+    rates = [
+        rate for port in ports for rate in (port.rx_bytes_per_s, port.tx_bytes_per_s) if rate is not None
+    ]
+    return sum(rates) if rates else None
+
+
+def _worker_percent(view: BackendView, node: NodeView) -> float | None:
+    """Return the CPU use of the backend's processes on a node, in percent of a core; None if unknown."""
+    ours = {one.pid for one in node.engine_processes if one.backend in {view.name, None}}
+    table = node.sample.processes if node.sample is not None else None
+    used = [one.cpu_percent for one in (table.processes if table else ()) if one.pid in ours]
+    known = [percent for percent in used if percent is not None]
+    return sum(known) if known else None
+
+
+def _busiest(found: RanksView) -> Communicator | None:
+    """Return the communicator whose ranks have launched most operations; None without an answer."""
+    comms = [] if found.answer is None else [one for one in found.answer.communicators if one.size > 1]
+
+    def launched(comm: Communicator) -> int:
+        return max((sum(rank.counts.values()) for rank in comm.ranks), default=0)
+
+    return max(comms, key=launched, default=None)
+
+
+def _operation(comm: Communicator) -> str:
+    """Return the name of the operation that was launched most often in a communicator."""
+    totals: dict[str, int] = {}
+    for rank in comm.ranks:
+        for name, count in rank.counts.items():
+            totals[name] = totals.get(name, 0) + count
+    return max(totals, key=lambda name: totals[name], default="operations")
+
+
+_WINDOWS = {How.RATE: " 10 s", How.PERCENT: " 60 s", How.MEAN: " 60 s", How.COUNT: " since start"}
+
+
+def counter_sections(view: BackendView, width: int) -> list[Section]:
+    """Return the sections of rarely reported values of a backend; empty if it reports none.
+
+    They have those values of `COUNTER_FIGURES` that are known. Counts of faults are left out while they are
+    0, and so is a section whose values are all 0.
+    """
+    room = width // 2 - name_width(width) - VALUE_WIDTH
+    cells: dict[str, list[Row]] = {}
+    for reported, value in also_reported(view.counter_figures):
+        cells.setdefault(reported.section, []).append(_cell(reported, value, room))
+    return [Section(title, facts(rows, width)) for title, rows in cells.items()]
+
+
+def _cell(reported: CounterFigure, value: float, room: int) -> Row:
+    """Return label, value and unit; the window follows the unit if both fit into `room` cells."""
+    unit, window = reported.shown_unit, _WINDOWS.get(reported.how, "")
+    if len(unit) + len(window) < room:
+        unit += window
+    role = "warn" if reported.fault else "text"
+    if reported.is_percent:
+        return fact(reported.title, numbers.percent(value, 6), unit, role=role)
+    text = numbers.count(value, 6) if reported.how in {How.COUNT, How.GAUGE} else numbers.rate(value, 6)
+    return fact(reported.title, text, unit, role=role)
+
+
+_LATENCY_CELLS = 8
+_TILE_WIDTH = 40
+"""Least width in cells of each of several node tiles side by side."""
+_LATENCIES = (
+    ("TTFT", "ttft"),
+    ("ITL", "itl"),
+    ("TPOT", "tpot"),
+    ("E2E", "e2e"),
+    ("queue", "queue"),
+    ("prefill", "prefill"),
+    ("decode", "decode"),
+)
+_ENOUGH = {"p50": 0.0, "p90": 20.0, "p95": 20.0, "p99": 100.0}
+"""Least observations for a quantile to be more than a guess; with fewer it is drawn muted."""
+_MINUTE_S = (55.0, 62.0)
+"""Range of window lengths in seconds that are shown as a minute: a window spans an integral number of polls,
+so it is never exactly 60 s."""
+
+
+def window_words(latencies: Sequence[Latency]) -> str:
+    """Return the time that the longest window of `latencies` covers: "over 60 s", or "over 12 s so far"."""
+    spans = [latency.window_s for latency in latencies if latency.window_s is not None]
+    longest = max(spans, default=None)
+    if longest is None or _MINUTE_S[0] <= longest <= _MINUTE_S[1]:
+        return "over 60 s"
+    return f"over {numbers.duration(longest, 7).strip()}{' so far' if longest < _MINUTE_S[0] else ''}"
+
+
+def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+    """Return the main sections of a backend's full-screen view, the most important first.
+
+    They are for a column of `width` cells. Engine cores (lanes) and nodes are separate, see
+    `lanes_section` and `nodes_section`.
+    """
+    latencies = [getattr(view, name) for _, name in _LATENCIES]
+    window = window_words(latencies)
+    return [
+        Section("load", _load(view, width), "now"),
+        Section("throughput", _throughput(view, width), view.rate_note or rate_words(view)),
+        Section("latency", _latencies(view, width), window),
+        Section("cache and speculation", _cache(view, width), window),
+        *counter_sections(view, width),
+        Section("memory roofline", _roofline(view, width), rate_words(view)),
+        Section("finished", _finished(view, width), "since its start"),
+        Section("server", _server(view, nodes, width)),
+    ]
+
+
+def lanes_section(view: BackendView, width: int) -> list[Section]:
+    """Return a list with the section of the engine cores (lanes); empty for a backend with fewer than two."""
+    if len(view.lanes) < 2:
+        return []
+    total = sum(lane.generation_tokens or 0.0 for lane in view.lanes)
+    head: Row = [
+        label(f"{'lane':<6}{'run':>5}{'wait':>6}  KV cache"),
+        label("share of tokens".rjust(width - 27)),
+    ]
+    verdict = "now" if view.lanes_balance is None else f"{lanes_words(view.lanes_balance)} · now"
+    return [Section("lanes", [head, *(_lane(lane, total, width) for lane in view.lanes)], verdict)]
+
+
+def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+    """Return a list with the section of a backend's nodes side by side; empty for fewer than two nodes."""
+    if len(view.nodes) < 2:
+        return []
+    columns = max(1, min(len(view.nodes), (width + 2) // (_TILE_WIDTH + 2)))
+    each = (width - 2 * (columns - 1)) // columns
+    tiles = [node_tile(name, nodes.get(name), each) for name in view.nodes]
+    rows: list[Row] = []
+    for start in range(0, len(tiles), columns):
+        for cells in zip(*tiles[start : start + columns], strict=True):
+            row: Row = [run for cell in cells for run in (("  ", "text"), *cell)]
+            rows.append(row[1:])
+    return [Section("nodes", rows, f"{len(view.nodes)} machines, one engine")]
+
+
+def _lane(lane: LaneView, total: float, width: int) -> Row:
+    share = None if lane.generation_tokens is None or not total else 100 * lane.generation_tokens / total
+    length = max(4, (width - 6 - 5 - 6 - 2 - 5 - 2 - 5 - 1) // 2)
+    kv = lane.kv_cache_percent
+    return [
+        label(lane.lane, 6),
+        figure(numbers.count(lane.running, 5), known=lane.running is not None),
+        figure(
+            numbers.count(lane.waiting, 6),
+            known=lane.waiting is not None,
+            role="warn" if lane.waiting else "text",
+        ),
+        ("  ", "text"),
+        *bar_runs(None if kv is None else kv / 100, length, "memory"),
+        (numbers.percent(kv, 5), share_role(kv, 90, 98)),
+        ("  ", "text"),
+        *bar_runs(None if share is None else share / 100, length, "generation"),
+        *percent_run(share, 5),
+    ]
+
+
+def _load(view: BackendView, width: int) -> list[Row]:
+    slots = f"/{view.slots}" if view.slots else ""
+    cells = [
+        fact("running", numbers.count(view.running, 5), slots),
+        fact("waiting", numbers.count(view.waiting, 5), role=wait_role(view, "text")),
+        fact("need room", numbers.count(view.waiting_for_capacity, 5)),
+        fact(
+            "preempts",
+            numbers.rate(view.preemptions_per_s, 5),
+            "/s",
+            role=alarm(view, "bad" if view.preemptions_per_s else "text"),
+        ),
+    ]
+    percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
+    used = None if percent is None or capacity is None else capacity * percent / 100
+    after: Row = [
+        (numbers.percent(percent), alarm(view, share_role(percent, 90, 98))),
+        figure(numbers.count(used, 6), known=used is not None),
+        label(f" of {numbers.count(capacity, 5).strip()} tok"),
+    ]
+    share = None if percent is None else percent / 100
+    return [*facts(cells, width), bar_row("KV cache", share, "memory", after, width, 24)]
+
+
+def _throughput(view: BackendView, width: int) -> list[Row]:
+    computed, cached = view.prompt_tps, view.prompt_cached_tps
+    part = ""
+    if computed is not None and cached is not None and computed + cached > 0:
+        part = f" {numbers.percent(100 * cached / (computed + cached)).strip()}"
+    wide = width >= WIDE_FACTS
+    done = sum(view.finished.values()) if view.finished else None
+    cells = [
+        fact("output", numbers.rate(view.generation_tps, 6), " tok/s"),
+        fact(f"last {live_words(view)}", numbers.rate(view.generation_tps_1s, 6), " tok/s"),
+        fact("prompt" if cached is None else "computed", numbers.rate(computed, 6), " tok/s"),
+        fact(
+            "cached",
+            numbers.rate(cached, 6),
+            f" tok/s{part}" if width >= WIDE_FACTS + 4 else " tok/s" if wide else part or " tok/s",
+        ),
+        fact("requests", numbers.rate(view.requests_per_s, 6), "/s"),
+        fact("finished", numbers.count(done, 6), " in all" if wide else ""),
+        fact("batch", numbers.rate(view.tokens_per_step, 6), " tok/step" if wide else " tok"),
+        fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
+    ]
+    return facts(cells, width)
+
+
+def _latencies(view: BackendView, width: int) -> list[Row]:
+    """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, and number seen."""
+    shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
+    words = [*shown, "mean"]
+    head = "".join(word.rjust(_LATENCY_CELLS) for word in words)
+    rows: list[Row] = [[label(" " * 7 + head + "seen".rjust(6))]]
+    for name, field in _LATENCIES:
+        rows.append([label(name, 7), *_latency(getattr(view, field), shown)])
+    return rows
+
+
+def _latency(latency: Latency, shown: Sequence[str]) -> Row:
+    if not latency.count:
+        word = "–" if latency.count is None else "no traffic"
+        return [label(word.rjust(_LATENCY_CELLS if latency.count is None else _LATENCY_CELLS + 3))]
+    row: Row = []
+    for name in shown:
+        quantile: Quantile | None = getattr(latency, name)
+        sure = quantile is not None and latency.count >= _ENOUGH[name]
+        row.append(
+            figure(quantile_text(quantile, _LATENCY_CELLS), known=sure, role=latency_role(latency, quantile))
+        )
+    mean = numbers.duration(latency.mean_s, _LATENCY_CELLS)
+    return [
+        *row,
+        figure(mean, known=latency.mean_s is not None, role="text"),
+        label(numbers.count(latency.count, 6)),
+    ]
+
+
+def _cache(view: BackendView, width: int) -> list[Row]:
+    hits, accepted = view.prefix_cache_hit_percent, view.spec_decode_accept_percent
+    cells = [
+        fact("drafts", numbers.rate(view.spec_drafts_per_s, 6), "/s"),
+        fact(
+            "per draft",
+            numbers.rate(view.spec_accepted_per_draft, 6),
+            " tokens" if width >= WIDE_FACTS else " tok",
+        ),
+    ]
+    return [
+        bar_row("hits", None if hits is None else hits / 100, "prompt", percent_run(hits), width, 5),
+        bar_row(
+            "accepted",
+            None if accepted is None else accepted / 100,
+            "generation",
+            percent_run(accepted),
+            width,
+            5,
+        ),
+        *facts(cells, width),
+        *_positions(view, width),
+        *_verdict(view, width),
+    ]
+
+
+def _positions(view: BackendView, width: int) -> list[Row]:
+    """Return a row with the share of drafts whose token was accepted, by position in the draft.
+
+    The mean number of tokens that a step generates for a request follows. There is no row if the server does
+    not report positions, or if no draft was verified in the last 60 s.
+    """
+    shares = view.spec_accept_by_position
+    if all(share is None for share in shares):
+        return []
+    row: Row = [label("by token", name_width(width))]
+    each = VALUE_WIDTH
+    for share in shares[: (width - name_width(width)) // each]:
+        row += percent_run(share, each)
+    per_draft = view.spec_accepted_per_draft
+    if per_draft is not None:
+        row.append(label(f"  {1 + per_draft:.1f} tok a step"))
+    return [row]
+
+
+def _verdict(view: BackendView, width: int) -> list[Row]:
+    """Return the rows that say why the drafts are not worth their time; none unless the figures show it."""
+    return [[(line, "warn")] for line in wrap(view.spec_verdict or "", width)]
+
+
+def _roofline(view: BackendView, width: int) -> list[Row]:
+    percent, read, limit = view.roofline_percent, view.estimated_read_gb_per_s, view.roofline_tps
+    after: Row = [
+        *percent_run(percent),
+        figure(numbers.count(read, 6), known=read is not None),
+        label(" GB/s read"),
+    ]
+    per_token = view.tpot if view.tpot.count else view.itl
+    stream = 1 / per_token.mean_s if per_token.mean_s else None
+    of_limit = None if stream is None or limit is None else 100 * stream / limit
+    below: Row = [
+        *percent_run(of_limit),
+        figure(numbers.rate(stream, 6), known=stream is not None),
+        label(" tok/s" if limit is None else f" of {numbers.rate(limit, 4).strip()} tok/s"),
+    ]
+    return [
+        bar_row("memory", None if percent is None else percent / 100, "load", after, width, 24),
+        bar_row("a request", None if of_limit is None else of_limit / 100, "load", below, width, 24),
+    ]
+
+
+def _finished(view: BackendView, width: int) -> list[Row]:
+    """Return rows with the number of finished requests by reason, "stop" and "length" first.
+
+    Errors and aborts are highlighted. The number of preempted requests comes last.
+    """
+    usual, bad = {"stop": 0, "length": 1}, {"error", "abort"}
+    cells = [
+        fact(reason, numbers.count(count, 5), role="warn" if count and reason in bad else "text")
+        for reason, count in sorted(
+            view.finished.items(), key=lambda item: (usual.get(item[0], 2), item[0] in bad, item[0])
+        )
+    ]
+    cells.append(
+        fact("preempted", numbers.count(view.preemptions, 5), role="warn" if view.preemptions else "text")
+    )
+    return facts(cells, width, 3 if width >= WIDE_FACTS else 2)
+
+
+def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
+    up = numbers.age(view.uptime_s)
+    cells = [
+        [label("up for"), figure(up, known=view.uptime_s is not None), label("")],
+        fact("restarts", numbers.count(view.restarts, 5), " seen", role="warn" if view.restarts else "text"),
+    ]
+    rows = facts(cells, width)
+    if view.page_note is not None:
+        rows.append([label("metrics", name_width(width)), (view.page_note, "warn")])
+    if view.role is not None:
+        rows.append([label("role", name_width(width)), (view.role, "text")])
+    if len(view.nodes) == 1:
+        rows.append(_node(view.nodes[0], nodes.get(view.nodes[0]), width))
+    elif view.nodes:
+        rows.append([label("on nodes", name_width(width)), (", ".join(view.nodes), "text")])
+    else:
+        rows.append([label("node", name_width(width)), label("not known")])
+    return rows
+
+
+def _node(name: str, node: NodeView | None, width: int) -> Row:
+    """Return a row with the node that the backend runs on, and use, power and temperature of its GPUs."""
+    row: Row = [label("on node", name_width(width)), (fit(name, 14), "text")]
+    if node is None or node.sample is None:
+        return [*row, label(" not watched" if node is None else " no answer yet")]
+    gpus = node.sample.gpus
+    use, power, heat = (
+        node.history.gpu_percent.last,
+        node.history.power_w.last,
+        node.history.temperature_c.last,
+    )
+    if not gpus:
+        return [*row, label(f" {node.sample.gpu_note or '–'}")]
+    row += [
+        label(" GPU" if width >= WIDE_FACTS else ""),
+        *percent_run(use, 5),
+        *_short(power, 6, " W"),
+        *_short(heat, 5, " °C"),
+    ]
+    return row if node.failure is None else [*in_role(row, "stale"), (" stale", "warn")]
+
+
+def _short(value: float | None, width: int, unit: str) -> Row:
+    return [figure(numbers.count(value, width), known=value is not None), label(unit)]
+
+
+_LEAST_TPS = 10.0
+_LEAST_LOAD = 4.0
+
+
+def backend_detail(
+    view: BackendView,
+    nodes: Mapping[str, NodeView],
+    width: int,
+    height: int,
+    axis: TimeAxis,
+    *,
+    selected: bool = False,
+) -> list[Row]:
+    """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
+    detail = Detail(
+        lead=[*_lead(view, width), *limit_rows(view.limited_by, width - 4)],
+        sections=_detail_sections(view, nodes, width),
+        graphs=_graphs(view),
+        aside=_aside(view, nodes, width),
+    )
+    rows = detail_rows(detail, width, height, axis)
+    in_edge = False
+    if len(rows) > height - 2:
+        # Where all else fits, the limit stands in the frame, so that nothing has to be scrolled.
+        without = detail_rows(replace(detail, lead=_lead(view, width)), width, height, axis)
+        in_edge = len(without) <= height - 2
+        rows = without if in_edge else rows
+    if view.failure is not None or view.age_s is None:
+        head = [*_state(view, width - 4), *loading_rows(view, width - 3)]
+        kept = len(head) if view.loading is not None else 0
+        rows = [*rows[:kept], *(in_role(row, "stale") for row in rows[kept:])]
+    title, state = name_and_state(view)
+    lower, note = footnote(replace(view, progress=None), on_board=in_edge)  # the first row has it
+    return framed(
+        rows,
+        width,
+        max(height, len(rows) + 2),
+        role=frame_role("backend", selected=selected, failed=has_failed(view)),
+        title=title,
+        state=state,
+        about=about(view),
+        footnote=lower,
+        note=note,
+    )
+
+
+def _lead(view: BackendView, width: int) -> list[Row]:
+    """Return the rows with the state, the progress of a server that loads, and the verdict on its ranks."""
+    return [*_state(view, width - 4), *loading_rows(view, width - 3), *ranks_lead(view, width - 3)]
+
+
+def _state(view: BackendView, width: int) -> list[Row]:
+    """Return the backend's state and the rule that led to it as rows of at most `width` cells."""
+    because = " because "
+    head, *rest = wrapped(f"{view.state_text}{because}{view.state_rule}", width)
+    rule = head.removeprefix(view.state_text).removeprefix(because)
+    first: Row = [(view.state_text, state_role(view)), label(because), (rule, "text")]
+    return [first, *([(line, "text")] for line in rest)]
+
+
+def _ranks_lead(view: BackendView, width: int) -> bool:
+    """Return whether the ranks come first: the engine stands still, and nothing fits beside the values."""
+    return view.progress is not None and column_width(width) != WIDE_COLUMN
+
+
+def _detail_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+    """Return the sections of the column of values."""
+    column = column_width(width)
+    first = ranks_section(view, nodes, column) if _ranks_lead(view, width) else []
+    return [*first, *backend_sections(view, nodes, column)]
+
+
+def _aside(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Section]:
+    """Return the sections on ranks, nodes and engine cores; each is as wide as their number allows."""
+    drawn: list[Section] = []
+    for _ in range(2):  # the first time to count them
+        each = aside_width(width, max(1, len(drawn)))
+        drawn = [
+            *([] if _ranks_lead(view, width) else ranks_section(view, nodes, each)),
+            *nodes_section(view, nodes, each),
+            *lanes_section(view, each),
+        ]
+    return drawn
+
+
+def _graphs(view: BackendView) -> list[Graph]:
+    """Return graphs of the backend's values over time, the most important first."""
+    history = view.history
+
+    def tokens(top: float) -> str:
+        return numbers.count(top, 5).strip()
+
+    prompt = Graph(
+        [label(f"tok/s {live_words(view)} "), ("⣿computed", "prompt"), ("⡪cached", "generation")],
+        history.prompt_tps,
+        "prompt",
+        tokens,
+        _LEAST_TPS,
+        over=history.prompt_cached_tps,
+        over_gradient="generation",
+    )
+    graphs = [
+        Graph(
+            [("output", "generation"), label(f" tok/s {live_words(view)}")],
+            history.generation_tps,
+            "generation",
+            tokens,
+            _LEAST_TPS,
+        ),
+        Graph(
+            [("⣿run", "running"), label("+"), ("⡪wait", "waiting")],
+            history.running,
+            "running",
+            tokens,
+            _LEAST_LOAD,
+            over=history.waiting,
+            over_gradient="waiting",
+        ),
+        _quantiles("TTFT", view, view.ttft, "ttft"),
+        _quantiles("ITL", view, view.itl, "itl"),
+        _percent("KV cache", "", "memory", view, "kv_cache_percent"),
+        prompt,
+        _quantiles("E2E", view, view.e2e, "e2e"),
+        _quantiles("queue", view, view.queue, "queue"),
+        _percent("prefix hits", " 60 s", "prompt", view, "prefix_cache_hit_percent"),
+        Graph([("batch", "running"), label(" tok/step 60 s")], history.tokens_per_step, "running", tokens),
+    ]
+    return [*graphs, *_rarer(view, tokens)]
+
+
+def _rarer(view: BackendView, edge: Callable[[float], str]) -> list[Graph]:
+    """Return the graphs of values that only some servers report; graphs without any value are left out.
+
+    `edge` formats the value at a graph's upper edge.
+    """
+    history = view.history
+    lately = "10 s" if view.scrape is None else rate_words(view).removeprefix("over ")
+    reads = Graph(
+        [("reads", "load"), label(f" GB/s {lately}")],
+        history.estimated_read_gb_per_s,
+        "load",
+        edge,
+    )
+    preempted = Graph(
+        [("preempted", "waiting"), label(f"/s {lately}")],
+        history.preemptions_per_s,
+        "waiting",
+        edge,
+        1.0,
+    )
+    accepted = _percent("accepted drafts", " 60 s", "generation", view, "spec_decode_accept_percent")
+    return [graph for graph in (reads, accepted, preempted) if graph.series.peak() is not None]
+
+
+def _quantiles(name: str, view: BackendView, latency: Latency, field: str) -> Graph:
+    """Return a graph of a latency over time: p50 as dense dots, p95 above it as sparser dots.
+
+    `field` is the name of the latency's attribute.
+    """
+    bound = latency.p95.seconds if latency.p95 is not None and latency.p95.below else 0.0
+    return Graph(
+        [(name, "title"), label(" 60 s "), ("⣿p50", "running"), ("⡪p95", "waiting")],
+        getattr(view.history, f"{field}_p50_s"),
+        "running",
+        _seconds,
+        max(0.01, 3 * bound),  # a value that is only known to be below a bound must not fill the graph
+        over=getattr(view.history, f"{field}_p95_s"),
+        over_gradient="waiting",
+        over_holds_both=True,
+        empty="–" if latency.count is None else "no traffic",
+    )
+
+
+def _percent(name: str, window: str, gradient: str, view: BackendView, field: str) -> Graph:
+    return Graph(
+        [(name, gradient), label(window)],
+        getattr(view.history, field),
+        gradient,
+        lambda _: "100 %",
+        100.0,
+        fixed=True,
+    )
+
+
+def _seconds(top: float) -> str:
+    """Format a round number of seconds, such as "50 ms" or "2.5 s"."""
+    return f"{top:g} s" if top >= 1 else f"{1000 * top:g} ms"

@@ -1,0 +1,557 @@
+"""One server on the board: its panel with graphs of token rate and load, or a small tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from sparktop.graphics import numbers
+from sparktop.graphics.axes import Top, top_without_spikes, widest_top
+from sparktop.graphics.cells import cell_width
+from sparktop.model.balance import Balance, balance_cost
+from sparktop.model.limit import Limit, LimitKind
+from sparktop.model.loading import minutes
+from sparktop.model.progress import Progress
+from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.panels.parts.figures import (
+    LIVE,
+    WORD_ROLES,
+    alarm,
+    bar_runs,
+    figure,
+    label,
+    latency_row,
+    rate_words,
+    scraped,
+    share_role,
+    slow_page,
+    state_role,
+    state_words,
+    wait_role,
+)
+from sparktop.panels.parts.graph import (
+    TimeAxis,
+    TimeWindow,
+    area_rows,
+    caption,
+    stacked_rows,
+    top_words,
+    with_time_axis,
+)
+from sparktop.panels.parts.text import (
+    Row,
+    Run,
+    figures_width,
+    fit_row,
+    frame_role,
+    framed,
+    graph_columns,
+    in_role,
+    name_tab,
+    panel_row,
+    row_width,
+    tab,
+)
+
+_LEAST_BAR, _MOST_BAR = 8, 40
+
+
+def loading_words(view: BackendView) -> str:
+    """Return phase and times of a server that loads; "" if it does not, or if nothing is known of it."""
+    return "" if view.loading is None else view.loading.words
+
+
+def failure_words(view: BackendView) -> str:
+    """Return the failure of a backend, while it loads with phase and times before it; "" without one."""
+    if view.failure is None:
+        return ""
+    return "; ".join(part for part in (loading_words(view), view.failure.message) if part)
+
+
+def has_failed(view: BackendView) -> bool:
+    """Return whether a backend does not answer, except while it loads or is not asked itself."""
+    return view.failure is not None and view.state not in {BackendState.LOADING, BackendState.STALE}
+
+
+def failure_role(view: BackendView) -> str:
+    """Return the role of a failure: a server that loads, or whose Prometheus fails, is not at fault."""
+    return "bad" if has_failed(view) else "warn"
+
+
+def loading_rows(view: BackendView, width: int) -> list[Row]:
+    """Return rows with the progress of a start: a bar where its duration is expected, phase, times.
+
+    Return [] if the backend does not load, or if its process is not visible.
+    """
+    loading, words = view.loading, loading_words(view)
+    if loading is None or not words:
+        return []
+    rows: list[Row] = []
+    if loading.share is not None:
+        after: Row = [label(" "), figure(numbers.percent(100 * loading.share, 5))]
+        if loading.left_s is not None:
+            after += [label(" ~"), figure(minutes(loading.left_s)), label(" left")]
+        bar = max(_LEAST_BAR, min(_MOST_BAR, width - 8 - row_width(after)))
+        rows.append([label("loading "), *bar_runs(loading.share, bar, "generation"), *after])
+    phase, _, times = words.rpartition(", ") if len(words) > width else ("", "", words)
+    rows += [[(part, "warn")] for part in (phase, times) if part]
+    if loading.memory_bytes and loading.node is not None:
+        size = numbers.data(loading.memory_bytes, 9).strip()
+        rows.append([label(f"process {loading.pid} on {loading.node} holds {size}")])
+    return [fit_row(row, width) for row in rows]
+
+
+_INDENT = 2
+_OF_THE_TIME = " of the time"
+
+
+def limit_rows(limit: Limit | None, width: int) -> list[Row]:
+    """Return the verdict in rows of at most `width` cells, broken between its parts if that is possible.
+
+    Empty without a verdict.
+    """
+    if limit is None:
+        return []
+    last = f", {limit.judged}" if limit.judged else ""
+    rows: list[Row] = [[(limit.title, _limit_role(limit)), label(f"{last}: ")]]
+    used = cell_width(f"{limit.title}{last}: ")
+    parts = limit.words.split("; ")
+    for number, part in enumerate(parts):
+        end = ";" if number + 1 < len(parts) else ""
+        wanted = cell_width(f"{part}{end}")
+        is_whole = number and _INDENT + wanted <= width
+        words = [f"{part}{end}"] if is_whole else f"{part}{end}".split()
+        for word in words:
+            if used + cell_width(word) > width and used > _INDENT:
+                rows.append([label(" " * _INDENT)])
+                used = _INDENT
+            rows[-1].append((f"{word} ", "text"))
+            used += cell_width(word) + 1
+    return rows
+
+
+def _limit_role(limit: Limit) -> str:
+    return "muted" if limit.kind is LimitKind.UNKNOWN else "title"
+
+
+def limit_note(limit: Limit) -> Row:
+    """Return the verdict for the edge of a frame, with its parts separated so that the last ones may go.
+
+    A share of the time names the seconds that were judged.
+    """
+    words = limit.words.replace("; ", " · ")
+    last = limit.judged
+    named = words.replace(_OF_THE_TIME, f" of the {last}", 1) if last else words
+    if limit.kind is LimitKind.UNKNOWN and named == words:
+        return [(f" {words} ({limit.title}) ", "muted")]
+    end = f" · {last}" if last and named == words else ""
+    return [(f" {limit.title}", _limit_role(limit)), (f": {named}{end} ", "muted")]
+
+
+_MIN_TOP_TPS = 10.0
+_MIN_TOP_LOAD = 4.0
+_STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
+
+
+class GroupScale(Struct, frozen=True):
+    """Values at the graphs' upper edges, the same for all backends of a group to make them comparable."""
+
+    generation_tps: Top
+    load: Top
+
+
+def group_scale(backends: list[BackendView], axis: TimeAxis, width: int) -> GroupScale:
+    """Return common upper ends for the graphs of a group's backends, in tokens/s and in requests.
+
+    The scales include all values of the backends in the time that a graph of `width` cells shows, except for
+    short spikes.
+    """
+    rates: list[Sequence[float | None]] = []
+    loads: list[Sequence[float | None]] = []
+    for backend in backends:
+        history = backend.history
+        running, waiting, tokens = (
+            axis.values(series, width)
+            for series in (history.running, history.waiting, history.generation_tps)
+        )
+        rates.append(tokens)
+        loads.append(
+            [
+                None if r is None and w is None else (r or 0.0) + (w or 0.0)
+                for r, w in zip(running, waiting, strict=True)
+            ]
+        )
+    return GroupScale(top_without_spikes(rates, _MIN_TOP_TPS), top_without_spikes(loads, _MIN_TOP_LOAD))
+
+
+def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:
+    """Return the largest upper ends of `scales`, for a list with the backends of several groups."""
+    known = list(scales)
+    return GroupScale(
+        widest_top([scale.generation_tps for scale in known], _MIN_TOP_TPS),
+        widest_top([scale.load for scale in known], _MIN_TOP_LOAD),
+    )
+
+
+def _rates(view: BackendView) -> Row:
+    """Return the row of token rates with their window: the graph beside it shows single seconds."""
+    return [
+        label("gen"),
+        figure(numbers.rate(view.generation_tps, 7), known=view.generation_tps is not None, role=LIVE),
+        label("  prompt"),
+        figure(numbers.rate(view.prompt_tps, 6), known=view.prompt_tps is not None, role=LIVE),
+        label(f" tok/s {rate_words(view).removeprefix('over ')}"),
+    ]
+
+
+def _latency_head() -> Row:
+    return [label("latency over 60 s")]
+
+
+def _occupancy(view: BackendView) -> Row:
+    slots = f"/{view.slots}" if view.slots else ""
+    return [
+        label("run", 4),
+        figure(numbers.count(view.running, 5), known=view.running is not None, role=LIVE),
+        (f"{slots:<5}", "muted"),
+        label("wait "),
+        figure(
+            numbers.count(view.waiting, 5),
+            known=view.waiting is not None,
+            role=wait_role(view),
+        ),
+        label("  req/s "),
+        figure(numbers.rate(view.requests_per_s, 5), known=view.requests_per_s is not None),
+    ]
+
+
+def _kv(view: BackendView, width: int) -> Row:
+    percent = view.kv_cache_percent
+    room = view.kv_capacity_tokens
+    capacity = "" if room is None else f" of {numbers.count(room).strip()} tok"
+    length = max(6, min(24, width - 4 - 6 - 13))
+    return [
+        label("KV", 4),
+        *bar_runs(None if percent is None else percent / 100, length, "memory"),
+        (f" {numbers.percent(percent)}", alarm(view, share_role(percent, 90, 98))),
+        (capacity, "muted"),
+    ]
+
+
+def _cache(view: BackendView) -> Row:
+    hits, preempted = view.prefix_cache_hit_percent, view.preemptions_per_s
+    role = alarm(view, "bad" if preempted else "text")
+    return [
+        label("prefix hits "),
+        figure(numbers.percent(hits), known=hits is not None),
+        label("  preempted/s "),
+        figure(numbers.rate(preempted, 5), known=preempted is not None, role=role),
+    ]
+
+
+def _speculation(view: BackendView) -> Row:
+    accepted, read = view.spec_decode_accept_percent, view.estimated_read_gb_per_s
+    return [
+        label("spec accept "),
+        figure(numbers.percent(accepted), known=accepted is not None),
+        label("  reads "),
+        figure(numbers.count(read, 5), known=read is not None),
+        label(" GB/s"),
+    ]
+
+
+def _totals(view: BackendView) -> Row:
+    finished = sum(view.finished.values()) if view.finished else None
+    return [
+        label("done "),
+        figure(numbers.count(finished, 6), known=finished is not None),
+        label(" req  "),
+        figure(numbers.count(view.generation_tokens, 6), known=view.generation_tokens is not None),
+        label(" tokens out"),
+    ]
+
+
+def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
+    """Return one row per lane (engine core, data-parallel rank) of a backend with several lanes.
+
+    At most `height` rows are returned; the last one counts the lanes that do not fit.
+    """
+    if len(view.lanes) < 2 or height < 1:
+        return []
+    rows: list[Row] = [
+        [
+            label(f"lane {lane.lane}", 9),
+            figure(numbers.count(lane.running, 4), known=lane.running is not None),
+            label(" run "),
+            figure(numbers.count(lane.waiting, 4), known=lane.waiting is not None),
+            label(" wait  KV "),
+            figure(numbers.percent(lane.kv_cache_percent), known=lane.kv_cache_percent is not None),
+        ]
+        for lane in view.lanes
+    ]
+    if len(rows) > height:
+        hidden = len(rows) - height + 1
+        rows = [*rows[: height - 1], [label(f"… and {hidden} more lanes")]]
+    return [fit_row(row, width) for row in rows]
+
+
+def further_rows(view: BackendView, width: int, height: int) -> list[Row]:
+    """Return at most `height` rows with a backend's values other than rates and requests, by importance."""
+    rows: list[Callable[[], Row]] = [
+        partial(latency_row, "TTFT", view.ttft, width),
+        partial(latency_row, "ITL", view.itl, width),
+        partial(_kv, view, width),
+        partial(latency_row, "E2E", view.e2e, width),
+        partial(latency_row, "queue", view.queue, width),
+        partial(_cache, view),
+        partial(_totals, view),
+        partial(_speculation, view),
+    ]
+    return [fit_row(row(), width) for row in rows[: max(0, height)]]
+
+
+def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
+    """Return at most `height` rows with the backend's values, the most important first.
+
+    Blank rows separate groups of values if they fit.
+    """
+    load: list[Callable[[], Row]] = [
+        partial(_rates, view),
+        partial(_occupancy, view),
+        partial(_kv, view, width),
+    ]
+    latencies = (("TTFT", view.ttft), ("ITL", view.itl), ("E2E", view.e2e), ("queue", view.queue))
+    waits = [partial(latency_row, name, latency, width) for name, latency in latencies]
+    rest = [partial(_cache, view), partial(_totals, view), partial(_speculation, view)]
+    flat: list[Callable[[], Row]] = [*load, *waits, *rest]
+    if height >= len(flat) + 3:
+        flat = [*load, list, _latency_head, *waits, list, *rest]
+    rows = [fit_row(row(), width) for row in flat[:height]]
+    if height > len(rows) + 1:
+        rows += [fit_row((), width), *_lanes(view, height - len(rows) - 1, width)]
+    return rows
+
+
+def lanes_words(lanes: Balance) -> str:
+    """Return the verdict on the balance of a server's lanes with its cost: "oscillating, −9 % tokens"."""
+    cost = balance_cost(lanes) if lanes.word.bad else ""
+    return ", ".join(part for part in (lanes.word.value, cost) if part)
+
+
+def token_caption(top: Top, width: int) -> Row:
+    """Return the row above a graph of the token rate with the scale 0 to `top`."""
+    return caption([("tok/s", "generation")], top_words(top), width)
+
+
+def load_caption(top: Top, width: int) -> Row:
+    """Return the row above a graph of the running and waiting requests with the scale 0 to `top`."""
+    words: list[Run] = [("⣿run", "running"), label("+"), ("⡪wait", "waiting")]
+    short: list[Run] = [("run", "running"), label("+"), ("wait", "waiting")]
+    return caption(words, top_words(top), width, short, [("load", "running")])
+
+
+def token_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: float) -> list[Row]:
+    """Draw a backend's token rate over time as `height` rows of `width` cells, on a scale from 0 to `top`."""
+    values = axis.values(view.history.generation_tps, width)
+    return area_rows(values, width, height, top, "generation", end_slot=axis.end_slot)
+
+
+def load_rows(view: BackendView, width: int, height: int, axis: TimeAxis, top: float) -> list[Row]:
+    """Draw a backend's running and waiting requests over time, one upon the other, on a scale to `top`."""
+    running, waiting = (axis.values(series, width) for series in (view.history.running, view.history.waiting))
+    return stacked_rows(running, waiting, width, height, top, ("running", "waiting"), end_slot=axis.end_slot)
+
+
+def graph_captions(width: int, scale: GroupScale) -> list[Row]:
+    """Return the rows above the graphs of a panel or list of `width` cells, one for each graph."""
+    count, each = graph_columns(width)
+    return [token_caption(scale.generation_tps, each), load_caption(scale.load, each)][2 - count :]
+
+
+def graph_rows(
+    view: BackendView, width: int, height: int, window: TimeWindow, scale: GroupScale
+) -> list[list[Row]]:
+    """Return the graphs of a backend in a panel or list of `width` cells, each as `height` rows.
+
+    These are the token rate and the load; only the load where there is room for one graph.
+    """
+    count, each = graph_columns(width)
+    if not count:
+        return []
+    axis = window.axis(each)
+    load = load_rows(view, each, height, axis, scale.load.end)
+    return [load] if count == 1 else [token_rows(view, each, height, axis, scale.generation_tps.end), load]
+
+
+def name_and_state(view: BackendView) -> tuple[Row, Run]:
+    """Return (engine and name as a tab for the frame, state) of a backend."""
+    return name_tab("backend", view.name, view.engine or "server"), (view.state_text, state_role(view))
+
+
+def about(view: BackendView) -> Row:
+    """Return the model and the engine's version for the frame's upper edge; empty if neither is known."""
+    if not view.model and not view.version:
+        return []
+    model, version = (f"{part} " if part else "" for part in (view.model, view.version))
+    return [("─ ", "border"), (model, "text"), label(version)]
+
+
+def _trouble(view: BackendView) -> Row:
+    """Return what is wrong with a server that answers: its ranks, its unknown state, its uneven lanes."""
+    if view.ranks is not None and view.ranks.verdict.apart is not None:
+        return [(f" {view.ranks.verdict.apart} ", "bad")]
+    if view.state is BackendState.UNKNOWN:
+        return [(f" {view.state_rule} ", "warn")]
+    lanes = view.lanes_balance
+    if lanes is not None and lanes.bad:
+        return [(f" ▲ lanes {lanes_words(lanes)} ", WORD_ROLES[lanes.word])]
+    return []
+
+
+def footnote(view: BackendView, *, on_board: bool = False) -> tuple[Row, Row]:
+    """Return the texts of the frame's lower edge: (for the left, for the right).
+
+    At the left stands the failure, else how long there was no progress, else what else is wrong, else what
+    limits the backend (`on_board`), else where it runs; at the right the duration of the last poll. Only the
+    full screen of the backend has its URL.
+    """
+    if view.failure is not None:
+        since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
+        if view.loading is not None:  # the panel names its process
+            words = view.failure.message.partition(" (process")[0]
+            return [(f" …{since}: {words} ", failure_role(view))], []
+        stale = "" if view.age_s is None else f" · figures {numbers.age(view.age_s)} old"
+        sign = "✖" if has_failed(view) else "…"
+        return [(f" {sign} {view.failure.message}{since}{stale} ", failure_role(view))], []
+    if view.progress is not None:
+        return [(f" {view.progress.sentence} ", _STANDING_ROLES.get(view.progress.word, "text"))], []
+    if trouble := _trouble(view):
+        return trouble, []
+    poll = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
+    if slow := slow_page(view):
+        poll = [(f" {slow} ", "warn")]
+    if view.page_note is not None:
+        poll = [(f" {view.page_note} ", "warn")]
+    if view.scrape is not None:
+        poll = scraped(view.scrape, view.age_s)
+    if on_board and view.limited_by is not None:
+        keeps = slow or view.page_note or view.limited_by.kind is LimitKind.UNKNOWN
+        return limit_note(view.limited_by), poll if keeps else []
+    where = f"on {', '.join(view.nodes)}" if view.nodes else ""
+    facts = [where if on_board else f"{view.url} {where}".rstrip()]
+    facts += [f"tok/s {view.rate_note}"] if view.rate_note else []
+    if view.max_model_len is not None:
+        facts.append(f"context {numbers.count(view.max_model_len, 5).strip()} tokens")
+    words = " · ".join(fact for fact in facts if fact)
+    return [(f" {words} ", "muted")] if words else [], poll
+
+
+def backend_panel(
+    view: BackendView,
+    width: int,
+    height: int,
+    window: TimeWindow,
+    scale: GroupScale,
+    *,
+    selected: bool = False,
+    last: bool = False,
+) -> list[Row]:
+    """Draw the panel of one backend as `height` rows of `width` cells.
+
+    The lower edge of the `last` panel of the board has the time axis of all graphs.
+    """
+    inside = height - 2
+    loads = loading_rows(view, figures_width(width))[:inside]
+    figures = [*loads, *figure_rows(view, figures_width(width), inside - len(loads))]
+    figures += [[] for _ in range(inside - len(figures))]
+    captions = graph_captions(width, scale)
+    graphs = graph_rows(view, width, max(0, inside - 1), window, scale)
+    drawn = [[caption, *rows] for caption, rows in zip(captions, graphs, strict=True)]
+    rows = [
+        panel_row(row, [graph[index] for graph in drawn], width) for index, row in enumerate(figures[:inside])
+    ]
+    if view.failure is not None or view.age_s is None:
+        rows = [row if index < len(loads) else in_role(row, "stale") for index, row in enumerate(rows)]
+    title, state = name_and_state(view)
+    timed = last and view.failure is None and view.state is not BackendState.UNKNOWN
+    lower, note = footnote(view, on_board=True)
+    role = frame_role("backend", selected=selected, failed=has_failed(view))
+    drawn_rows = framed(
+        rows,
+        width,
+        height,
+        role=role,
+        title=title,
+        state=state,
+        about=about(view),
+        footnote=lower,
+        note=note,
+        fitted=True,
+    )
+    return with_time_axis(drawn_rows, width, window, role, lower) if timed else drawn_rows
+
+
+_WITH_ENGINE = 38
+"""Width in cells of a tile from which on its name follows that of the engine."""
+
+
+def _figures(view: BackendView, width: int) -> Row:
+    """Return a backend's values in one row of `width` cells, the first of which is blank if it is not needed.
+
+    No value is cut: narrow rows leave out the KV cache, then the words for running and waiting requests.
+    """
+    tokens = numbers.rate(view.generation_tps, 5).strip()
+    rate = figure(tokens, known=view.generation_tps is not None, role=LIVE)
+    run = figure(numbers.count(view.running, 3).strip(), known=view.running is not None, role=LIVE)
+    wait = figure(
+        numbers.count(view.waiting, 3).strip(),
+        known=view.waiting is not None,
+        role=wait_role(view),
+    )
+    percent = numbers.percent(view.kv_cache_percent).strip()
+    requests: Row = [label(" run "), run, label(" wait "), wait]
+    words: Row = [rate, label(" tok/s"), *requests]
+    window = rate_words(view).removeprefix("over ")
+    choices: tuple[Row, ...] = (
+        [
+            rate,
+            label(f" tok/s {window}"),
+            *requests,
+            label("  KV "),
+            (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98))),
+        ],
+        [*words, label("  KV "), (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98)))],
+        words,
+        [rate, label(" tok/s "), run, label("+"), wait],
+        [rate, label(" "), run, label("+"), wait],
+    )
+    chosen = next((row for row in choices if row_width(row) <= width), choices[-1])
+    return fit_row([(" " * (row_width(chosen) < width), "text"), *chosen], width)
+
+
+def tile_panel(
+    view: BackendView, width: int, height: int, window: TimeWindow, top: float, *, selected: bool = False
+) -> list[Row]:
+    """Draw one backend as a small panel, `height` rows of `width` cells.
+
+    The graph of its load has the scale 0 to `top`.
+    """
+    inner, inside = width - 2, height - 2
+    words = loading_words(view)
+    rows = [
+        fit_row([(words, "warn")], inner) if words else _figures(view, inner),
+        *load_rows(view, inner, max(0, inside - 1), window.axis(inner), top),
+    ]
+    if view.failure is not None or view.age_s is None:
+        rows = [*(rows[:1] if words else []), *(in_role(row, "stale") for row in rows[1 if words else 0 :])]
+    title, state = name_and_state(view)
+    if width < _WITH_ENGINE:
+        title = tab((view.name, "title"))
+    said = state_words(view)
+    room = width - 5 - row_width(title)
+    state = next((words for words in said if row_width(tab((words, ""))) <= room), said[-1]), state[1]
+    footnote: Row = [(f" {view.failure.message} ", failure_role(view))] if view.failure else []
+    role = frame_role("backend", selected=selected, failed=has_failed(view))
+    return framed(rows, width, height, role=role, title=title, state=state, footnote=footnote)

@@ -1,0 +1,286 @@
+"""Draws the panel of one router: its strategy, the current load of its backends, and its deployments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import EMPTY, fit, segments
+from sparktop.model.failure import FailureKind
+from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
+from sparktop.model.snapshot import BackendState
+from sparktop.panels.parts.figures import figure, label, part_role
+from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, framed, in_role, name_tab, row_width
+
+_FILLS = "■▬▮▰"
+"""Signs of the backends in the bar of shares, used in turn, so that neighbours differ even without colour."""
+_BAR_MIN, _BAR_MAX = 8, 40
+_NAME = 16
+_ID = 12
+_LEAST_LOADS = 10
+"""Least height in rows of the loads of the backends below the deployments."""
+_UNMAPPED = "✖ unmapped"
+
+
+def router_panel(
+    view: RouterView,
+    width: int,
+    height: int,
+    *,
+    selected: bool = False,
+    below: Callable[[int, int], list[Row]] | None = None,
+) -> list[Row]:
+    """Draw one router as `height` rows of `width` cells: 3 or 4 rows, or more if only the router is shown.
+
+    `below` draws the loads of its backends as rows of (width, height) cells, if there is room below its
+    deployments.
+    """
+    inner, inside = width - 4, height - 2
+    # The share comes from the backends: it is as fresh as their samples, even if the router failed.
+    deployments = _deployments(view, inner, inside)
+    if view.failure is not None or view.age_s is None:
+        deployments = [in_role(row, "stale") for row in deployments]
+    if inside <= 1:
+        rows = [[*_share(view, inner - row_width(deployments[0]) - 2), ("  ", "text"), *deployments[0]]]
+    else:
+        rows = [_share(view, inner), *deployments]
+    room = inside - len(rows) - 1
+    if below is not None and room >= _LEAST_LOADS:
+        rows += [[], *below(inner, room)[:room]]
+    rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
+    state, since = _state(view)
+    footnote, note = _footnote(view, inside)
+    return framed(
+        rows,
+        width,
+        height,
+        role=frame_role("router", selected=selected, failed=view.failure is not None),
+        title=name_tab("router", view.name),
+        state=state,
+        about=_about(view),
+        status=since,
+        footnote=footnote,
+        note=note,
+    )
+
+
+_LISTED = 2
+"""Up to this many rows inside its frame, a router's deployments have no rows of their own."""
+
+
+def _deployments(view: RouterView, width: int, inside: int) -> list[Row]:
+    """Return rows on the router's deployments, as detailed as the number of rows `inside` the panel allows.
+
+    With one row the deployments are counted, with two they are listed in one row, with more each has a
+    row.
+    """
+    if inside <= 1:
+        return [_summary(view)]
+    return [_flow(view, width)] if inside == _LISTED else [[], *_listing(view, width, inside - 2)]
+
+
+def _about(view: RouterView) -> Row:
+    kind = "" if view.kind == UNKNOWN_KIND else view.kind
+    name = " ".join(part for part in (kind, view.version) if part)
+    software = label(" · ".join((name, *_counted(view))) + " ")
+    if view.strategy is None and view.kind not in {UNKNOWN_KIND, LITELLM}:
+        return [("─ ", "border"), software]  # it has none that it reports
+    if view.strategy is None:
+        return [("─ ", "border"), label("strategy – "), software]
+    reported = label("" if view.strategy_read else "(config) ")
+    return [("─ ", "border"), (f"{view.strategy} ", "text"), reported, software]
+
+
+def _counted(view: RouterView) -> Iterator[str]:
+    """Yield what the router counts itself: requests that wait in it, and all that have not ended."""
+    for title, value in (("queued", view.queued), ("in flight", view.in_flight)):
+        if value is not None:
+            yield f"{title} {numbers.count(value, 6).strip()}"
+
+
+def _state(view: RouterView) -> tuple[Run, Row]:
+    """Return (state of the router, text on since when it has been in this state)."""
+    since = None
+    if view.failure is not None:
+        loading = view.failure.kind is FailureKind.LOADING
+        word: Run = ("loading", "warn") if loading else ("down", "bad")
+        since = view.failing_since
+    elif view.age_s is None:
+        word = ("connecting", "muted")
+    else:
+        word = ("alive", "good") if view.alive else ("answers", "accent")
+        word = ("slow", "warn") if view.slow else word
+        since = view.answering_since
+    return word, [] if since is None else [label(f" since {since.astimezone():%H:%M:%S} ")]
+
+
+def _footnote(view: RouterView, inside: int) -> tuple[Row, Row]:
+    """Return the texts of the frame's lower edge: (for the left, for the right).
+
+    At the left stands the failure, else which backends are stuck, else what is wrong with deployments, else
+    the router's note, and its URL where each deployment has a row; at the right the duration of the last
+    poll. `inside` is the number of rows inside the frame.
+    """
+    if view.failure is not None:
+        stale = "" if view.age_s is None else f" last answer {numbers.age(view.age_s)} ago:"
+        return [(f" ✖{stale} {view.failure.message} ", "bad")], []
+    poll: Row = [] if view.poll_ms is None else [(f" {view.poll_ms:.0f} ms ", "muted")]
+    if view.stuck:
+        listed = "; ".join(f"{name}: {words}" for name, words in view.stuck.items())
+        # Red is what is certain, as the backend's own word and alert are.
+        unsure = all(words.startswith(BackendState.SUSPECT.value) for words in view.stuck.values())
+        return [(f" ▲ {listed} ", "warn") if unsure else (f" ✖ {listed} ", "bad")], poll
+    if view.deployment_troubles:
+        listed = "; ".join(f"{name}: {words}" for name, words in view.deployment_troubles.items())
+        return [(f" ▲ {listed} ", "warn")], poll
+    if view.slow is not None:
+        return [(f" ▲ slow: {view.slow} ", "warn")], poll
+    note = None if inside > 1 and view.deployments is None else view.note
+    words = " · ".join(part for part in (note, view.url if inside > _LISTED else None) if part)
+    return [(f" {words} ", "muted")] if words else [], poll
+
+
+def _share(view: RouterView, width: int) -> Row:
+    """Return a row with each backend's share of the requests that run now: a bar of parts, then numbers."""
+    head = label("run ")
+    parts = _parts(view)
+    if not parts:
+        words = ", ".join(_counted(view)) or "no backend that is watched is behind it"
+        return [head, (words, "muted")]
+    loads = list(parts.values())
+    total = sum(load for load in loads if load is not None)
+    key = _key(parts, total)
+    key[-1] = key[-1][:-1]  # no gap after the last part
+    room = width - row_width([head]) - 2 - sum(row_width(part) for part in key)
+    length = min(_BAR_MAX, max(_BAR_MIN, 3 * len(key), room))
+    row: Row = [head, *_bar(loads, total, length), ("  ", "text")]
+    left = width - row_width(row)
+    for number, part in enumerate(key):
+        rest = f"+{len(key) - number}"
+        later = 0 if number == len(key) - 1 else len(rest)
+        if row_width(part) > left - later:
+            return [*row, (rest, "muted")]
+        row += part
+        left -= row_width(part)
+    return row
+
+
+def _parts(view: RouterView) -> Mapping[str, float | None]:
+    """Return the running requests of each backend behind the router.
+
+    If none of them is watched, they are what the router itself counts, by its own names.
+    """
+    if view.backends:
+        return {name: view.running.get(name) for name in view.backends}
+    return {name.partition("://")[2] or name: load for name, load in (view.sent or {}).items()}
+
+
+def _sign(index: int) -> str:
+    """Return the sign of a backend's part of the bar; letters are those of a sweep's targets."""
+    return _FILLS[index % len(_FILLS)]
+
+
+def _bar(loads: list[float | None], total: float, length: int) -> Row:
+    if not total:
+        track = EMPTY if any(load is not None for load in loads) else numbers.UNKNOWN
+        return [(track * length, "bar_empty")]
+    widths = segments([load or 0.0 for load in loads], total, length)
+    return [(_sign(index) * cells, part_role(index)) for index, cells in enumerate(widths[:-1]) if cells]
+
+
+def _key(parts: Mapping[str, float | None], total: float) -> list[Row]:
+    return [
+        [
+            (_sign(index), part_role(index)),
+            (f" {fit(name, _NAME).rstrip()}", "text"),
+            figure(numbers.count(load, 4), known=load is not None),
+            label(numbers.percent(100 * load / total if load is not None and total else None, 6)),
+            label("   "),
+        ]
+        for index, (name, load) in enumerate(parts.items())
+    ]
+
+
+def _summary(view: RouterView) -> Row:
+    """Return a row with the number of deployments.
+
+    If there are deployments without a watched backend, return the number of these instead.
+    """
+    if view.deployments is None:
+        return [label("deployments –")]
+    unmapped = sum(name is None for name in view.deployments.values())
+    if unmapped:
+        return [(f"{unmapped} {_UNMAPPED}", "warn")]
+    count = len(view.deployments)
+    return [label(f"{count} deployment{'' if count == 1 else 's'}")]
+
+
+def _flow(view: RouterView, width: int) -> Row:
+    """Return one row with each deployment and its backend; its end counts deployments that do not fit."""
+    head = label("sends to ")
+    if view.deployments is None:
+        return [head, ("– ", "muted"), (view.note or "it does not list its deployments", "muted")]
+    if not view.deployments:
+        return [head, ("no deployment", "warn")]
+    row: Row = [head]
+    sent = list(view.deployments.items())
+    if view.told is None:
+        row.append(("(config) ", "muted"))
+    for number, (name, backend) in enumerate(sent):
+        sign: Row = [(" ▲", "warn")] if name in view.deployment_troubles else []
+        piece = [label(" · " if number else ""), *_arrow(name, backend), *sign]
+        rest = _rest([backend for _, backend in sent[number:]])
+        later = 0 if number == len(sent) - 1 else row_width(rest)
+        if row_width([*row, *piece]) + later > width:
+            return [*row, *rest]
+        row += piece
+    return row
+
+
+def _rest(backends: list[str | None]) -> Row:
+    """Return a row that counts the deployments that did not fit, and how many lack a watched backend.
+
+    `backends` has the watched backend of each deployment that did not fit; None if there is none.
+    """
+    unmapped = backends.count(None)
+    row: Row = [label(f" +{len(backends)} more")]
+    return [*row, (f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else row
+
+
+def _arrow(name: str, backend: str | None) -> Row:
+    short = (fit(name, _ID).rstrip(), "muted")
+    if backend is None:
+        return [short, (f" {_UNMAPPED}", "warn")]
+    return [short, (" → ", "muted"), (fit(backend, _NAME).rstrip(), "text")]
+
+
+def _listing(view: RouterView, width: int, height: int) -> list[Row]:
+    """Return a heading and a row per deployment with its backend, address and model, `height` rows at most.
+
+    The last row counts the deployments that do not fit.
+    """
+    if not view.deployments:
+        return [_flow(view, width)]
+    deployments = view.told if view.told is not None else tuple(Deployment(name) for name in view.deployments)
+    cells = min(40, max([10, *(len(deployment.id) for deployment in deployments)]))
+    from_config = "   (from the config)" if view.told is None else ""
+    rows: list[Row] = [
+        [label(f"{fit('deployment', cells)}   {fit('backend', _NAME)}  address and model{from_config}")]
+    ]
+    for deployment in deployments:
+        backend = view.deployments[deployment.id]
+        where: Run = (fit(_UNMAPPED, _NAME), "warn") if backend is None else (fit(backend, _NAME), "title")
+        room = width - cells - 3 - _NAME
+        rest = ""
+        for part in (deployment.address or "no address", deployment.model or ""):
+            short = part.rpartition("/")[2]
+            rest += next(
+                (f"  {one}" for one in (part, short) if one and len(rest) + 2 + len(one) <= room), ""
+            )
+        trouble = view.deployment_troubles.get(deployment.id)
+        sign: Row = [] if trouble is None else [(f"  ▲ {trouble}", "warn")]
+        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, *sign, label(rest)])
+    if len(rows) > height:
+        hidden = len(rows) - height + 1
+        rows = [*rows[: max(1, height - 1)], [label(f"… and {hidden} more deployments")]]
+    return rows

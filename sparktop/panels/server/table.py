@@ -1,0 +1,281 @@
+"""Draws the servers as a list: a line of values for each, with graphs of the load on one scale beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.graphics import numbers
+from sparktop.graphics.cells import cell_width, fit, fit_name
+from sparktop.model.snapshot import BackendView, Latency
+from sparktop.panels.parts.figures import (
+    LIVE,
+    SHORT_STATES,
+    alarm,
+    figure,
+    latency_role,
+    quantile_text,
+    share_role,
+    state_role,
+    state_words,
+    wait_role,
+)
+from sparktop.panels.parts.graph import TimeWindow
+from sparktop.panels.parts.text import (
+    Row,
+    Run,
+    figures_width,
+    fit_row,
+    fitted_names,
+    in_role,
+    mark,
+    panel_row,
+)
+from sparktop.panels.server.panel import (
+    GroupScale,
+    failure_role,
+    further_rows,
+    graph_captions,
+    graph_rows,
+    load_caption,
+    load_rows,
+    loading_rows,
+)
+
+_SPARK_MIN = 10
+_NAME, _LONG_NAME = 8, 16
+"""Cells of a name, also where names are longer: in a list with graphs, and in one with more values."""
+_STATE = 13
+"""Width in cells of a state with its time window: "queueing 10 s"."""
+_SHORT_STATE, _SHORT_REST = 8, 22
+"""Widths in cells of a short entry: the state, and all but the name."""
+_KEPT = 4
+"""Number of columns that a table keeps even if there is no room for a graph beside them."""
+_BELOW = {"TTFT p95": 2, "ITL p95": 3, "KV": 4}
+"""Least rows of an entry from which a column's figure stands below the line of values, too, by heading."""
+
+
+RATE = "10 s tok/s"
+"""Heading of the token rate with its window: a graph beside it shows single seconds."""
+
+
+class Column(Struct, frozen=True):
+    """One column of the table: heading, width in cells, and the function that returns a backend's cell."""
+
+    heading: str
+    """May be wider than the column where the heading before it leaves room."""
+    width: int
+    cell: Callable[[BackendView], tuple[str, str]]
+    """Return (text, role) of a backend's cell."""
+    align: Literal["left", "right"] = "right"
+
+
+def _known(text: str, value: float | None, role: str = "text") -> tuple[str, str]:
+    return text, "muted" if value is None else role
+
+
+def _slowness(latency: Latency) -> tuple[str, str]:
+    """Return the p95 of a latency, coloured where it is slow."""
+    return _known(quantile_text(latency.p95), latency.count, latency_role(latency, latency.p95))
+
+
+def _state(view: BackendView) -> tuple[str, str]:
+    """Return a backend's state, with its time window if that fits into the column."""
+    fitting = (text for text in state_words(view) if cell_width(text) <= _STATE)
+    return next(fitting, view.state.value), state_role(view)
+
+
+_COLUMNS = (
+    Column("state", _STATE, _state, "left"),
+    Column(RATE, 5, lambda v: _known(numbers.rate(v.generation_tps, 5), v.generation_tps, LIVE)),
+    Column("run", 4, lambda v: _known(numbers.count(v.running, 4), v.running, LIVE)),
+    Column("wait", 4, lambda v: _known(numbers.count(v.waiting, 4), v.waiting, wait_role(v))),
+    Column(
+        "KV",
+        5,
+        lambda v: (numbers.percent(v.kv_cache_percent), alarm(v, share_role(v.kv_cache_percent, 90, 98))),
+    ),
+    Column("TTFT p95", 9, lambda v: _slowness(v.ttft)),
+    Column("ITL p95", 9, lambda v: _slowness(v.itl)),
+    Column("prompt tok/s", 12, lambda v: _known(numbers.rate(v.prompt_tps, 7), v.prompt_tps)),
+    Column("req/s", 7, lambda v: _known(numbers.rate(v.requests_per_s, 5), v.requests_per_s)),
+    Column(
+        "hits",
+        6,
+        lambda v: _known(numbers.percent(v.prefix_cache_hit_percent), v.prefix_cache_hit_percent),
+    ),
+)
+"""Columns in order of importance: narrow lists show only the first ones."""
+
+
+class ColumnOrder(StrEnum):
+    """The columns of a list that come first, after the state."""
+
+    LOAD = "load first"
+    LATENCY = "latency first"
+    CACHE = "cache first"
+
+
+_FIRST = {
+    ColumnOrder.LOAD: (),
+    ColumnOrder.LATENCY: ("TTFT p95", "ITL p95"),
+    ColumnOrder.CACHE: ("KV", "hits", "prompt tok/s"),
+}
+"""Headings of the columns that come first in each order."""
+
+
+def _columns(width: int, name: int, spark: int, order: ColumnOrder) -> tuple[list[Column], int]:
+    """Return (columns that fit into `width` cells beside a name of `name` cells, cells left over).
+
+    A graph of `spark` cells must fit beside all but the first columns; 0 for none.
+    """
+    room = width - name
+    chosen: list[Column] = []
+    state, *others = _COLUMNS
+    for one in (state, *sorted(others, key=lambda one: one.heading not in _FIRST[order])):
+        alone = one.heading == RATE and chosen[-1:] != [state]
+        column = replace(one, width=len(RATE)) if alone else one
+        needed = column.width + 1
+        kept = 0 if len(chosen) < _KEPT or not spark else spark + 1
+        if room - needed < kept:
+            break
+        chosen.append(column)
+        room -= needed
+    return chosen, room
+
+
+class Table(Struct, eq=False):
+    """How a list of backends is drawn: its widths, and the scales and the time of its graphs."""
+
+    width: int
+    """Width in cells, with the frame."""
+    window: TimeWindow
+    scale: GroupScale
+    wide: bool = False
+    """Whether values matter more than graphs: all columns that fit, and one graph in the cells left over."""
+    columns: ColumnOrder = ColumnOrder.LOAD
+    names: tuple[str, ...] = ()
+    """All names of the column, also of backends that are not shown now."""
+    each: int = 1
+    """Rows of an entry."""
+    _fitted: Mapping[str, str] = field(default_factory=dict)
+    _shape: tuple[int, list[Column], int] = (0, [], 0)
+    """(cells of a name, columns of values, cells of the graph after them if the table is wide)."""
+
+    def __post_init__(self) -> None:
+        self._shape = self._shaped(max(map(cell_width, self.names), default=0))
+        self._fitted = fitted_names(self.names, self._shape[0])
+
+    def heading(self, order: str) -> Row:
+        """Return the heading row; `order` names the sort order, "" for the configured one."""
+        name, columns, spark = self._shape
+        value = order.removeprefix("by ")
+        choices = (f"backend ({order})", order, f"▾{value}") if order else ("backend",)
+        row: Row = [
+            (fit(next((one for one in choices if cell_width(one) <= name), "backend"), name), "muted")
+        ]
+        text, end = "".join(text for text, _ in row), name
+        for column in columns:
+            end += 1 + column.width
+            start = end - column.width
+            if column.align == "right":
+                start = min(start, end - cell_width(column.heading))
+            text = fit(text.rstrip(), start) + fit(column.heading, end - start, column.align)
+        row = [(text, "muted")]
+        if not self.wide:
+            return panel_row(row, graph_captions(self.width, self.scale), self.width)
+        return self._beside(row, load_caption(self.scale.load, spark), spark)
+
+    def rows(self, view: BackendView, height: int, *, selected: bool = False) -> list[Row]:
+        """Return one backend as `height` rows: a line of values, further values below it, and its graphs."""
+        name, columns, spark = self._shape
+        line: Row = [(self._fitted.get(view.name) or fit_name(view.name, name), "title")]
+        for column in columns:
+            text, role = column.cell(view)
+            line.append((" " + fit(text.strip(), column.width, column.align), role))
+        if view.loading is not None and view.loading.words:
+            rest = sum(cell_width(text) for text, _ in line[2:])
+            words = view.loading.words if len(view.loading.words) < rest else view.loading.short
+            line = [*line[:2], *fit_row([(f" {words}", "warn")], rest)]
+        inner = figures_width(self.width) - 2
+        further = [*loading_rows(view, inner), *further_rows(view, inner, height - 1)][: height - 1]
+        figures = [line, *([("  ", "text"), *row] for row in further)]
+        figures += [[] for _ in range(height - len(figures))]
+        leads = [mark(selected=selected and not index) for index in range(height)]
+        rows = self._with_graphs(view, figures, spark, leads)
+        if view.failure is not None or view.age_s is None:
+            role = failure_role(view) if view.failure else "stale"
+            # Name and state are of now, the figures are the last ones.
+            head = [rows[0][0], *in_role(rows[0][1:3], role), *in_role(rows[0][3:], "stale")]
+            return [head, *([row[0], *in_role(row[1:], "stale")] for row in rows[1:])]
+        return rows
+
+    def _shaped(self, longest: int) -> tuple[int, list[Column], int]:
+        """Return what `_shape` is for names of at most `longest` cells.
+
+        Longer names than usual get half of the graph's cells beyond its least width, or cells that are free.
+        In a list with more graphs, they get those of figures that stand in the rows below, too.
+        """
+        if self.wide:
+            columns, room = _columns(self.width - 3, _LONG_NAME, _SPARK_MIN, self.columns)
+            spare = (room - _SPARK_MIN) // 2 if room > _SPARK_MIN else room
+            more = max(0, min(longest - _LONG_NAME, spare))
+            return _LONG_NAME + more, columns, room - more - 2 if room > _SPARK_MIN else 0
+        columns, room = _columns(figures_width(self.width), _NAME, 0, self.columns)
+        for column in reversed(columns):
+            if _NAME + room >= longest:
+                break
+            if _BELOW.get(column.heading, self.each + 1) <= self.each:
+                columns = [one for one in columns if one is not column]
+                room += column.width + 1
+        return max(_NAME, min(longest, _NAME + room)), columns, 0
+
+    def _with_graphs(
+        self, view: BackendView, figures: Sequence[Row], spark: int, leads: Sequence[Run]
+    ) -> list[Row]:
+        height = len(figures)
+        if self.wide:
+            graph = (
+                load_rows(view, spark, height, self.window.axis(spark), self.scale.load.end) if spark else []
+            )
+            dots = graph or [[] for _ in figures]
+            return [
+                self._beside(row, dots[index], spark, lead=leads[index]) for index, row in enumerate(figures)
+            ]
+        graphs = graph_rows(view, self.width, height, self.window, self.scale)
+        return [
+            panel_row(row, [graph[index] for graph in graphs], self.width, lead=leads[index])
+            for index, row in enumerate(figures)
+        ]
+
+    def _beside(self, row: Row, graph: Row, spark: int, *, lead: Run = (" ", "text")) -> Row:
+        """Return a row of the wide table with the row `graph` of `spark` cells before its right end."""
+        if not spark:
+            return fit_row([lead, *row], self.width - 2)
+        return [*fit_row([lead, *row], self.width - 3 - spark), *graph, (" ", "text")]
+
+
+def entry_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
+    """Return the names of backends as they stand in entries of `width` cells, for `short_entry`."""
+    return fitted_names(names, width - _SHORT_REST)
+
+
+def short_entry(view: BackendView, name: str, width: int, *, selected: bool = False) -> Row:
+    """Return a backend in `width` cells, for lists with several columns: name, state, tok/s, and requests.
+
+    The requests are running + waiting ones. `name` is one of `entry_names`.
+    """
+    run, wait = numbers.count(view.running, 4).strip(), numbers.count(view.waiting, 4).strip()
+    row: Row = [
+        (name, "title"),
+        (f" {fit(SHORT_STATES.get(view.state, view.state.value), _SHORT_STATE)}", state_role(view)),
+        figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None),
+        figure(f" {run}+{wait}", known=view.running is not None, role=wait_role(view)),
+    ]
+    if view.failure is not None or view.age_s is None:
+        row = [*in_role(row[:2], failure_role(view) if view.failure else "stale"), *in_role(row[2:], "stale")]
+    return fit_row([mark(selected=selected), *row], width)

@@ -1,0 +1,412 @@
+"""The content of the options menu: settings of the screen and of the configuration file, and saving them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec.structs import replace
+from textual.app import App
+
+from sparktop.config.found import found_toml
+from sparktop.config.options import (
+    ALERTS,
+    ALL,
+    EVENTS,
+    GUARD,
+    INTERVAL,
+    LOW_BANDWIDTH,
+    RECORDER,
+    STATES,
+    VIEW,
+    Option,
+    shown_place,
+)
+from sparktop.config.toml_text import Place, Value, with_values
+from sparktop.config.trust import Approvals, is_found, refusal
+from sparktop.config.watch import read_config
+from sparktop.errors import ConfigError
+from sparktop.files import PRIVATE, find_config, usual_places, write_whole
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import Target, Thresholds, Watch
+from sparktop.model.text import clean
+from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
+from sparktop.panels.server.table import ColumnOrder
+from sparktop.store import Store
+from sparktop.ui.host import Host
+from sparktop.ui.remembered import settings_of
+from sparktop.ui.screens.menu import MenuScreen, Setting, Tab
+from sparktop.ui.screens.overview import OverviewScreen
+from sparktop.ui.sweep_desk import SweepDesk
+
+THEME = Option(("theme",), "theme", (), "Colours of everything on the screen; sparktop themes lists them.")
+_ALL = (*ALL, *VIEW, THEME)
+_HERE = ", this machine"
+"""Follows the file's path in `Watch.source` where the file names no targets."""
+
+
+class Configured:
+    """The present values of the settings, and those of the configuration file."""
+
+    def __init__(self, watch: Watch, apply: Callable[[Watch], None], env: Mapping[str, str] | None) -> None:
+        """Start with the settings `watch`, as read from the file; `apply` puts changed ones into effect.
+
+        `env` determines the file; with None nothing can be saved.
+        """
+        self.watch = watch
+        self._saved = watch
+        self._apply = apply
+        self._env = env
+
+    def setting(self, option: Option) -> Setting:
+        """Return the line of the menu for `option`."""
+        return Setting(
+            option.name,
+            lambda: _text(option, self.watch),
+            lambda step: self._change(option, step),
+            option.help,
+            live=option.live,
+            file_name=shown_place(option),
+            default=_text(option, Watch()),
+            changed=lambda: option.place in self.unsaved(),
+        )
+
+    def _change(self, option: Option, step: int) -> None:
+        value = option.step(option.value(self.watch), step or 1, around=step == 0)
+        self.watch = option.put(self.watch, value)
+        self._apply(self.watch)
+
+    def unsaved(self) -> dict[Place, Value]:
+        """Return the values that were changed and not saved yet, by their place in the file."""
+        pairs = ((option.place, option.value(self.watch), option.value(self._saved)) for option in _ALL)
+        return {place: now for place, now, saved in pairs if now is not None and now != saved}
+
+    @property
+    def path(self) -> Path | None:
+        """The configuration file, which may not exist yet; None if nothing can be saved."""
+        if self._env is None:
+            return None
+        named = Path(self._saved.source.removesuffix(_HERE))
+        if named.suffix == ".toml" and named.is_file():
+            return named
+        found = find_config(None, self._env)
+        if found is None or (is_found(None, found, self._env) and refusal(found, found.stat()) is not None):
+            return usual_places(self._env)[-1]
+        return found
+
+    def save(self, *, interval_s: float, low_bandwidth: bool, theme: str | None, view: View) -> str:
+        """Write the changed values into the file, and nothing else; return a message for the user.
+
+        The arguments are settings that keys and the board change too; a `theme` of None is not saved.
+        """
+        theme = theme or self.watch.theme
+        self.watch = replace(
+            self.watch,
+            interval_s=interval_s,
+            low_bandwidth=low_bandwidth,
+            theme=theme,
+            view=settings_of(view, self._saved.view),
+        )
+        path, values = self.path, self.unsaved()
+        if path is None:
+            return "there is no configuration file here"
+        if not values:
+            return "nothing was changed since the last save"
+        try:
+            _write(path, values, self._env or {})
+        except (ConfigError, OSError) as error:
+            return f"not saved: {clean(error, 300)}"
+        self._saved = self.watch
+        return f"saved in {self._short(path)}: {', '.join('.'.join(place) for place in values)}"
+
+    def _short(self, path: Path) -> str:
+        """Return a path for one line of a screen: "~" stands for the user's home folder."""
+        home = (self._env or {}).get("HOME", "")
+        inside = home.startswith("/") and path.is_relative_to(home)
+        return clean(Path("~", path.relative_to(home)) if inside else path, 200)
+
+    def write_found(self, targets: Sequence[Target], snapshot: Snapshot) -> str:
+        """Write a new configuration file with `targets`; return a message for the user."""
+        path = self.path
+        if path is None:
+            return "there is no configuration file here"
+        if path.exists():
+            return f"not written: {self._short(path)} exists; sparktop --write-config - prints what was found"
+        try:
+            text = found_toml(targets, snapshot)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text)
+        except (ConfigError, OSError) as error:
+            return f"not written: {clean(error, 300)}"
+        return f"written: {self._short(path)}"
+
+
+def _text(option: Option, watch: Watch) -> str:
+    """Return the value of `option` in `watch` as text with its unit."""
+    value = option.value(watch)
+    if value is None:
+        return "unset"
+    if value == 0 and option.zero:
+        return option.zero
+    shown = ("on" if value else "off") if isinstance(value, bool) else value
+    text = f"{shown:g}" if isinstance(shown, float | int) else shown
+    return f"{text} {option.unit}".rstrip()
+
+
+def _write(path: Path, values: Mapping[Place, Value], env: Mapping[str, str]) -> None:
+    """Write the file with other values; a file that was approved stays so.
+
+    Raises:
+        ConfigError: the file cannot be read or changed, or it would not be valid afterwards.
+        OSError: the file cannot be written; the old one is unchanged.
+    """
+    from sparktop.config.schema import check  # late: pydantic is loaded only here
+
+    approvals = Approvals(env)
+    there = path.exists()
+    before, about = read_config(path) if there else ("", None)
+    text = with_values(before, values)
+    check(path, text)
+    is_approved = about is not None and approvals.has(path, about, before)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A link stays one: its target is replaced.
+    write_whole(path.resolve(), text, path.stat().st_mode & 0o777 if there else PRIVATE)
+    if is_approved:
+        approvals.add(path, path.stat(), text)
+
+
+T = TypeVar("T")
+Put = Callable[[View, T], View]
+_BOXES = {
+    "nodes": ("nodes", "nodes", "Machines: CPU, memory, GPU, network."),
+    "backends": ("backends", "backends", "Inference servers: load, token rates, latencies."),
+    "events": ("alerts and events", "events-box", "What needs attention now, and what happened."),
+    "self_cost": ("self", "self", "What sparktop itself costs: CPU, memory, bytes to the terminal."),
+}
+"""By field name of `Boxes`: the name of a box, the name of its key in the table of keys, what it shows."""
+_VIEW_HELP = (
+    "How backends are shown: watch (panels with graphs), compact (a table), one backend (all of it), "
+    "wall (small tiles). It is remembered."
+)
+_SORT = "Order of backends and nodes. Live values are sorted every 5 s. It is remembered."
+_FILTER = "Shows only backends and nodes with all these words in name, model, URL or state."
+_GRAPHS = "Characters of all graphs: braille dots, or blocks for fonts without braille. It is remembered."
+_WINDOW = "Least time that the graphs of the board show; wide screens may show more. It is remembered."
+_COLUMNS = (
+    "Columns that stand first in the list of backends (view compact, or many backends): where not all fit, "
+    "the last ones are left out. It is remembered."
+)
+_PICTURE = "Live, or paused at a moment of the last 30 minutes, while polling goes on."
+_PICTURE_NAME = "picture"
+_SNAPSHOT = "Writes this moment as JSON, Markdown and HTML into the current folder."
+
+_FOUND = "Writes a commented sparktop.toml with all that is on the screen, if there is no file."
+
+
+def configured_live(desk: SweepDesk, store: Store | None) -> Configured:
+    """Return the settings of the file, which take effect at once in `desk` and `store` when they change."""
+
+    def apply(watch: Watch) -> None:
+        desk.watch = watch
+        wanted = Thresholds(watch.thresholds, watch.node_thresholds)
+        if store is not None and store.thresholds != wanted:
+            store.set_thresholds(wanted)
+
+    return Configured(desk.watch, apply, desk.env)
+
+
+def menu_screen(app: App[None], host: Host, configured: Configured, place: str = "") -> MenuScreen:
+    """Return the menu, which saves in the configuration file what was changed here and by keys.
+
+    `place` is the name in the file of the setting to begin at; "" for the first.
+    """
+
+    def save() -> str:
+        return configured.save(
+            interval_s=host.cadence.asked_s,
+            low_bandwidth=host.cadence.low_bandwidth,
+            theme=None if host.no_color_wanted else app.theme,
+            view=host.overview.view,
+        )
+
+    savable = None if configured.path is None else save
+    return MenuScreen(pages(app, host, configured), lambda: host.role_styles, savable, place)
+
+
+def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], place: str = "") -> MenuScreen:
+    """Return the menu of a recording: what changes its picture, and the `speed` at which it is played."""
+    shown = {key.name: key.shown for key in host.overview.key_table}
+    play = Setting(
+        "speed",
+        lambda: f"{speed()} ×",
+        lambda step: host.action_interval(step or 1),
+        "How many recorded seconds one second of playing shows.",
+        f"{shown['slower']} {shown['faster']}",
+    )
+    board = [setting for setting in _board(app, host) if setting.name != _PICTURE_NAME]
+    program = [setting for setting in _program(host) if setting.name == LOW_BANDWIDTH.name]
+    tabs = [Tab("board", tuple(board)), Tab("recording", (play, *program))]
+    return MenuScreen(tabs, lambda: host.role_styles, place=place)
+
+
+def pages(app: App[None], host: Host, configured: Configured) -> list[Tab]:
+    """Return the pages of the menu in their order."""
+    option = configured.setting
+    return [
+        Tab("board", tuple(_board(app, host))),
+        Tab("alerts", tuple(map(option, ALERTS))),
+        Tab("states", tuple(map(option, STATES))),
+        Tab("events", tuple(map(option, EVENTS))),
+        Tab("sweeps", tuple(map(option, GUARD))),
+        Tab(
+            "program",
+            (*_program(host), *map(option, RECORDER), _snapshot(host), _found(app, host, configured)),
+        ),
+    ]
+
+
+def _board(app: App[None], host: Host) -> list[Setting]:
+    overview = host.overview
+    shown = {key.name: key.shown for key in overview.key_table}
+
+    def box(name: str) -> Setting:
+        def value() -> str:
+            return "shown" if getattr(overview.view.boxes, name) else "hidden"
+
+        words, key, about = _BOXES[name]
+        return Setting(f"box: {words}", value, lambda _: overview.action_box(name), about, shown[key])
+
+    def ask_filter(_: int) -> None:
+        if isinstance(app.screen, MenuScreen):
+            app.screen.dismiss()
+        overview.action_filter()
+
+    def view(step: int) -> None:
+        presets = list(Preset)
+        at = presets.index(overview.view.preset) + (step or 1)
+        _show(host, replace(overview.view, preset=presets[at % len(presets)]))
+
+    def sort(step: int) -> None:
+        sorts = list(Sort)
+        at = sorts.index(overview.view.sort) + (step or 1)
+        _show(host, replace(overview.view, sort=sorts[at % len(sorts)]))
+
+    def picture() -> str:
+        return "past" if overview.frozen else "live"
+
+    return [
+        Setting("view", lambda: overview.view.preset.value, view, _VIEW_HELP, shown["view"]),
+        Setting("sorted by", lambda: overview.view.sort.value, sort, _SORT, shown["sort"]),
+        Setting("filter", lambda: overview.view.filter or "none", ask_filter, _FILTER, shown["filter"]),
+        *_graphs(overview),
+        *(box(name) for name in _BOXES),
+        Setting(
+            THEME.name,
+            lambda: app.theme,
+            lambda step: host.action_next_theme(step or 1),
+            THEME.help,
+            shown["theme"],
+            file_name="theme",
+        ),
+        Setting(_PICTURE_NAME, picture, lambda _: overview.action_freeze(), _PICTURE, shown["freeze"]),
+    ]
+
+
+def _graphs(overview: OverviewScreen) -> list[Setting]:
+    """Return the settings of graphs and of the list of backends."""
+
+    def choice(name: str, about: str, now: Callable[[View], T], choices: Sequence[T], put: Put[T]) -> Setting:
+        file_name = next(shown_place(option) for option in VIEW if option.name == name)
+
+        def change(step: int) -> None:
+            at = choices.index(now(overview.view)) + (step or 1)
+            overview.show_as(put(overview.view, choices[at % len(choices)]))
+
+        return Setting(name, lambda: str(now(overview.view)), change, about, file_name=file_name)
+
+    return [
+        choice(
+            "graphs",
+            _GRAPHS,
+            lambda view: view.graphs,
+            list(GraphStyle),
+            lambda v, one: replace(v, graphs=one),
+        ),
+        choice(
+            "seconds of the graphs",
+            _WINDOW,
+            lambda view: view.window_s,
+            WINDOWS_S,
+            lambda view, one: replace(view, window_s=one),
+        ),
+        choice(
+            "columns of the list",
+            _COLUMNS,
+            lambda view: view.columns,
+            list(ColumnOrder),
+            lambda view, one: replace(view, columns=one),
+        ),
+    ]
+
+
+def _show(host: Host, view: View) -> None:
+    host.overview.zoomed = None
+    host.overview.show_as(view)
+
+
+def _program(host: Host) -> list[Setting]:
+    cadence = host.cadence
+    shown = {key.name: key.shown for key in host.overview.key_table}
+
+    def interval(step: int) -> None:
+        host.action_interval(step) if step else host.action_next_interval()
+
+    return [
+        Setting(
+            INTERVAL.name,
+            lambda: f"{cadence.asked_s:g} s",
+            interval,
+            INTERVAL.help,
+            f"{shown['slower']} {shown['faster']}",
+            file_name="interval_s",
+        ),
+        Setting(
+            LOW_BANDWIDTH.name,
+            _either(lambda: cadence.low_bandwidth),
+            lambda _: host.action_low_bandwidth(),
+            LOW_BANDWIDTH.help,
+            file_name="low_bandwidth",
+        ),
+    ]
+
+
+def _snapshot(host: Host) -> Setting:
+    key = next((key.shown for key in host.overview.key_table if key.name == "snapshot"), "")
+
+    def save(_: int) -> None:
+        host.action_save_snapshot()
+
+    return Setting("save a snapshot", lambda: "in this folder", save, _SNAPSHOT, key)
+
+
+def _writing(app: App[None], host: Host, configured: Configured) -> list[Setting]:
+    return [_snapshot(host), _found(app, host, configured)]
+
+
+def _found(app: App[None], host: Host, configured: Configured) -> Setting:
+    """Return the line that writes a new configuration file; in the file are the targets on the screen."""
+
+    def write(_: int) -> None:
+        shown = host.overview.shown
+        if shown is not None:
+            app.notify(configured.write_found(host.targets(), shown), markup=False)
+
+    def value() -> str:
+        return "exists" if configured.path is not None and configured.path.exists() else "none"
+
+    return Setting("write a configuration", value, write, _FOUND)
+
+
+def _either(now: Callable[[], bool]) -> Callable[[], str]:
+    return lambda: "on" if now() else "off"

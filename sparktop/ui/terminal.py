@@ -1,0 +1,315 @@
+"""The terminal: output that never blocks, how much is sent, its bell and its notifications."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from textual.drivers.linux_driver import LinuxDriver
+
+from sparktop.model.event import Event
+from sparktop.model.targets import EventSettings
+from sparktop.model.text import clean
+from sparktop.store import Store
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+
+DRAIN_S = 1.0
+"""Seconds to wait for the last writes on shutdown. If the terminal does not accept them by then, they are
+dropped."""
+_POLL_S = 0.005
+_RETRY_S = 1.0
+
+
+class TerminalOutput:
+    """Writes text to a file descriptor in a thread of its own, so that no caller waits for the terminal."""
+
+    def __init__(self, descriptor: int, *, encoding: str = "utf-8") -> None:
+        """Write to `descriptor`, which this class never closes; the thread starts at the first write."""
+        self._descriptor = descriptor
+        self._encoding = encoding
+        self._unwritten: deque[str] = deque()
+        # A signal handler may interrupt a write with another: `queue.Queue` would deadlock.
+        self._more: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self.count: Callable[[str], None] | None = None
+        """A callback for each text that is queued; None for no callback."""
+        self._gone = False
+        """True after a write has failed: all later text is dropped."""
+
+    @classmethod
+    def to_stderr(cls) -> TerminalOutput:
+        """Return an output to standard error, where Textual writes the screen."""
+        error = sys.__stderr__
+        return cls(error.fileno(), encoding=error.encoding) if error else cls(2)
+
+    @property
+    def backlog(self) -> int:
+        """Number of texts that the terminal has not accepted yet; 0 after a write has failed."""
+        return len(self._unwritten)
+
+    def write(self, text: str) -> None:
+        """Queue `text` for the terminal and return at once."""
+        if self._gone:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="terminal-output", daemon=True)
+            self._thread.start()
+        if self.count is not None:
+            self.count(text)
+        self._unwritten.append(text)
+        self._more.put(None)
+
+    def drain(self, within_s: float = DRAIN_S) -> bool:
+        """Wait until all queued text is written; return False after `within_s` seconds without success."""
+        end = time.monotonic() + within_s
+        while self.backlog and not self._gone:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _run(self) -> None:
+        while not self._gone:
+            self._more.get()
+            self._write_all(self._unwritten[0].encode(self._encoding, "backslashreplace"))
+            self._unwritten.popleft()
+        self._unwritten.clear()
+
+    def _write_all(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left and not self._gone:
+            try:
+                # Not through the file object: a blocked write holds its lock, on which the interpreter
+                # aborts at its end.
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:
+                select.select([], [self._descriptor], [], _RETRY_S)
+            except OSError:
+                self._gone = True
+
+
+_AS_BEFORE = (
+    b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+)
+"""Escape sequences that Textual writes on shutdown: they restore paste, wrap, mouse, keyboard, screen, cursor
+and focus."""
+
+
+class _Mode(Enum):
+    """Whether sparktop draws on the terminal now, or has restored the terminal's previous state."""
+
+    OURS = "drawn on"
+    SUSPENDED = "given back until SIGCONT"
+    LEFT = "given back"
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver for Linux, changed so that its writes never block."""
+
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        """Prepare the output to stderr; nothing is written yet."""
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self.output = TerminalOutput.to_stderr()
+        self._mode = _Mode.LEFT
+
+    def write(self, data: str) -> None:
+        """Queue `data` for the terminal; it is dropped if a write has failed before."""
+        self.output.write(data)
+
+    def notify(self, sequence: str) -> None:
+        """Queue a complete escape sequence, which is sent to the terminal between two drawings.
+
+        Drop the sequence while the application does not draw on the terminal.
+        """
+        if self._mode is _Mode.OURS:
+            self.output.write(sequence)
+
+    def start_application_mode(self) -> None:
+        """Switch the terminal to application mode; do nothing if it is in that mode already."""
+        if self._mode is _Mode.OURS:
+            return
+        before = self._writer_thread
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual left it without types
+        # Unchanged if the process is in the background: then nothing is entered until SIGCONT.
+        if self._writer_thread is not before:
+            self._mode = _Mode.OURS
+
+    def stop_application_mode(self) -> None:
+        """Leave application mode for good and restore the terminal's previous state."""
+        self._mode = _Mode.LEFT
+        super().stop_application_mode()
+
+    def close(self) -> None:
+        """Wait at most `DRAIN_S` seconds for the last writes, then close Textual's driver."""
+        self.output.drain()
+        super().close()
+
+    def run_input_thread(self) -> None:
+        """Read keys until shutdown; end without an error if the terminal has disappeared."""
+        with suppress(OSError):
+            super().run_input_thread()
+
+    def restore(self) -> None:
+        """Restore the terminal's previous state without waiting for the terminal, for a forced exit."""
+        if self.attrs_before is not None:
+            termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
+        if self._mode is _Mode.OURS and select.select([], [2], [], 0)[1]:
+            os.write(2, _AS_BEFORE)
+
+    def suspend_application_mode(self) -> None:
+        """Restore the terminal's previous state until SIGCONT arrives."""
+        super().suspend_application_mode()
+        self._mode = _Mode.SUSPENDED
+        self.output.drain()  # a stopped process writes nothing any more
+
+    def _sigcont_application(self, *_: object) -> None:
+        """Handle SIGCONT: switch the terminal to application mode again if it was suspended.
+
+        If the terminal is in application mode already, set that mode once more: the process may have been
+        stopped by SIGSTOP, and the shell may have changed the terminal since. Do nothing if the terminal was
+        left for good or has disappeared.
+        """
+        if not os.isatty(self.fileno):
+            return
+        if self._mode is _Mode.SUSPENDED and self._auto_restart:
+            self.resume_application_mode()
+        elif self._mode is _Mode.OURS:
+            self._loop.call_soon_threadsafe(self._enter_again)
+
+    def _enter_again(self) -> None:
+        if self._mode is _Mode.OURS and os.isatty(self.fileno):
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+            self.resume_application_mode()
+
+
+def has_shell() -> bool:
+    """Return whether a process of this session, outside of this job, waits for the job and can resume it.
+
+    Without one, as in a window of its own or under `ssh -t HOST sparktop`, a stopped program would stay
+    stopped.
+    """
+    import psutil  # late: the first picture needs none of it
+
+    job, session = os.getpgrp(), os.getsid(0)
+    try:
+        for parent in psutil.Process().parents():
+            if os.getsid(parent.pid) != session:
+                return False
+            if os.getpgid(parent.pid) != job:
+                return True
+    except (OSError, psutil.Error):
+        return False
+    return False
+
+
+class TerminalMeter:
+    """Counts the bytes that are sent to the terminal."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, window_s: float = 10.0) -> None:
+        """Start at 0; `rate` averages over `window_s` seconds of the monotonic `clock`."""
+        self._clock = clock
+        self._window_s = window_s
+        self._total = 0
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def count(self, data: str) -> None:
+        """Add the bytes of one text sent to the terminal."""
+        self._total += len(data.encode())
+
+    def rate(self) -> float | None:
+        """Return the bytes per second over at most the last `window_s` seconds; None at the first call."""
+        now = self._clock()
+        self._marks.append((now, self._total))
+        while len(self._marks) > 1 and now - self._marks[1][0] >= self._window_s:
+            self._marks.popleft()
+        start, total = self._marks[0]
+        return (self._total - total) / (now - start) if now > start else None
+
+
+PAUSE_S = 10.0
+"""Least seconds between two notifications; what comes in between is counted in the next one."""
+_LONGEST = 160
+_TITLE = "sparktop"
+
+
+class Notifier:
+    """Notifies the user of events by bell or desktop notification, at most once every `PAUSE_S` seconds.
+
+    Control characters and escape sequences make the terminal ring its bell and show the notification.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[], EventSettings],
+        write: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        in_tmux: bool = False,
+    ) -> None:
+        """Send the kinds of notification that the settings enable; `write` sends an escape sequence.
+
+        `settings` returns the present settings, which the user can change.
+
+        With `in_tmux`, a desktop notification is wrapped so that tmux forwards it to the terminal if the
+        tmux option allow-passthrough is set; without this option, tmux drops the notification.
+        """
+        self._in_tmux = in_tmux
+        self._settings = settings
+        self._write = write
+        self._clock = clock
+        self._sent_at: float | None = None
+        self._held_back = 0
+
+    def hear(self, event: Event) -> None:
+        """Notify the user of an event, if it is severe enough and the last notification is not too recent."""
+        settings = self._settings()
+        silent = not settings.bell and settings.notify == "off"
+        if silent or event.importance.rank < settings.severity.rank:
+            return
+        now = self._clock()
+        if self._sent_at is not None and now - self._sent_at < PAUSE_S:
+            self._held_back += 1
+            return
+        sequence = ("\a" if self._settings().bell else "") + self._notification(event)
+        self._sent_at, self._held_back = now, 0
+        if sequence:
+            self._write(sequence)
+
+    def _notification(self, event: Event) -> str:
+        """Return the escape sequence of a desktop notification of `event`; "" if these are switched off."""
+        more = f" (and {self._held_back} more)" if self._held_back else ""
+        # Clean text holds no control character that could end the sequence; a semicolon would divide it.
+        text = clean(f"{event.subject}: {event.message}", _LONGEST).replace(";", ",") + more
+        match self._settings().notify:
+            case "osc9":
+                # With the title in front: a text that begins with "4;" would be a progress bar.
+                sequence = f"\x1b]9;{_TITLE}: {text}\a"
+            case "osc777":
+                sequence = f"\x1b]777;notify;{_TITLE};{text}\a"
+            case _:
+                return ""
+        return f"\x1bPtmux;\x1b{sequence}\x1b\\" if self._in_tmux else sequence
+
+
+def notify_of_events(
+    store: Store | None, settings: Callable[[], EventSettings], write: Callable[[str], None]
+) -> None:
+    """Notify the user of the store's events from now on, as `settings` returns at each event."""
+    if store is not None:
+        store.listen_events(Notifier(settings, write, in_tmux="TMUX" in os.environ).hear)

@@ -1,1 +1,0 @@
-"""The terminal: what is sent to it, how much and how often."""
