@@ -119,10 +119,10 @@ class _Mode(Enum):
 class TerminalDriver(LinuxDriver):
     """Textual's driver for Linux, changed so that its writes never block.
 
-    Textual's own can block forever in three ways: its queue of writes is bounded, and its writer thread ends at
-    the first error, after which the event loop waits for room in the queue; on shutdown it waits for a write
-    that a terminal without a reader never accepts; and SIGCONT, which the kernel sends after SIGHUP, starts a
-    second writer thread and a second key reader, and the first ones are never stopped.
+    Textual's own can block forever in three ways: its queue of writes is bounded, and its writer thread ends
+    at the first error, after which the event loop waits for room in the queue; on shutdown it waits for a
+    write that a terminal without a reader never accepts; and SIGCONT, which the kernel sends after SIGHUP,
+    starts a second writer thread and a second key reader, and the first ones are never stopped.
     """
 
     def __init__(
