@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.analysis.placement import address_of, match_deployments
@@ -109,20 +109,3 @@ def test_what_is_no_backend_stays_unmapped() -> None:
         "cloud": None,
         "far": None,
     }
-
-
-def test_without_the_router_the_config_is_all_there_is() -> None:
-    """Without the router's answer, the deployments are those of the configuration, else unknown."""
-    known = {"d": "a"}
-    assert match_deployments(None, router_url="", backend_urls=BACKENDS, configured=known) == known
-    assert match_deployments(None, router_url="", backend_urls=BACKENDS, configured={}) is None
-    assert match_deployments((), router_url="", backend_urls=BACKENDS, configured=known) == {}
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.text(max_size=40))
-def test_any_text_is_an_address_or_none(text: str) -> None:
-    """Any text is an address or None, without an error."""
-    for url in (text, f"http://{text}", f"http://h:{text}"):
-        address = address_of(url)
-        assert address is None or (address[0] and address[1] > 0)

@@ -42,25 +42,6 @@ def test_what_stays_the_same_has_no_trend(value: float, points: int) -> None:
     assert trend(series((at, value) for at in range(points)), START + points) is None
 
 
-@given(st.floats(0.004, 0.5), st.sampled_from((-1, 1)), st.integers(0, 2**32), st.floats(0.0, 0.15))
-@settings(max_examples=60, deadline=None)
-def test_a_line_with_noise_is_found_within_its_error(
-    slope: float, sign: int, seed: int, noise: float
-) -> None:
-    """The slope of a noisy line is found within four standard errors, with the right sign."""
-    rising, dice = sign * slope, random.Random(seed)  # noqa: S311 - noise, no secret
-    found = trend(line(lambda at: 50 + rising * at + dice.gauss(0, noise)), START + 120)
-    if found is None:
-        # Means of 2.5 samples have 0.63 of the noise, the steps between them 0.9: a slope that changes the
-        # value by less than the noise in 5 s looks like a random walk within two minutes.
-        assert 5 * slope < noise
-        return
-    # Of least squares over a minute: the root of the squared distances of 31 points from the middle is 98 s.
-    assert abs(found.slope - rising) <= 4 * noise / 98 + 1e-6
-    assert found.low <= found.slope <= found.high
-    assert found.low * found.high > 0
-
-
 @pytest.mark.parametrize("name", headroom_study.DRIFT_FREE)
 def test_memory_without_a_drift_is_seldom_taken_for_a_trend(name: str) -> None:
     """Memory without a drift (noise, walks, sawtooth, waves) is rarely taken for a trend."""
@@ -108,34 +89,6 @@ def test_a_gap_is_not_bridged() -> None:
     assert trend(line(value), START + 120) is None
     absent = series((at, value(at)) for at in range(0, 121, 2) if value(at) is not None)
     assert trend(absent, START + 120) is None
-
-
-def test_stretches_between_gaps_count_together() -> None:
-    """A line with repeated gaps is a trend, with its slope."""
-    found = trend(line(lambda at: None if at % 40 == 38 else 50 - 0.1 * at), START + 120)
-    assert found is not None
-    assert found.slope == pytest.approx(-0.1)
-    assert found.window_s == pytest.approx(60, abs=6)
-
-
-def test_half_a_minute_is_too_short() -> None:
-    """With too few points there is no trend; a minute suffices for a clear line."""
-    assert trend(line(lambda at: 50 - at, seconds=28), START + 28) is None
-    assert trend(line(lambda at: 50 - at, seconds=60), START + 60) is not None
-
-
-def test_slow_sampling_looks_further_back() -> None:
-    """With one sample in 40 s the shortest window is ten minutes, so that it has enough points."""
-    slow = line(lambda at: 50 - 0.01 * at, seconds=600, step=40)
-    assert trend(slow, START + 600) is None
-    found = trend(slow, START + 600, interval_s=40)
-    assert found is not None
-    assert found.slope == pytest.approx(-0.01)
-
-
-def test_what_is_older_than_the_window_does_not_count() -> None:
-    """A fall that ended three minutes ago is not a trend any more."""
-    assert trend(line(lambda at: max(20, 50 - at), seconds=300), START + 300) is None
 
 
 def test_the_limit_comes_at_the_pace_of_the_fall() -> None:

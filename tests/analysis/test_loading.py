@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
-from sparktop.model.loading import GROWTH, LAST_TIME, PHASES, Loading, PastStart, minutes
+from sparktop.model.loading import GROWTH, LAST_TIME, PHASES, Loading, PastStart
 
 GIB = 2**30
 START = 1000.0
@@ -55,11 +53,6 @@ def test_phases_have_their_times() -> None:
     assert list(times) == list(PHASES)
     assert times["weights"] == pytest.approx(50.0, abs=4)
     assert times["compile"] == pytest.approx(52.0, abs=6)
-
-
-def test_a_start_that_was_met_late_has_no_times() -> None:
-    """A start that was first seen in its middle has no times of phases."""
-    assert follow(100, first_s=60).phases(START + 100) == {}
 
 
 def test_a_pause_in_reading_weights_is_not_the_end_of_them() -> None:
@@ -110,13 +103,6 @@ def test_time_left_is_the_rest_of_this_phase_and_all_later_ones() -> None:
     assert loading.share == 0.25
 
 
-def test_a_start_that_takes_longer_says_so() -> None:
-    """A start that takes longer than the last one says so, and its share stays at 100 %."""
-    loading = follow(170).loading(START + 290, past())
-    assert (loading.share, loading.left_s) == (1.0, 0.0)
-    assert loading.words == "CUDA graphs, phase 6 of 6, 4:50, longer than 4:40 last time"
-
-
 def test_without_a_past_only_weights_have_a_time() -> None:
     """Without an earlier start, only weights have an estimate: 60 GiB at 1.5 GiB/s."""
     loading = follow(65).loading(START + 65, checkpoint_bytes=60 * GIB)
@@ -135,21 +121,3 @@ def test_cold_and_warm_starts_are_kept_apart() -> None:
     assert best_past([warm], "b") == warm
     assert best_past([], "a") is None
     assert (is_warm([cold], "a"), is_warm([cold], "b"), is_warm([cold], None)) == (True, False, False)
-
-
-def test_times_are_minutes_and_seconds() -> None:
-    """Durations are minutes and seconds, also beyond an hour."""
-    assert [minutes(one) for one in (0, 59.6, 280, 3723)] == ["0:00", "1:00", "4:40", "1:02:03"]
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.floats(0.1, 20), st.integers(0, 200 * GIB) | st.none()), max_size=60))
-def test_any_looks_are_taken(looks: list[tuple[float, int | None]]) -> None:
-    """Any sequence of memory readings is accepted; times never decrease."""
-    clock, at = StartClock(0.0, 0.0), 0.0
-    for step_s, memory in looks:
-        at += step_s
-        clock.note(Look(at, memory))
-        times = clock.phases(at)
-        assert sum(times.values()) == pytest.approx(at)
-        assert clock.loading(at, past()).left_s is not None

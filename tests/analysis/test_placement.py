@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparktop.analysis.placement import (
     BackendPlace,
     NodePlace,
     engine_of,
-    engine_processes,
     matched,
     place,
     rank_of,
 )
-from sparktop.model.node import GpuProcess, GpuReading
 from sparktop.model.snapshot import EngineProcess
 
 LOCAL = NodePlace("here", local=True, addresses=("192.168.1.5", "fe80::1"), hostname="desk")
@@ -96,13 +92,6 @@ def test_engines_are_known_by_their_processes(
     assert (engine_of(name), rank_of(name)) == (engine, rank)
 
 
-def test_a_process_on_two_gpus_is_one() -> None:
-    """An engine process on two GPUs is listed once; processes of other programs are left out."""
-    both = (GpuProcess(7, "VLLM::EngineCore"), GpuProcess(9, "Xorg"))
-    gpus = (GpuReading(0, processes=both), GpuReading(1, processes=both), GpuReading(2))
-    assert engine_processes(gpus) == (EngineProcess(7, "VLLM::EngineCore", "vllm"),)
-
-
 def test_a_process_is_the_backend_s_only_where_one_alone_can_be_meant() -> None:
     """A process belongs to a backend only if one backend on the node can have it, by its engine."""
     found = workers("VLLM::EngineCore", "llama-server")
@@ -155,16 +144,3 @@ def test_without_evidence_no_backend_spans_nodes(
 ) -> None:
     """No backend spans nodes if the processes allow more than one interpretation."""
     assert all(len(found) <= 1 for found in place(backends, nodes).values())
-
-
-@given(st.lists(st.text(max_size=30), max_size=4), st.lists(st.text(max_size=30), max_size=4))
-@settings(max_examples=80, deadline=None)
-def test_any_text_is_survived(urls: list[str], hosts: list[str]) -> None:
-    """For any URLs and names, each backend gets a result that names existing nodes only."""
-    nodes = [
-        NodePlace(f"n{number}", url=host, ssh=host, addresses=(host,), hostname=host, processes=workers(host))
-        for number, host in enumerate(hosts)
-    ]
-    found = place([backend(f"http://{url}", f"b{number}") for number, url in enumerate(urls)], nodes)
-    assert len(found) == len(urls)
-    assert {one for places in found.values() for one in places} <= {one.name for one in nodes}

@@ -19,7 +19,6 @@ from sparktop.model.progress import Progress
 
 SPINNING = GpuWork(19.0, 96.0, 2400.0, 30.0, 35.0)
 BLOCKED = GpuWork(13.0, 0.0, 208.0, 30.0, 35.0)
-PREFILL = GpuWork(46.0, 96.0, 2400.0, 30.0, 35.0)
 SLOW_CLOCK = GpuWork(16.0, 96.0, 711.0, 30.0, 35.0)
 BETWEEN = GpuWork(32.0, 96.0, 2400.0, 30.0, 35.0)
 HALF_USED = GpuWork(25.0, 40.0, 2400.0, 30.0, 35.0)
@@ -56,16 +55,6 @@ def test_quiet_gpus_shorten_the_time_until_a_verdict(
     ]
 
 
-def test_a_gpu_that_works_is_a_long_step() -> None:
-    """With a working GPU a step of 6 minutes is a long step, and one of 15 minutes is only suspected."""
-    work = Standstill(360.0, made_token=True, gpus=(PREFILL, SPINNING))
-    assert judge_standstill(work) is Progress.LONG_STEP
-    assert judge_standstill(replace(work, seconds=LONGEST_STEP_S)) is Progress.SUSPECT
-    assert judge_standstill(replace(work, seconds=1e5)) is Progress.SUSPECT
-    by_link = Standstill(360.0, made_token=True, gpus=(), rdma_mb_per_s=600.0, several_machines=True)
-    assert judge_standstill(by_link) is Progress.LONG_STEP
-
-
 def test_over_several_machines_the_link_must_be_silent_too() -> None:
     """Over several machines, the traffic between them must be known to be low as well."""
     quiet = Standstill(130.0, made_token=True, gpus=(SPINNING, SPINNING), several_machines=True)
@@ -92,20 +81,6 @@ def test_gpus_at_rest_are_evidence_only_if_the_processes_are_known() -> None:
     busy = replace(resting, processes_known=True, core_busy=True)
     assert judge_standstill(busy) is Progress.LONG_STEP
     assert judge_standstill(replace(busy, seconds=LONGEST_STEP_S)) is Progress.SUSPECT
-
-
-def test_counters_of_finished_requests_show_no_standstill() -> None:
-    """If only finished requests are counted, only quiet GPUs lead to "stuck"."""
-    blind = Standstill(5000.0, made_token=True, counts_steps=False)
-    assert judge_standstill(blind) is Progress.STILL
-    assert judge_standstill(replace(blind, gpus=(SPINNING,))) is Progress.STUCK
-
-
-def test_an_old_number_of_requests_is_no_standstill() -> None:
-    """A rank of SGLang at rest may show old requests: it is stuck only if its GPU spins."""
-    stale = Standstill(5000.0, made_token=True, gpus=(BLOCKED,), may_be_stale=True)
-    assert judge_standstill(stale) is Progress.MOVING
-    assert judge_standstill(replace(stale, gpus=(SPINNING,))) is Progress.STUCK
 
 
 def test_limits_of_power_are_learned() -> None:

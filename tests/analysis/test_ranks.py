@@ -129,37 +129,12 @@ def test_nothing_is_judged_on_fewer_than_three_answers(count: int) -> None:
         assert judged([answer(name)] * count).word is RanksWord.ASKING
 
 
-def test_nothing_is_judged_in_less_than_ten_seconds() -> None:
-    """Nothing is judged in less than ten seconds."""
-    found = judge_ranks(readings([answer("lags-by-one")] * 4, every_s=3.0), 0.0, place)
-    assert found.word is RanksWord.ASKING
-
-
-def test_nothing_is_judged_while_the_server_makes_progress() -> None:
-    """Nothing is judged while the server makes progress."""
-    for name in ("lags-by-one", "dead"):
-        assert judged([answer(name)] * 5, still_since=None).apart is None
-
-
-def test_answers_before_the_last_progress_are_no_evidence() -> None:
-    """Answers before the last progress are not evidence."""
-    assert judged([answer("lags-by-one")] * 4, still_since=6.0).word is RanksWord.ASKING
-    assert judged([answer("lags-by-one")] * 5, still_since=6.0).word is RanksWord.DIVERGED
-
-
 def test_a_failed_query_clears_the_streak() -> None:
     """A failed query clears the streak."""
     lags = answer("lags-by-one")
     assert judged([lags, lags, "no answer", lags]).word is RanksWord.ASKING
     assert judged([lags, lags, "no answer", lags, lags, lags]).word is RanksWord.DIVERGED
     assert judged([lags, lags, lags, "no answer"]).word is RanksWord.FAILED
-
-
-def test_the_beginning_of_a_query_changes_nothing() -> None:
-    """The beginning of a query changes nothing."""
-    begun = [*readings([answer("lags-by-one")] * 3), RanksReading(12.0, "spark-a")]
-    assert judge_ranks(begun, 0.0, place).word is RanksWord.DIVERGED
-    assert judge_ranks(begun[-1:], 0.0, place).word is RanksWord.ASKING
 
 
 @pytest.mark.parametrize("status", [one for one in RankStatus if one is not RankStatus.RUNNING])
@@ -169,33 +144,12 @@ def test_a_communicator_that_starts_or_shuts_down_has_no_verdict(status: RankSta
     assert (found.word, found.apart) == (RanksWord.CHANGING, None)
 
 
-def test_a_rank_that_has_launched_nothing_has_no_verdict() -> None:
-    """A rank that has launched nothing has no verdict."""
-    zero = changed(answer("lags-by-one"), counts={"AllReduce": 0, "AllGather": 0})
-    assert judged([zero] * 4).word is RanksWord.NO_VERDICT
-
-
 def test_a_communicator_of_one_rank_means_nothing() -> None:
     """A communicator of one rank means nothing."""
     found = answer("healthy")
     alone = dataclasses.replace(found.communicators[0], size=1, ranks=(Rank(0, status=RankStatus.ABSENT),))
     with_it = dataclasses.replace(found, communicators=(*found.communicators, alone))
     assert judged([with_it] * 3).word is RanksWord.NO_VERDICT
-
-
-def test_counts_that_begin_to_move_again_end_the_verdict() -> None:
-    """Counts that begin to move again end the verdict."""
-    lags = answer("lags-by-one")
-    assert judged([lags, lags, lags, moved(lags, 28000)]).word is RanksWord.MOVING
-
-
-def test_a_new_communicator_begins_a_new_count() -> None:
-    """A new communicator begins a new count."""
-    lags = answer("lags-by-one")
-    new = dataclasses.replace(
-        lags, communicators=(*lags.communicators, dataclasses.replace(lags.communicators[0], hash="f" * 16))
-    )
-    assert judged([lags, lags, new]).apart is None
 
 
 def test_ranks_that_are_not_named_are_counted() -> None:
@@ -209,15 +163,6 @@ def test_ranks_that_are_not_named_are_counted() -> None:
     assert found.sentence == "rank 1 on spark-b is behind at AllReduce 27,910, 7 ranks are at 27,911"
 
 
-def test_several_missing_ranks() -> None:
-    """Of several missing ranks the first three are named and the others counted."""
-    dead = answer("dead")
-    gone = tuple(MissingRank(rank, f"10.0.0.{rank}", 9) for rank in range(1, 6))
-    comms = tuple(dataclasses.replace(one, size=6, missing=gone) for one in dead.communicators)
-    found = judged([dataclasses.replace(dead, communicators=comms)] * 3)
-    assert found.sentence == "ranks 1 on 10.0.0.1, 2 on 10.0.0.2, 3 on 10.0.0.3 and 2 more do not answer"
-
-
 @pytest.mark.parametrize(
     "counts", [(27911, 27890, 27872, 27860), (19500, 19500, 19500, 19499), (1581, 1581, 1580, 1581)]
 )
@@ -227,11 +172,6 @@ def test_hangs_that_were_reported(counts: tuple[int, ...]) -> None:
     assert found.word is RanksWord.DIVERGED
     assert found.least is not None
     assert found.least.rank == counts.index(min(counts))
-
-
-def test_a_reported_hang_of_the_other_type_has_no_verdict() -> None:
-    """A reported hang of the other type has no verdict."""
-    assert judged([of_counts((1937,) * 4)] * 3).word is RanksWord.NO_VERDICT
 
 
 def of_counts(counts: tuple[int, ...]) -> RanksAnswer:

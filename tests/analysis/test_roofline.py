@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_percent
+from sparktop.analysis.speed_state import limit_tps, read_percent
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 
 
@@ -26,28 +26,6 @@ def test_the_known_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        ([GB10], 273.0),
-        ([GB10, GB10], 273.0),
-        ([node(None, unified=True)], 273.0),
-        ([], None),
-        ([None], None),
-        ([GB10, None], None),
-        ([node()], None),
-        ([node(unified=True)], None),
-        ([node("NVIDIA H200", unified=False)], None),
-        ([node("NVIDIA GH200 480GB", unified=True)], None),
-        ([node("Orin (nvgpu)", unified=True)], None),
-        ([GB10, node("NVIDIA H200")], None),
-    ],
-)
-def test_only_a_gb10_s_bandwidth_is_known(nodes: list[NodeSample | None], expected: float | None) -> None:
-    """A bandwidth is known only if every node is watched and is a GB10."""
-    assert bandwidth_gb_per_s(nodes) == expected
-
-
-@pytest.mark.parametrize(
     ("nodes", "lanes", "limit", "percent"),
     [(1, 1, 100.0, 50.0), (2, 1, 200.0, 50.0), (2, 2, 100.0, 25.0), (4, 2, 200.0, 25.0), (1, 2, 100.0, 50.0)],
 )
@@ -55,11 +33,3 @@ def test_lanes_and_nodes(nodes: int, lanes: int, limit: float, percent: float) -
     """Tensor-parallel nodes share the bytes of a token; data-parallel lanes each read their own."""
     assert limit_tps(273.0, 2.73, nodes, lanes) == pytest.approx(limit)
     assert read_percent(273.0, 136.5, nodes, lanes) == pytest.approx(percent)
-
-
-def test_unknown_stays_unknown() -> None:
-    """Without a bandwidth, the bytes of a token or the read bytes, the result is None."""
-    assert limit_tps(None, 2.55, 1, 1) is None
-    assert limit_tps(273.0, None, 1, 1) is None
-    assert read_percent(None, 100.0, 1, 1) is None
-    assert read_percent(273.0, None, 1, 1) is None

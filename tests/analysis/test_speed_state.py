@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparktop.analysis.speed_state import Pace, StepPace, follow, is_gb10, with_steps, worst
+from sparktop.analysis.speed_state import Pace, StepPace, follow, with_steps, worst
 from sparktop.model.node import GpuReading
 from sparktop.model.snapshot import SpeedState
 from sparktop.model.targets import NodeThresholds
@@ -108,11 +108,6 @@ def test_a_slow_clock_at_full_power_is_another_fault() -> None:
     assert "-lgc" in (state.cause or "")
 
 
-def test_the_limit_is_a_setting() -> None:
-    """The limit of a slow clock can be set by `slow_clock_mhz`."""
-    assert after([gb10(850)] * 8, thresholds=NodeThresholds(slow_clock_mhz=800)).word == "normal"
-
-
 def test_heat_explains_a_low_clock_and_a_power_brake_does_not() -> None:
     """A slow clock is put down to heat where the GPU reports it, but not to a power brake."""
     assert after([gb10(700)] * 8, HOT).word == "throttled"
@@ -158,14 +153,6 @@ def test_a_discrete_gpu_is_judged_by_its_own_highest_clock() -> None:
     assert after([h100(900, sm_clock_max_mhz=None)] * 8).word == "unknown"
     locked = after([h100(900, throttle_reasons=("application clocks",))] * 8)
     assert (locked.word, "-rac" in (locked.fix or "")) == ("slow clock", True)
-
-
-def test_a_gb10_is_known_by_name_or_by_its_memory() -> None:
-    """A GB10 is recognised by name or, without a name, by unified memory."""
-    assert is_gb10(GpuReading(0, "NVIDIA GB10"), unified=None)
-    assert is_gb10(GpuReading(0), unified=True)
-    assert not is_gb10(GpuReading(0), unified=None)
-    assert not is_gb10(GpuReading(0, "NVIDIA Thor"), unified=True)
 
 
 def test_the_worst_gpu_speaks_for_the_node() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from sparktop.model.engine import Histogram
 from sparktop.model.snapshot import Latency, Quantile
 from sparktop.rates import (
-    LEAST_OBSERVATIONS,
     difference,
     histogram_latency,
     histogram_quantile,
@@ -94,16 +92,6 @@ def test_lanes_merge_over_the_bounds_all_have(make_histogram: MakeHistogram) -> 
     assert merged.cumulative == (2, 4)
 
 
-def test_lanes_without_a_shared_bound_give_a_mean_and_a_note(make_histogram: MakeHistogram) -> None:
-    """Without a shared finite bound there is no quantile, and the latency says why."""
-    merged = merge([make_histogram([0.3] * 5, (0.4, math.inf)), make_histogram([0.6] * 5, (0.7, math.inf))])
-    assert merged is not None
-    latency = histogram_latency(merged, 60.0)
-    assert latency.p50 is None
-    assert latency.mean_s == pytest.approx(0.45)
-    assert latency.note is not None
-
-
 def test_few_observations_give_a_mean_and_no_quantile(make_histogram: MakeHistogram) -> None:
     """Four observations give no quantile, five do."""
     four = histogram_latency(make_histogram([0.3] * 4), 60.0)
@@ -122,43 +110,11 @@ def test_the_edges_say_that_they_are_edges(make_histogram: MakeHistogram) -> Non
     assert high.p50 == Quantile(1.0, above=True)
 
 
-def test_nothing_observed_is_a_count_of_zero_and_no_mean(make_histogram: MakeHistogram) -> None:
-    """A window without observations says so."""
-    latency = histogram_latency(make_histogram([]), 12.0)
-    assert (latency.count, latency.mean_s, latency.p50, latency.window_s) == (0, None, None, 12.0)
-
-
 def test_a_bucket_that_fell_has_no_difference() -> None:
     """Buckets that contradict each other are not subtracted."""
     older = Histogram((0.1, math.inf), (5, 6), 1.0)
     newer = Histogram((0.1, math.inf), (4, 9), 2.0)
     assert difference(newer, older) is None
-
-
-@settings(max_examples=300)
-@given(_bounds, st.lists(st.integers(0, 20), min_size=13, max_size=13))
-def test_the_quantiles_of_a_latency_are_those_computed_one_by_one(
-    bounds: tuple[float, ...], counts: list[int]
-) -> None:
-    """To the last digit, in the buckets before, between and behind the bounds."""
-    cumulative = tuple(map(float, accumulate(counts[: len(bounds)])))
-    observed = Histogram(bounds, cumulative, 1.0)
-    latency = histogram_latency(observed, 60.0)
-    if observed.count < LEAST_OBSERVATIONS:
-        assert latency.p50 is latency.p99 is None
-        return
-    for share, found in ((0.5, latency.p50), (0.9, latency.p90), (0.95, latency.p95), (0.99, latency.p99)):
-        rank, index = share * cumulative[-1], 0
-        while index < len(bounds) - 1 and cumulative[index] < rank:
-            index += 1
-        if index == len(bounds) - 1:
-            assert found == Quantile(bounds[-2], above=True)
-        elif index == 0:
-            assert found == Quantile(bounds[0], below=True)
-        else:
-            low, high, before = bounds[index - 1], bounds[index], cumulative[index - 1]
-            value = low + (high - low) * (rank - before) / (cumulative[index] - before)
-            assert found == Quantile(value, bucket_s=(low, high) if high >= 2 * low else None)
 
 
 @pytest.mark.parametrize(

@@ -41,48 +41,6 @@ def page(at: float, **lanes: int) -> EngineSample:
     return EngineSample(at, "vllm", tuple(LaneSample(name, ttft=one) for name, one in ttft.items()))
 
 
-@pytest.mark.parametrize(
-    ("pages", "counted"),
-    [
-        pytest.param([page(0, a=100), page(1, a=110), page(2, a=130)], 30, id="one lane"),
-        pytest.param(
-            [page(0, a=100), page(1, a=110), page(2, a=112, b=500), page(3, a=115, b=510)], 25, id="two"
-        ),
-        pytest.param(
-            [page(0, a=100, b=5), page(1, a=110, b=6), page(2, a=120), page(3, a=125)], 26, id="one left"
-        ),
-        pytest.param([page(0, a=100), page(1, a=110), page(2, a=90), page(3, a=95)], 15, id="a count fell"),
-    ],
-)
-def test_a_total_counts_what_the_lanes_counted(pages: list[EngineSample], counted: int) -> None:
-    """Whether the totals are those of a single lane or sums over several."""
-    tally, window, before = None, Window(), None
-    for sample in pages:
-        tally, before = advance(tally, before, sample), sample
-        window.append(tally, 10.0)
-    assert window.latency("ttft").count == counted
-
-
-def test_a_total_that_stays_is_the_same_object() -> None:
-    """An idle server's window costs no memory, and its latencies are not computed again."""
-    first = page(0, a=100)
-    second = EngineSample(1, "vllm", first.lanes)
-    tally = advance(None, None, first)
-    assert advance(tally, first, second).histograms["ttft"] is first.lanes[0].ttft
-
-
-def test_counts_of_the_past_are_packed_and_give_the_same_latencies() -> None:
-    """Also those of an idle server, whose packed histogram is one object."""
-    kept, window, tally, before = Window(), Window(), None, None
-    for second in range(40):
-        sample = page(float(second), a=100 + second)
-        tally, before = advance(tally, before, sample), sample
-        kept.append(tally, 60.0)
-        window.append(tally, 10.0)
-    assert window.latency("ttft") == kept.latency("ttft")
-    assert window.latency("ttft").count == 39
-
-
 class PlainWindow:
     """Every tally that a window keeps, searched one by one for each figure."""
 

@@ -79,19 +79,6 @@ async def test_only_what_is_new_is_asked_for(serve: Serve, watch: Make, clock: F
     assert [one.at for one in (*sample.missed, sample)] == [clock.now - 2.0, clock.now - 1.0]
 
 
-async def test_no_sample_is_placed_before_one_that_came_earlier(
-    serve: Serve, watch: Make, clock: FakeClock
-) -> None:
-    """An answer that was long under way puts its sample late; the next one still comes after it."""
-    server = await scripted(serve, reply(9000.0, 9000.0), reply(9000.3, 9000.2, 9000.3))
-    source = watch(server.url)
-    first = await sample_of(source)
-    clock.now -= 0.2  # the first answer took half a second longer than the second
-    second = await sample_of(source)
-    times = [first.at, *(one.at for one in second.missed), second.at]
-    assert times == sorted(set(times))
-
-
 async def test_a_restarted_node_begins_anew(serve: Serve, watch: Make) -> None:
     """After a boot the node's clock begins at 0: its samples are new although their times are smaller."""
     server = await scripted(
@@ -104,15 +91,6 @@ async def test_a_restarted_node_begins_anew(serve: Serve, watch: Make) -> None:
     assert [query.get("since") for query in asked(server)] == [None, ["9000.0"], None]
     assert source.identity is not None
     assert source.identity.boot_id == "c"
-
-
-async def test_a_clock_that_went_back_begins_anew_without_a_boot_id(serve: Serve, watch: Make) -> None:
-    """If no boot ID is reported, a clock behind our newest sample means a restart."""
-    server = await scripted(serve, reply(9000.0, 9000.0, boot=None), reply(12.0, 11.5, boot=None))
-    source = watch(server.url)
-    await sample_of(source)
-    await sample_of(source)
-    assert server.connections == 1
 
 
 async def test_nothing_new_is_asked_again_when_it_is_due(serve: Serve, watch: Make, waits: Waits) -> None:
@@ -143,15 +121,6 @@ async def test_an_answer_without_a_sample_is_not_silence(serve: Serve, watch: Ma
     await sample_of(source)
     failure = await failure_of(source, 0.5)
     assert failure.message == "the agent answers, but its newest sample is 7 s old"
-
-
-async def test_a_sample_from_the_future_does_not_end_the_stream(serve: Serve, watch: Make) -> None:
-    """A node that dates a sample ahead of its own clock still gives the next ones."""
-    server = await scripted(serve, reply(9000.0, 9999999.0), reply(9001.0, 9001.0))
-    source = watch(server.url)
-    await sample_of(source)
-    await sample_of(source)
-    assert asked(server)[1]["since"] == ["9000.0"]
 
 
 async def test_the_identity_is_another_object_only_when_it_changed(serve: Serve, watch: Make) -> None:
@@ -255,25 +224,6 @@ async def test_an_agent_that_says_nothing_costs_its_deadline(serve: Serve, watch
     server: RawServer = await serve(silent)
     failure = await failure_of(watch(server.url), deadline_s=0.2)
     assert failure.kind is FailureKind.TIMEOUT
-
-
-async def test_a_refusal_whose_words_never_come_is_still_that_refusal(serve: Serve, watch: Make) -> None:
-    """A status counts even when the body that explains it stays away."""
-
-    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 10\r\n\r\n")
-        await reader.read()
-        writer.close()
-
-    server: RawServer = await serve(half)
-    assert (await failure_of(watch(server.url))).kind is FailureKind.UNAUTHORIZED
-
-
-def test_answers_that_are_not_for_us_change_nothing() -> None:
-    """An answer without samples gives none and moves nothing on."""
-    replies = NodeReplies()
-    assert replies.take(reply(5.0), 1.0) is None
-    assert replies.since is None
 
 
 def test_another_boot_begins_anew_however_late_its_clock_is() -> None:

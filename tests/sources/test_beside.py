@@ -29,16 +29,6 @@ async def test_an_error_of_the_reader_reaches_the_caller() -> None:
             await read_beside(fail, size)
 
 
-async def test_short_answers_are_read_while_a_long_one_is() -> None:
-    """A long answer in the thread leaves the turn to the short ones."""
-    turn, may_end = asyncio.Lock(), threading.Event()
-    size = AT_ONCE_BYTES + 1
-    long = asyncio.ensure_future(read_beside(lambda: may_end.wait(20), size, turn=turn))
-    await asyncio.sleep(0)
-    await read_beside(may_end.set, 1, turn=turn)
-    assert await long
-
-
 async def test_answers_are_read_one_after_the_other() -> None:
     """A cancelled caller waits for nothing; the next answer is read once the one before is done."""
     began, may_end = threading.Event(), threading.Event()

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
-from sparktop.net.client import SharedSession
 from sparktop.sources.engine_http import EngineSource
 from tests.sources.conftest import HEALTHY_PAGE, FakeClock, RawServer, Serve, answer
 
@@ -71,27 +70,6 @@ async def test_a_cache_says_how_old_the_page_is(serve: Serve, header: str, age_s
     assert sample.cache_age_s == age_s
 
 
-async def test_the_connection_is_kept_alive(serve: Serve) -> None:
-    """Ten polls and the requests for the identity use one connection, and ask for no compression."""
-    server: RawServer = await serve(replies())
-    source = EngineSource(server.target())
-    for _ in range(10):
-        await poll(source)
-    await source.close()
-    assert server.connections == 1
-    assert server.paths.count("/metrics") == 10
-    assert all(b"\r\nAccept-Encoding: identity\r\n" in head for head in server.heads)
-
-
-async def test_an_idle_connection_that_the_server_closed_costs_no_poll(serve: Serve) -> None:
-    """A server that closes after each answer (uvicorn does after 5 s) is still read at every poll."""
-    server: RawServer = await serve(answer(HEALTHY_PAGE))
-    source = EngineSource(server.target())
-    for _ in range(4):
-        await poll(source)
-    await source.close()
-
-
 async def test_the_stamp_lies_at_the_headers_not_at_the_end(serve: Serve) -> None:
     """A sample's time is read when the headers came, before the body did."""
     headers_came = asyncio.Event()
@@ -118,21 +96,6 @@ async def test_the_stamp_lies_at_the_headers_not_at_the_end(serve: Serve) -> Non
     assert isinstance(sample, EngineSample)
     assert sample.at == 2.0
     assert sample.answer_ms == 2000.0
-
-
-async def test_a_path_prefix_is_kept(serve: Serve) -> None:
-    """A server behind a path prefix is asked under it."""
-    server: RawServer = await serve({"/vllm1/metrics": answer(HEALTHY_PAGE)})
-    source = EngineSource(BackendTarget("server", f"{server.url}/vllm1"))
-    await poll(source)
-    await source.close()
-    assert server.paths == [
-        "/vllm1/props",
-        "/vllm1/metrics",
-        "/vllm1/version",
-        "/vllm1/v1/models",
-        "/vllm1/health",
-    ]
 
 
 async def test_only_reading_routes_are_asked(serve: Serve) -> None:
@@ -301,18 +264,6 @@ async def test_an_unusable_address_is_a_failure(url: str) -> None:
     assert failure.kind is FailureKind.UNSUPPORTED
 
 
-async def test_a_returning_server_is_read_again(serve: Serve) -> None:
-    """After a stop and a start on the same port the next poll gives a sample."""
-    server: RawServer = await serve(replies())
-    source = EngineSource(server.target())
-    await poll(source)
-    await server.stop()
-    assert (await fail(source)).kind is FailureKind.REFUSED
-    await server.start(server.port)
-    await poll(source)
-    await source.close()
-
-
 async def test_programming_errors_are_not_hidden(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault in the parser is raised by the poll: the scheduler logs it."""
 
@@ -375,19 +326,6 @@ async def test_what_is_known_stays_while_the_process_is_the_same(serve: Serve) -
     assert source.identity == EngineIdentity("0.32.0", "tiny", 4096)
 
 
-async def test_a_new_process_forgets_the_old_identity(serve: Serve) -> None:
-    """After a restart, what the new process does not report is unknown."""
-    table = replies()
-    server: RawServer = await serve(table)
-    source = EngineSource(server.target())
-    await poll(source)
-    table.clear()
-    table["/metrics"] = answer(HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09"))
-    await poll(source)
-    await source.close()
-    assert source.identity == EngineIdentity()
-
-
 async def test_an_incomplete_identity_is_asked_again_after_a_minute(serve: Serve, clock: FakeClock) -> None:
     """While version or model are unknown they are asked for again, at most every 60 s."""
     table = {"/metrics": answer(HEALTHY_PAGE)}
@@ -432,17 +370,6 @@ async def test_an_odd_identity_is_cleaned_or_unknown(
     await poll(source)
     await source.close()
     assert source.identity == expected
-
-
-@pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[" * 100_000, b"<html>", b"9" * 10_000])
-async def test_an_unreadable_identity_is_unknown(body: bytes, serve: Serve) -> None:
-    """Answers that are not JSON, or JSON without end, leave the identity unknown."""
-    table = {"/metrics": answer(HEALTHY_PAGE), "/version": answer(body), "/v1/models": answer(body)}
-    server: RawServer = await serve(table)
-    source = EngineSource(server.target())
-    await poll(source)
-    await source.close()
-    assert source.identity == EngineIdentity()
 
 
 async def test_a_hanging_identity_delays_no_poll_and_ends_with_close(serve: Serve) -> None:
@@ -491,20 +418,3 @@ async def test_cancelling_a_poll_passes_and_leaves_the_source_usable(serve: Serv
     hang = False
     assert isinstance(await source.poll(2.0), EngineSample)
     await source.close()
-
-
-async def test_a_shared_session_closes_with_its_last_user(serve: Serve) -> None:
-    """Sources of a group share one session; the one that leaves last closes it, and closing twice is fine."""
-    server: RawServer = await serve(replies())
-    session = SharedSession()
-    a, b = (EngineSource(replace(server.target(), name=name), session=session) for name in "ab")
-    await poll(a)
-    await a.close()
-    await a.close()
-    await poll(b)
-    assert server.connections == 1
-    await b.close()
-    c = EngineSource(replace(server.target(), name="c"), session=session)
-    await poll(c)
-    assert server.connections == 2
-    await c.close()

@@ -73,14 +73,6 @@ async def test_a_poll_gives_a_sample_and_then_an_identity(source: LocalSource) -
     assert source.identity.driver == "580.126.09"
 
 
-async def test_all_reading_is_done_by_one_other_thread(source: LocalSource, driver: SlowDriver) -> None:
-    """The loop's thread never touches the driver."""
-    for _ in range(3):
-        await source.poll(AMPLE_S)
-    assert len(driver.threads) == 1
-    assert threading.get_ident() not in driver.threads
-
-
 async def test_a_hung_read_is_a_timeout_and_piles_nothing_up(source: LocalSource, driver: SlowDriver) -> None:
     """Each poll says so, no further read begins, and the first poll after it gives a sample again."""
     await source.poll(AMPLE_S)
@@ -107,16 +99,6 @@ async def test_a_hung_read_is_a_timeout_and_piles_nothing_up(source: LocalSource
     assert len(driver.threads) == 1
 
 
-async def test_the_loop_runs_while_the_driver_takes_its_time(source: LocalSource, driver: SlowDriver) -> None:
-    """Other tasks go on during a read."""
-    driver.free.clear()
-    poll = asyncio.create_task(source.poll(AMPLE_S))
-    await wait_for(driver.asked.wait)
-    assert not poll.done()
-    driver.free.set()
-    assert isinstance(await poll, NodeSample)
-
-
 async def test_a_cancelled_poll_leaves_a_working_source(source: LocalSource, driver: SlowDriver) -> None:
     """The cancellation is raised; the abandoned read does not spoil a later one."""
     driver.free.clear()
@@ -129,17 +111,6 @@ async def test_a_cancelled_poll_leaves_a_working_source(source: LocalSource, dri
     assert running is not None
     driver.free.set()
     await wait_for(running.result)
-    assert isinstance(await source.poll(AMPLE_S), NodeSample)
-
-
-async def test_a_programming_error_reaches_the_poller(
-    source: LocalSource, driver: SlowDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is not reported as a failure: it is raised with its traceback, and the thread goes on."""
-    monkeypatch.setattr(driver, "nvmlDeviceGetTemperature", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        await source.poll(AMPLE_S)
-    monkeypatch.undo()
     assert isinstance(await source.poll(AMPLE_S), NodeSample)
 
 
@@ -157,12 +128,6 @@ async def test_closing_gives_the_library_back_and_ends_the_thread(
     assert driver.opened == 0
     with pytest.raises(RuntimeError):
         await source.poll(AMPLE_S)
-
-
-async def test_a_source_that_was_never_polled_has_no_thread(source: LocalSource) -> None:
-    """Making a source costs nothing."""
-    await source.close()
-    assert source._thread is None
 
 
 async def test_closing_does_not_wait_for_a_hanging_driver(

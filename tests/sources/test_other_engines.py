@@ -6,7 +6,6 @@ Each server notes every path that it is asked: the lists are part of the facts.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -185,17 +184,6 @@ async def test_a_named_engine_is_asked_on_its_routes_only(engine: str, serving: 
     assert served.take() == [*page, *instead] * 3
 
 
-async def test_the_sample_is_stamped_by_its_own_answer(serving: Serving) -> None:
-    """Time, duration and size of a sample are those of the answer it was made of, not of those before."""
-    served = await serving(SERVERS["ollama"])
-    source = watch(served)
-    sample = await poll(source)
-    await source.close()
-    assert sample.page_bytes == len(json.dumps(LOADED))
-    assert sample.answer_ms is not None
-    assert sample.answer_ms > 0
-
-
 async def test_another_server_on_the_port_is_found_out_again(serving: Serving) -> None:
     """Where the known route is gone, one poll fails and the next asks all; the identity is the new one."""
     served = await serving(SERVERS["ollama"])
@@ -237,22 +225,6 @@ async def test_a_list_of_models_is_looked_behind_every_10_s(serving: Serving, cl
     await source.close()
 
 
-async def test_a_list_of_models_stays_when_there_is_no_more(serving: Serving, clock: FakeClock) -> None:
-    """If no other route answers, the list stays the answer, with the same note, and is remembered again."""
-    served = await serving(SERVERS["openai"])
-    source = watch(served, clock=clock)
-    first = await poll(source)
-    served.take()
-    clock.now += 10.0
-    second = await poll(source)
-    third = await poll(source)
-    await source.close()
-    assert served.take() == [*LOOK, "/v1/models"]
-    assert first.note == second.note == third.note
-    assert first.note is not None
-    assert first.note.startswith("no metrics page; ")
-
-
 @pytest.mark.parametrize("owner", ["local", "llama-swap"])
 async def test_a_list_as_gateways_have_it_is_looked_behind_every_30_s(
     owner: str, serving: Serving, clock: FakeClock
@@ -288,33 +260,6 @@ async def test_a_router_that_forwards_pages_stays_a_router(serving: Serving) -> 
     served.take()
     await poll(source)
     assert "/workers" not in served.take()
-    await source.close()
-
-
-async def test_where_nothing_answers_it_is_not_asked_four_times_a_second(
-    serving: Serving, clock: FakeClock
-) -> None:
-    """After all routes were asked in vain, only /metrics is, for 10 s; its failure is the one reported."""
-    served = await serving({"/metrics": 500})
-    source = watch(served, clock=clock)
-    for expected in ([*LOOK, ROUTER], LOOK[1:2], LOOK[1:2], LOOK, LOOK[1:2]):
-        failure = await fail(source)
-        assert (failure.kind, failure.message[-10:]) == (FailureKind.HTTP, "status 500")
-        assert served.take() == expected
-        clock.now += 4.0
-    served.routes = dict(SERVERS["vllm"])
-    assert (await poll(source)).engine == "vllm"
-    await source.close()
-
-
-async def test_a_route_that_is_lost_makes_the_next_poll_ask_all(serving: Serving, clock: FakeClock) -> None:
-    """However recently all routes were asked, a server whose route is lost counts as a new one."""
-    served = await serving(SERVERS["openai"])
-    source = watch(served, clock=clock)
-    await poll(source)
-    served.routes = {"/api/ps": LOADED}
-    await fail(source)
-    assert (await poll(source)).engine == "ollama"
     await source.close()
 
 
@@ -370,30 +315,6 @@ async def test_hostile_json_is_a_failure(
     await source.close()
     assert failure.kind is kind
     assert failure.message.isprintable()
-
-
-async def test_hostile_facts_leave_the_identity_unknown(serving: Serving) -> None:
-    """Facts of the wrong shape, or over the cap, take nothing from the page and give no identity."""
-    huge = b" " * (4 * 1024 * 1024 + 1)
-    served = await serving({**SERVERS["sglang"], "/get_server_info": huge, "/v1/models": [[]]})
-    source = watch(served)
-    sample = await poll(source)
-    await source.close()
-    assert sample.lanes[0].running == 5.0
-    assert source.identity == EngineIdentity()
-
-
-async def test_ollamas_identity_is_complete_without_a_model(serving: Serving, clock: FakeClock) -> None:
-    """What an engine never reports is not requested again every minute."""
-    for engine in ("ollama", "openai"):
-        served = await serving(SERVERS[engine])
-        source = watch(served, engine, clock)
-        await poll(source)
-        served.take()
-        clock.now += 61.0
-        await poll(source)
-        await source.close()
-        assert len(served.take()) == 1
 
 
 async def test_the_deadline_is_for_all_questions_together(

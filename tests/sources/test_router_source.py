@@ -6,8 +6,6 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Deployment, RouterSample
@@ -251,33 +249,3 @@ async def test_hostile_words_are_cleaned() -> None:
     assert (deployment.id, deployment.address) == ("[2Jid", "http://h:1/v1")
     assert "\x07" not in (deployment.model or "")
     assert _address("http://user:pass@[bad") is None
-
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
-JSON = st.recursive(
-    SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["data", "model_info", "litellm_params", "id", "api_base", "model_name"]), inner
-        )
-    ),
-    max_leaves=12,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(JSON)
-def test_any_document_gives_deployments_or_none(found: object) -> None:
-    """Whatever JSON a router answers with, ids are unique, clean and not empty."""
-    told = _deployments(found)
-    ids = [one.id for one in told or ()]
-    assert len(set(ids)) == len(ids)
-    assert all(name.isprintable() and name for name in ids)
-
-
-def test_hundreds_of_deployments_are_cut() -> None:
-    """A reseller's list is read only so far."""
-    told = _deployments({"data": [one(f"d{number}") for number in range(1000)]})
-    assert told is not None
-    assert len(told) == 256

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
@@ -44,15 +43,6 @@ def test_three_failures_or_three_seconds_are_down(world: World) -> None:
     world.fail(1004)
     world.fail(1007)
     assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
-
-
-def test_events_have_no_countdown(world: World) -> None:
-    """An alert that holds says when the next attempt begins; the event in the list was true only then."""
-    for at, kind in enumerate((FailureKind.METRICS_DISABLED,) * 3 + (FailureKind.TIMEOUT,)):
-        left_s = 9 - at
-        world.feed(Failure(kind, f"b is away · reconnecting in {left_s} s", 1000.0 + at))
-    assert [alert.message for alert in world.snapshot().alerts] == ["b is away · reconnecting in 6 s"]
-    assert [event.message for event in world.snapshot().events] == ["b is away", "b is away"]
 
 
 @pytest.mark.parametrize(
@@ -104,14 +94,6 @@ def test_a_full_cache_does_not_flap(world: World) -> None:
     assert held == [False, True, True, True, True, False]
 
 
-def test_a_cache_that_is_no_longer_reported_is_no_alert(world: World) -> None:
-    """Without a reading nothing says that the cache is still full."""
-    world.feed(lane(1000, kv_cache_percent=99.0))
-    assert alerts(world) == [("backend:b:kv-full", Severity.WARNING)]
-    world.feed(lane(1001))
-    assert alerts(world) == []
-
-
 def test_preempting_holds_for_half_a_minute(world: World) -> None:
     """One preemption raises it; it clears when 30 s passed without another."""
     counts = {second: float(second >= 3) + 5 for second in range(40)}
@@ -120,14 +102,6 @@ def test_preempting_holds_for_half_a_minute(world: World) -> None:
         world.feed(lane(1000 + second, preemptions=count))
         held.append(bool(alerts(world)))
     assert held == [3 <= second <= 33 for second in range(40)]
-
-
-def test_an_unreachable_backend_has_no_other_alert(world: World) -> None:
-    """It is unknown whether the cache of a server that does not answer is full."""
-    world.feed(lane(1000, kv_cache_percent=99.0))
-    for at in (1001, 1002, 1003):
-        world.fail(at)
-    assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
 
 
 def node_alerts(world: World, at: float, memory: MemoryReading) -> list[Severity]:
@@ -145,17 +119,6 @@ def test_headroom_of_unified_memory_has_its_own_limits(make_world: MakeWorld) ->
     ]
     warn, critical = [Severity.WARNING], [Severity.CRITICAL]
     assert seen == [[], warn, warn, critical, critical, warn, warn, []]
-
-
-def test_headroom_of_other_machines_is_a_share(make_world: MakeWorld) -> None:
-    """With GPU memory of its own, a tenth and a twentieth of the total count; unknown raises nothing."""
-    world = make_world(Watch(nodes=(NodeTarget("n"),)))
-    seen = [
-        node_alerts(world, 1000 + step, MemoryReading(total_bytes=100, available_bytes=left))
-        for step, left in enumerate((10, 9, 4, 50))
-    ]
-    assert seen == [[], [Severity.WARNING], [Severity.CRITICAL], []]
-    assert node_alerts(world, 1010, MemoryReading()) == []
 
 
 def test_the_gravest_comes_first(make_world: MakeWorld) -> None:
@@ -190,18 +153,6 @@ def test_a_server_that_restarts_again_and_again_is_one_alert(world: World) -> No
     assert 900 not in held
 
 
-def test_what_happens_again_and_again_is_one_event(world: World) -> None:
-    """Six outages in four minutes are a line with its count and rate, not a list of twelve."""
-    for second in range(240):
-        if second % 40 >= 32:
-            world.fail(1000 + second)
-        else:
-            world.feed(lane(1000 + second))
-    world.feed(lane(1240))
-    messages = [event.message for event in world.snapshot().events]
-    assert messages == ["down 6 times in 3 min: nothing listens there"]
-
-
 def stepping(at: float, step_ms: float, running: float = 8.0, batch: float = 8.0) -> EngineSample:
     """Return a page of a server that has made a step every `step_ms` since time 0."""
     steps = at * 1000.0 / step_ms
@@ -232,43 +183,6 @@ def test_steps_that_are_slow_beside_its_peer_s_are_an_alert(
     found = [(alert.id, alert.message) for alert in world.snapshot().alerts]
     assert [name for name, _ in found] == (["backend:c:slow-steps"] if alerted else [])
     assert not alerted or "500 ms each at 8 running, b's take 60 ms at 8" in found[0][1]
-
-
-def test_a_slow_server_stays_named_while_its_peer_is_away(make_world: MakeWorld) -> None:
-    """With nothing to compare it with, the alert is believed for two minutes."""
-    world = make_world(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"))))
-    held = []
-    for second in range(300):
-        if second < 60:
-            world.feed(stepping(1000 + second, 60.0), name="b")
-        else:
-            world.store.accept(SourceKey.backend("b"), Failure(FailureKind.REFUSED, "gone", 1000 + second))
-        world.feed(stepping(1000 + second, 500.0), name="c")
-        held.append("backend:c:slow-steps" in dict(alerts(world)))
-    assert held[40]
-    assert held[170]
-    assert not held[200]
-
-
-@pytest.mark.parametrize("hours", [1, -1])
-def test_a_step_of_the_wall_clock_neither_raises_nor_clears_slow_steps(
-    hours: int, make_world: MakeWorld
-) -> None:
-    """Raised after ten seconds and kept for two minutes without a peer, both by the readings' own time."""
-    world = make_world(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"))))
-    plain, held = world.store._now, []
-    world.store._now = lambda: plain() + timedelta(hours=hours if world.at % 40 >= 20 else 0)
-    for second in range(300):
-        if second < 60:
-            world.feed(stepping(1000 + second, 60.0), name="b")
-        else:
-            world.store.accept(SourceKey.backend("b"), Failure(FailureKind.REFUSED, "gone", 1000 + second))
-        world.feed(stepping(1000 + second, 500.0), name="c")
-        held.append("backend:c:slow-steps" in dict(alerts(world)))
-    first = held.index(True)
-    assert 15 <= first <= 30
-    assert all(held[first:170])
-    assert not held[200]
 
 
 def failing(at: float, **counts: float) -> EngineSample:

@@ -74,14 +74,6 @@ def test_an_engine_core_that_ended_is_an_event_with_what_is_known(world: World) 
     assert (event.subject, event.severity, event.kind) == ("v", Severity.CRITICAL, "engine-ended")
 
 
-def test_all_processes_of_a_server_end_in_one_event(world: World) -> None:
-    """The first three are named."""
-    see(world, sample(1000, SERVER, CORE, *WORKERS))
-    (event,) = see(world, sample(1005))
-    assert "vllm ended: server 10, engine core 11, worker TP0 12 and 1 more" in event.message
-    assert event.severity is Severity.WARNING
-
-
 def test_a_kill_for_memory_is_named(world: World) -> None:
     """By the kernel's counter; by its log where that may be read."""
     see(world, sample(1000, SERVER, CORE))
@@ -111,12 +103,6 @@ def test_a_new_xid_is_an_event_with_advice(world: World) -> None:
     assert see(world, sample(1004, CORE, kernel=KernelLog((old, new)))) == []
 
 
-def test_an_old_agent_reports_no_endings(world: World) -> None:
-    """Nothing is known of its processes."""
-    see(world, NodeSample(1000))
-    assert see(world, NodeSample(1002)) == []
-
-
 def test_a_reboot_says_when_and_how_the_machine_was_last_seen(world: World) -> None:
     """Nearly all memory was used; a second event follows with what the machine has read about it."""
     world.store.identify(NODE, NodeIdentity(boot_id="one"))
@@ -136,16 +122,6 @@ def test_a_reboot_says_when_and_how_the_machine_was_last_seen(world: World) -> N
         "14:03:11 spark-2 kernel: swap; pstore: root"
     )
     assert see(world, sample(1232)) == []
-
-
-@pytest.mark.parametrize(("used", "guess"), [(60.0, "84 W"), (119.0, "memory wedge?")])
-def test_a_guess_needs_a_sign(world: World, used: float, guess: str) -> None:
-    """With memory to spare nothing is guessed."""
-    world.store.identify(NODE, NodeIdentity(boot_id="one"))
-    see(world, sample(1000, used=used))
-    world.at = 1030
-    world.store.identify(NODE, NodeIdentity(boot_id="two"))
-    assert world.snapshot().events[-1].message.endswith(guess)
 
 
 def test_one_end_of_an_engine_is_one_event(world: World) -> None:

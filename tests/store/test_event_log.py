@@ -106,17 +106,6 @@ def test_what_settles_is_announced_with_the_state_that_remains() -> None:
     assert told.messages[-1] == "answers again after 8 s"
 
 
-def test_slow_flapping_waits_longer_before_it_counts_as_settled() -> None:
-    """With an outage every three minutes, nothing is announced as settled between two of them."""
-    told = Told()
-    for number in range(4):
-        told.begin(180 * number)
-        told.finish(180 * number + 20)
-        for second in range(21, 180):
-            told.log.settle(instant(180 * number + second))
-    assert not [one for one in told.messages if one.startswith("quiet")]
-
-
 def test_conditions_do_not_mix() -> None:
     """Each condition of each source has its own count."""
     told = Told()
@@ -144,15 +133,6 @@ def test_what_becomes_worse_while_it_flaps_is_announced() -> None:
     ]
 
 
-def test_a_listener_that_ended_hears_nothing() -> None:
-    """The function that `listen` returned ends it for good."""
-    told = Told()
-    told.end()
-    told.begin(0)
-    assert told.announced == []
-    assert len(told.log) == 1
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(1, 500)), max_size=300))
 def test_whatever_happens_the_log_is_bounded(steps: list[tuple[int, bool, int]]) -> None:
     """At most 200 lines, and at most an announcement for an event and one when it has settled."""
@@ -164,18 +144,3 @@ def test_whatever_happens_the_log_is_bounded(steps: list[tuple[int, bool, int]])
         told.log.settle(instant(at))
     assert len(told.log) <= EVENTS_KEPT
     assert len(told.announced) <= 2 * len(steps)
-
-
-def test_a_step_of_the_wall_clock_changes_no_line() -> None:
-    """The same monotonic times give the same lines, whatever the wall clock does meanwhile."""
-    plain, stepped = Told(), Told()
-    plain.cycle(0, 7)
-    for number in range(7):
-        shift = timedelta(hours=(-1) ** number)
-        begin = Event(
-            EPOCH + shift, Severity.CRITICAL, "b", "nothing listens", {}, 40.0 * number, DOWN, Phase.BEGIN
-        )
-        stepped.log.add(begin)
-        stepped.finish(40 * number + 8)
-    assert stepped.lines == plain.lines
-    assert stepped.messages == plain.messages

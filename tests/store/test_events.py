@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.instant import Instant
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
-from sparktop.model.snapshot import Headroom
-from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.store.alerts import judge_node
-from sparktop.store.event_log import AlertBook, EventLog
-from sparktop.store.node import NodeTrack
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
 MakeWorld = Callable[..., World]
 
 GIB = 2**30
 NODE = SourceKey.node("n")
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def lane(at: float, **told: Any) -> EngineSample:  # noqa: ANN401 - fields
@@ -176,36 +168,12 @@ def test_a_machine_that_restarted_is_an_event_with_its_last_values(make_world: M
     assert (event.severity, event.about) == (Severity.WARNING, "node:n:boot")
 
 
-@pytest.mark.parametrize(("first", "second"), [("one", "one"), (None, "one"), ("one", None), (None, None)])
-def test_what_is_no_other_boot_is_no_restart(
-    first: str | None, second: str | None, make_world: MakeWorld
-) -> None:
-    """The same boot ID, or an unknown one, is not a restart."""
-    world = of_node(make_world)
-    for boot_id in (first, second):
-        world.store.identify(NODE, NodeIdentity(boot_id=boot_id))
-    assert world.snapshot().events == ()
-
-
 def test_a_boot_id_that_is_missing_for_a_while_hides_no_restart(make_world: MakeWorld) -> None:
     """It is compared with the last known one; without samples there are no last values."""
     world = of_node(make_world)
     for boot_id in ("one", None, "two"):
         world.store.identify(NODE, NodeIdentity(boot_id=boot_id))
     assert [event.message for event in world.snapshot().events] == ["rebooted"]
-
-
-def test_a_trend_that_comes_and_goes_does_not_flap() -> None:
-    """A fall that is not seen for some seconds ends no alert; half a minute without one does."""
-    log = EventLog()
-    book, track = AlertBook(log), NodeTrack(NodeTarget("n"), NodeThresholds())
-    for second in range(0, 100, 2):
-        falls = second < 60 and second % 20 < 10
-        trend = Headroom(-1e7, 60.0, 1000.0, 8 * GIB) if falls else Headroom(limit_bytes=8 * GIB)
-        track.view = replace(track.view, sample=machine(second, 20), headroom=trend)
-        track.limit_in_s = 1000.0 if falls else math.inf
-        judge_node(book, NODE, track, NodeThresholds(), Instant(second, EPOCH))
-    assert [(event.phase, event.at_s) for event in log.view()] == [(Phase.BEGIN, 0), (Phase.END, 78)]
 
 
 def scene(store: Store, set_time: Callable[[float], None]) -> list[tuple[Any, ...]]:

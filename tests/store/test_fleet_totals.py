@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.wall import wall_of_fleet
@@ -40,12 +38,6 @@ def test_a_sum_is_that_of_the_wall_and_what_is_polled_beside_it() -> None:
     assert totals([*closely, alone], [WALL]) == expected
 
 
-def test_two_prometheus_servers_that_scrape_the_same_servers_count_them_once() -> None:
-    """Servers with the same address count once."""
-    expected = summed((8700.0, 87), (None, 0), (174.0, 87), (87.0, 87), of=87)
-    assert totals([], [WALL, replace(WALL, name="other")]) == expected
-
-
 def test_replicas_on_one_node_of_ray_each_count() -> None:
     """Their URLs differ by a fragment; a page of the whole node that is polled beside them does not count."""
     assert WALL.fleet is not None
@@ -78,13 +70,6 @@ def test_a_stale_server_on_the_wall_is_in_no_sum_and_does_not_count() -> None:
     assert "stale" in wall_of_fleet(fleet).groups[0].states
 
 
-def test_old_answers_of_a_dead_prometheus_do_not_count() -> None:
-    """Servers that are read sample by sample and are still fresh do count."""
-    view = replace(WALL, failure=REFUSED)
-    expected = summed((40.0, 1), (None, 0), (9.0, 1), (None, 0), of=1)
-    assert totals([polled("http://h:8000", 9.0)], [view]) == expected
-
-
 def test_a_sum_that_lacks_a_server_is_a_lower_bound() -> None:
     """Three of six report their rate: the sum has a sign, and says of how many it is."""
     some = [polled(f"http://h:{port}", 2.0) for port in range(6)]
@@ -94,46 +79,3 @@ def test_a_sum_that_lacks_a_server_is_a_lower_bound() -> None:
     assert totals(some).generation_tps.sign == ""
     dead = [replace(some[0], failure=REFUSED), *some[1:]]
     assert totals(dead).running == Sum(10.0, 5, 6)
-
-
-FIGURES = st.one_of(st.none(), st.floats(0, 1e6))
-URLS = st.sampled_from([f"http://h:{port}" for port in range(8000, 8006)])
-SCRAPED = st.builds(
-    FleetServer,
-    URLS,
-    URLS,
-    st.just("g"),
-    st.sampled_from([None, 0.5, 0.9, -99.0]),
-    st.booleans(),
-    running=FIGURES,
-    generation_tps=FIGURES,
-    prompt_tps=FIGURES,
-)
-FLEETS = st.lists(
-    st.lists(SCRAPED, max_size=6).map(
-        lambda some: FleetView("prom", "http://p", Fleet(1.0, 15.0, tuple(some)))
-    ),
-    max_size=2,
-)
-
-
-@given(
-    st.lists(FLEETS, min_size=2, max_size=2), st.lists(st.builds(polled, URLS, st.floats(0, 9)), max_size=3)
-)
-def test_sums_of_an_answer_that_is_shown_again_are_to_the_digit(
-    turns: list[list[FleetView]], backends: list[BackendView]
-) -> None:
-    """The sums equal those of adding each value anew, whatever was summed before."""
-    for fleets in (turns[0], turns[0], turns[1], turns[0]):
-        by_url = {one.url: one for view in fleets if view.fleet is not None for one in view.fleet.servers}
-        others = [one for one in backends if one.url not in by_url]
-        known = [one for one in by_url.values() if not one.down and one.at is not None and one.at > 0]
-        found = totals(backends, fleets)
-        for name in ("running", "generation_tps", "prompt_tps"):
-            scraped, direct = (
-                [value for one in some if (value := getattr(one, name)) is not None]
-                for some in (known, others)
-            )
-            sums = [sum(values) for values in (scraped, direct) if values]
-            expected = (sum(sums) if sums else None, len(scraped) + len(direct), len(by_url) + len(others))
-            assert getattr(found, name) == expected

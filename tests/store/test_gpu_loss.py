@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -114,16 +113,6 @@ def test_every_surface_names_it(make_world: MakeWorld) -> None:
     assert len(node["gpus"]) == 7
 
 
-def test_a_viewer_that_comes_later_sees_what_the_driver_lists(make_world: MakeWorld) -> None:
-    """The driver counts eight and gives seven: the missing one has an index and a reason, no name."""
-    driver = eight()
-    driver.lost = {5}
-    picture = Watched(make_world, driver).look(1000)
-    (lost,) = picture.nodes[0].gpus_lost
-    assert (lost.index, lost.name) == (5, None)
-    assert alerts(picture) == [("node:n:gpu-lost", Severity.CRITICAL)]
-
-
 def test_a_driver_that_renumbers_what_is_left_still_lacks_one(make_world: MakeWorld) -> None:
     """After a reboot the driver lists seven as 0 to 6: the UUID says which one is missing."""
     whole, rest = eight(), eight()
@@ -192,15 +181,3 @@ def test_splitting_a_gpu_anew_is_no_loss(make_world: MakeWorld) -> None:
     for at in (1040, 1080):
         picture = watched.look(at)
         assert (alerts(picture), events(picture)) == ([], [])
-
-
-def test_an_older_agent_that_reports_no_loss_is_seen_through(make_world: MakeWorld) -> None:
-    """The GPUs of its earlier samples are remembered here."""
-    driver = eight()
-    watched = Watched(make_world, driver)
-    watched.look(1000)
-    driver.lost = {3}
-    sample = Machine(Path("/nonexistent"), nvml=driver, clock=lambda: 1002.0).read()
-    watched.world.at = 1002.0
-    watched.world.store.accept(NODE, replace(sample, gpus_lost=()))
-    assert [one.index for one in watched.world.snapshot().nodes[0].gpus_lost] == [3]

@@ -81,32 +81,6 @@ def test_one_judgement_that_differs_does_not_replace_a_verdict(full: LimitedRun)
     assert of(full) == other
 
 
-def test_the_same_kind_with_newer_figures_replaces_it_at_once(full: LimitedRun) -> None:
-    """The figures are those of the newest judgement."""
-    full.play(30)
-    book = full.store.limits
-    before = of(full)
-    assert before is not None
-    newer = replace(before, reason="8 of 8 run, 99 wait")
-    book.note("server-1", newer)
-    assert of(full) == newer
-
-
-def test_a_backend_that_is_not_watched_any_more_is_forgotten(full: LimitedRun) -> None:
-    """Its name may come back for another server."""
-    full.play(30)
-    (view,) = full.store.snapshot().backends
-    full.store.remove(SourceKey.backend("server-1"))
-    full.store.judge()
-    assert full.store.limits.of(view) is None
-
-
-def test_equal_runs_have_equal_verdicts() -> None:
-    """Nothing in a judgement depends on a clock or on chance, so a replay shows the same."""
-    setting = Setting(SOLO, Users(12, LENGTHS))
-    assert LimitedRun(setting, 3).play(40) == LimitedRun(setting, 3).play(40)
-
-
 def test_the_idle_neighbour_of_a_stuck_server_is_not_limited_by_the_router() -> None:
     """The router did not choose to leave requests with a server that is stuck."""
     rehearsal = Rehearsal(nodes=4, scenario=SCENARIOS["hang-a"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparktop.model.engine import Histogram, LaneSample
 from sparktop.store.backend import MOST_LANES, LaneLogs, LaneRate
-from sparktop.store.load_log import CAPACITY, LoadLog, length_variation, median_life_s
+from sparktop.store.load_log import LoadLog, length_variation, median_life_s
 from tests.store.fed_traces import lives
 
 BOUNDS = (1.0, 1000.0, math.inf)
@@ -41,37 +41,12 @@ def logged(*pages: LaneSample, step_s: float = 1.0) -> LoadLog:
     return log
 
 
-def test_totals_count_from_the_first_look() -> None:
-    """Requests counted before the first sample are left out; a window has only what was counted in it."""
-    log = logged(page(100), page(103), page(110))
-    assert log.counted(0.0)["finished"] == 10
-    assert log.counted(1.0)["finished"] == 7
-    assert log.counted(9.0) == {}
-
-
 def test_a_restart_counts_nothing_and_loses_nothing() -> None:
     """A new process begins at 0: its first page adds nothing, and what was counted before stays."""
     log = logged(page(100), page(103))
     log.note(2.0, (page(1),), None, continues=False)
     log.note(3.0, (page(5),), None, continues=True)
     assert log.counted(0.0)["finished"] == 3 + 4
-
-
-def test_arrived_requests_are_those_that_ended_and_those_still_there() -> None:
-    """Ten ended and the load grew by six: sixteen came."""
-    log = logged(page(0, running=2.0), page(10, running=8.0))
-    assert log.arrived(0.0) == 16
-    assert logged(LaneSample("0", running=1.0)).arrived(0.0) is None
-
-
-def test_a_track_holds_who_came_by_each_look() -> None:
-    """For each sample it has the requests ended and running so far; None if the server counts no ends."""
-    log = logged(page(100, running=2.0), page(103, running=4.0), page(110, running=0.0))
-    track = log.track("spark-a", -1.0, slots=None, errors=None)
-    assert track.arrived == [2.0, 7.0, 10.0]
-    assert log.track("spark-a", 0.5, slots=None, errors=None).arrived == [7.0, 10.0]
-    silent = logged(*[LaneSample("0", running=3.0)] * 3)
-    assert silent.track("spark-a", -1.0, slots=None, errors=None).arrived is None
 
 
 @pytest.mark.parametrize(
@@ -111,19 +86,6 @@ def test_a_rate_of_finished_requests_is_drawn_and_never_judged() -> None:
     assert log.track("b", -math.inf, slots=None, errors=None).generation_tps is None
 
 
-def test_memory_is_bounded() -> None:
-    """Half an hour at 4 Hz keeps ten minutes and a quarter more."""
-    log = LoadLog()
-    for index in range(4 * 1800):
-        log.note(
-            index / 4, (page(index, tokens=64.0 * index, life=lives(index, 3.0)),), 1.0, continues=index > 0
-        )
-    assert len(log.history().running) == CAPACITY
-    assert len(log._table) <= 1.25 * CAPACITY + 1
-    assert len(log._lives) <= 122 * (2 + len(lives(0, 3.0).bounds))
-    assert len(log._answers) <= 3 * 300
-
-
 def test_the_median_life_is_of_all_backends_together() -> None:
     """Three quarters lived 3.6 s, the others 12 s: from merged buckets it lies in that of the many."""
     quick = logged(page(life=lives(0, 3.6)), page(life=lives(60, 3.6)))
@@ -131,15 +93,6 @@ def test_the_median_life_is_of_all_backends_together() -> None:
     assert median_life_s([quick, slow], 2.0) == pytest.approx(2.5 + 2.5 * 40 / 60)
     assert median_life_s([quick], 2.0) == pytest.approx(3.6)
     assert median_life_s([logged(page())], 2.0) is None
-
-
-def test_of_few_ended_requests_older_ones_are_asked_too() -> None:
-    """If two minutes have too few ended requests, ten minutes count; fewer than five give nothing."""
-    log = LoadLog()
-    for index in range(60):
-        log.note(10.0 * index, (page(life=lives(index // 5, 50.0)),), None, continues=index > 0)
-    assert median_life_s([log], 590.0) == pytest.approx(50.0)
-    assert median_life_s([logged(page(life=lives(0, 5.0)), page(life=lives(4, 5.0)))], 2.0) is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -166,12 +119,6 @@ def test_lengths_are_told_apart_without_buckets(lengths: list[int], at_once: int
         assert found == pytest.approx(
             statistics.stdev(lengths) / statistics.mean(lengths), rel=1e-6, abs=1e-6
         )
-
-
-def test_few_answers_tell_no_spread() -> None:
-    """Seven short times with two answers each are too few."""
-    log = logged(*(page(2 * index, tokens=100.0 * index) for index in range(8)), step_s=3.0)
-    assert length_variation([log], 0.0) is None
 
 
 def test_the_rate_of_a_lane_spans_a_second() -> None:

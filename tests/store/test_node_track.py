@@ -76,26 +76,6 @@ def test_a_gap_that_nothing_fills_stays(node: World) -> None:
     ]
 
 
-def test_an_old_sample_never_becomes_the_newest(node: World) -> None:
-    """A sample older than what is shown goes into the history, ends the failure, and changes nothing else."""
-    take(node, look(1005))
-    take(node, lost(1006))
-    view = take(node, look(1003))
-    assert (view.sample, view.failure, view.age_s) == (look(1005), None, 1.0)
-    assert known(view.history.cpu_percent) == [(1003, 1003), (1005, 1005), (1006, None)]
-    again = take(node, look(1005))
-    assert known(again.history.cpu_percent) == known(view.history.cpu_percent)
-
-
-def test_a_sample_older_than_a_failure_is_not_lost(node: World) -> None:
-    """A node's sample lies before its receipt: it may be older than the failure seen meanwhile."""
-    take(node, look(1000))
-    take(node, lost(1004))
-    view = take(node, look(1003))
-    assert view.sample == look(1003)
-    assert known(view.history.cpu_percent) == [(1000, 1000), (1003, 1003), (1004, None)]
-
-
 @given(
     st.lists(st.tuples(st.integers(1000, 1060), st.sets(st.integers(1000, 1060), max_size=6)), max_size=12)
 )
@@ -128,21 +108,6 @@ def test_rdma_is_no_part_of_the_network(node: World) -> None:
     assert (history.rdma_rx_bytes_per_s.last, history.rdma_tx_bytes_per_s.last) == (300, 600)
     history = take(node, NodeSample(1002, network=network[3:4])).history
     assert (history.rx_bytes_per_s.last, history.rdma_rx_bytes_per_s.last) == (None, None)
-
-
-def test_the_new_histories_are_filled(node: World) -> None:
-    """Swapping, the largest throttled share of any GPU, and what memory is left."""
-    gpus = (
-        GpuReading(0, throttled_percent={"a": 3.0, "b": None}),
-        GpuReading(1, throttled_percent={"a": 7.0}),
-    )
-    memory = MemoryReading(available_bytes=6 * GIB, swap_in_bytes_per_s=5.0)
-    history = take(node, NodeSample(1000, gpus=gpus, memory=memory)).history
-    assert (history.throttled_percent.last, history.swap_in_bytes_per_s.last) == (7, 5)
-    assert history.headroom_gib.last == 6
-    memory = replace(memory, headroom_bytes=4 * GIB)
-    history = take(node, NodeSample(1002, memory=memory)).history
-    assert (history.headroom_gib.last, history.throttled_percent.last) == (4, None)
 
 
 def hot(at: float, percent: float | None, *missed: NodeSample) -> NodeSample:
@@ -183,12 +148,6 @@ def test_headroom_tells_when_it_ends(node: World) -> None:
     for second in (122, 124, 126):
         view = take(node, lost(1000 + second))
     assert (view.headroom.slope_bytes_per_s, view.headroom.until_limit_s) == (None, None)
-
-
-def test_headroom_s_limit_is_a_share_where_gpus_have_their_own_memory(node: World) -> None:
-    """It is 5 % of 100 GiB; a machine that reports no total has no limit."""
-    assert take(node, memory(1000, 40, unified=False)).headroom.limit_bytes == 5 * GIB
-    assert take(node, NodeSample(1002, memory=MemoryReading(headroom_bytes=9))).headroom.limit_bytes is None
 
 
 def slow(at: float) -> NodeSample:

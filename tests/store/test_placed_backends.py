@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 import pytest
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
-from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuProcess, GpuReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
@@ -71,13 +70,6 @@ def test_a_backend_is_on_the_node_of_its_address(make_world: MakeWorld) -> None:
     assert backend(world, "w").nodes == ()
     world.store.add(NodeTarget("c", "agent", "http://10.0.0.2:9750"))
     assert backend(world, "w").nodes == ("c",)
-
-
-def test_the_config_s_nodes_stay(make_world: MakeWorld) -> None:
-    """A backend with nodes of its own in the config is nowhere else."""
-    world = make_world(Watch(nodes=(A, B), backends=(BackendTarget("v", V.url, nodes=("b",)),)))
-    see(world, gb10(1000, "VLLM::Worker_TP0"))
-    assert backend(world).nodes == ("b",)
 
 
 def test_engine_processes_get_their_backend_when_its_engine_is_known(make_world: MakeWorld) -> None:
@@ -181,10 +173,3 @@ def test_slow_steps_are_not_told_where_something_else_explains_them(make_world: 
     beside = BackendTarget("w", "http://192.168.1.11:8001")
     world = worlds_with_slow_steps(make_world, Watch(nodes=(A,), backends=(V, beside)))
     assert see(world, gb10(1120)).speed.word == "normal"
-
-
-def test_a_backend_that_does_not_answer_has_no_slow_steps(make_world: MakeWorld) -> None:
-    """Its last steps say nothing of now."""
-    world = worlds_with_slow_steps(make_world, Watch(nodes=(A,), backends=(V,)))
-    world.feed(Failure(FailureKind.TIMEOUT, "slow", 1120), name="v")
-    assert see(world, gb10(1121)).speed.word == "normal"

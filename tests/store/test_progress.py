@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from sparktop.analysis.verdict import verdict
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Phase, Severity
-from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     GpuProcess,
     GpuReading,
@@ -186,38 +185,6 @@ def test_reasons_to_rest(lane: LaneSample, sample: NodeSample | None, words: str
     assert world.told("stuck") == []
 
 
-def test_the_step_after_a_reason_to_rest_has_its_time() -> None:
-    """What was explained does not count: the first step after a long compilation may take its time, too."""
-    compiles = NodeSample(0.0, processes=table(2.0, "cicc"))
-    world = World().run(20, HELD, RESTING, moving=True).run(300, HELD, RESTING, sample=compiles)
-    assert world.run(50, HELD, RESTING).word is Progress.STILL
-    assert world.run(80, HELD, RESTING).word is Progress.STUCK
-
-
-def test_a_busy_core_is_a_long_step() -> None:
-    """A grammar is compiled on one core while the GPU rests."""
-    busy = NodeSample(0.0, processes=table(99.0))
-    world = World().run(20, HELD, RESTING, moving=True).run(400, HELD, RESTING, sample=busy)
-    assert world.word is Progress.LONG_STEP
-    assert "one core of the engine 99 % busy" in world.view.state_rule
-
-
-def test_a_table_of_processes_is_asked_for_in_time() -> None:
-    """Of the machines of an engine that stands still, and no longer than that."""
-    world = World().run(30, HELD, WORKING, moving=True)
-    assert world.store.progress.nodes_asked == frozenset()
-    assert world.run(12, HELD, RESTING).store.progress.nodes_asked == {"n"}
-    assert world.run(1, HELD, WORKING, moving=True).store.progress.nodes_asked == frozenset()
-
-
-def test_gpus_at_rest_with_unknown_processes_decide_nothing() -> None:
-    """An agent without a process table: the times are those without a view of the machine."""
-    silent = NodeSample(0.0)
-    world = World().run(20, HELD, WORKING, moving=True).run(290, HELD, RESTING, sample=silent)
-    assert world.word is Progress.STILL
-    assert world.run(20, HELD, RESTING, sample=silent).word is Progress.SUSPECT
-
-
 def test_without_a_view_of_the_machine() -> None:
     """With metrics alone, it is a suspicion after 300 s and an alert after 900 s."""
     world = World(nodes=()).run(20, moving=True).run(299)
@@ -226,18 +193,6 @@ def test_without_a_view_of_the_machine() -> None:
     assert world.run(1).word is Progress.SUSPECT
     assert world.run(599).word is Progress.SUSPECT
     assert world.run(1).word is Progress.STUCK
-
-
-def test_failed_polls_are_neither_progress_nor_evidence() -> None:
-    """Two minutes without an answer do not count, and the standstill goes on where it was."""
-    world = World().run(20, HELD, WORKING, moving=True).run(50, HELD, SPINNING)
-    for _ in range(120):
-        world.at += 1.0
-        world.store.accept(BACKEND, Failure(FailureKind.TIMEOUT, "no answer", world.at))
-        world.store.judge()
-    assert world.view.progress is None
-    assert world.run(9, HELD, SPINNING).word is Progress.STILL
-    assert world.run(30, HELD, SPINNING).word is Progress.SUSPECT
 
 
 def test_clients_that_leave_end_it() -> None:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from msgspec.structs import replace
 
 from sparktop.model.engine import LaneSample
 from sparktop.model.event import Event, Severity
-from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
 from sparktop.model.ranks import RanksAnswer, RanksReading, RanksView, RanksWord
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.recording.frames import Kind
-from sparktop.recording.frames import decode as decode_record
-from sparktop.recording.frames import encode as encode_record
-from sparktop.recording.records import call_of, record_of
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
-from sparktop.store.store import Call, Change
 from tests.hardware.ras.examples import answer
-from tests.store.conftest import EPOCH, START, World, page
+from tests.store.conftest import START, World, page
 
 WATCH = Watch(
     nodes=(NodeTarget("spark-a"), NodeTarget("spark-b")),
@@ -133,50 +125,6 @@ def test_a_restart_forgets_the_answers(stuck: World) -> None:
         )
     )
     assert stuck.view().ranks is None
-
-
-def test_an_old_result_is_not_shown_for_ever(stuck: World) -> None:
-    """After half an hour the answers say nothing about now."""
-    asked(stuck, "healthy", 31)
-    stuck.at = START + 31 + 1801
-    assert stuck.view().ranks is None
-
-
-def test_suspects_are_backends_that_seem_stuck(stuck: World) -> None:
-    """Only they are asked about without a key press; without a view of the GPUs it takes five minutes."""
-    assert stuck.store.suspects() == ()
-    still(stuck, 31, 310)
-    assert stuck.store.suspects() == ("b",)
-
-
-def test_every_form_of_a_reading_survives_a_recording() -> None:
-    """The beginning of a query, its answer and its failure are replayed as they were."""
-    key, when = SourceKey.backend("b"), Instant(START, EPOCH)
-    for reading in (
-        RanksReading(START, "spark-a"),
-        RanksReading(START, "spark-a", answer("dead"), warning="NCCL 2.28.9: …"),
-        RanksReading(START, "spark-a", problem="spark-a: no answer"),
-    ):
-        call = Call(Change.ACCEPT, (key, reading, None))
-        record = record_of(when, call)
-        assert record is not None
-        assert record.kind == Kind.RANKS
-        read = decode_record(encode_record(record))
-        assert isinstance(read, tuple)
-        assert call_of(read[0]) == call
-
-
-def test_a_hostile_answer_is_cleaned_in_a_replay(stuck: World) -> None:
-    """Text of a recording is cleaned as that of a live answer."""
-    found = answer("healthy")
-    comm = dataclasses.replace(found.communicators[0], hash="\x1b[2J")
-    reading = RanksReading(START, "n", dataclasses.replace(found, communicators=(comm,)))
-    record = record_of(Instant(START, EPOCH), Call(Change.ACCEPT, (SourceKey.backend("b"), reading, None)))
-    assert record is not None
-    call = call_of(record)
-    assert call is not None
-    assert "\x1b" not in str(call.arguments)
-    assert stuck.view().ok
 
 
 def test_json_has_the_verdict_and_each_rank(stuck: World) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-import pytest
 from msgspec.structs import replace
 
-from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample, RouterView
@@ -140,17 +138,6 @@ def test_the_config_of_one_router_beats_the_word_of_another(make_world: MakeWorl
     assert groups(world) == {"a": "proxy", "b": "other", "c": "backends"}
 
 
-def test_shares_are_of_backends_that_answer(make_world: MakeWorld) -> None:
-    """Running requests stand beside the router; of a backend that fails none are known."""
-    world = world_of(make_world, RouterTarget("proxy", "http://p:4000", backends=("a", "b")))
-    for name in "ab":
-        sample = EngineSample(START, "vllm", (LaneSample("0", running=3.0),))
-        world.store.accept(SourceKey.backend(name), sample)
-    assert view(world).running == {"a": 3.0, "b": 3.0}
-    world.store.accept(SourceKey.backend("b"), Failure(FailureKind.REFUSED, "gone", START + 1))
-    assert view(world).running == {"a": 3.0, "b": None}
-
-
 def test_a_router_goes_down_and_comes_back(make_world: MakeWorld) -> None:
     """Two failed polls are an alert and an event; the next answer ends both, and its time begins anew."""
     world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
@@ -174,14 +161,3 @@ def test_a_router_goes_down_and_comes_back(make_world: MakeWorld) -> None:
         "router down: nothing listens there",
         "router answers again after 10 s",
     ]
-
-
-def test_its_poll_has_a_name_and_a_time(make_world: MakeWorld) -> None:
-    """The cost of polling a router is among our own, and a name shared with a backend does no harm."""
-    world = world_of(make_world, RouterTarget("a", "http://p:4000"))
-    world.store.accept(SourceKey.router("a"), told(), 7.0)
-    assert world.snapshot().self_cost.poll_ms == {"router:a": 7.0}
-    world.store.remove(SourceKey.router("a"))
-    assert world.snapshot().routers == ()
-    with pytest.raises(TypeError):
-        world.store.accept(SourceKey.backend("a"), told())

@@ -97,16 +97,6 @@ def test_another_model_at_the_same_port_is_an_event(world: World) -> None:
     assert said == ["serves tiny (was big)"]
 
 
-def test_another_model_of_a_server_whose_page_names_none(world: World) -> None:
-    """Its list of models names it."""
-    key = SourceKey.backend("b")
-    for second, model in enumerate(["big", "big", "tiny"]):
-        world.feed(EngineSample(1001.0 + second, "tgi", (IDLE,)))
-        world.store.identify(key, EngineIdentity(model=model, models=(model,)))
-    said = [event.message for event in world.snapshot().events if event.kind == "model"]
-    assert said == ["serves tiny (was big)"]
-
-
 @pytest.mark.parametrize("asked", ["hosted_vllm/org/big", "org/big", "openai/org/big"])
 def test_a_deployment_whose_model_is_gone_is_an_alert_of_the_router(
     make_world: MakeWorld, asked: str
@@ -125,18 +115,6 @@ def test_a_deployment_whose_model_is_gone_is_an_alert_of_the_router(
     assert said == [[], [f"deployment d-1 asks b for {asked}, which serves tiny"], []]
 
 
-def test_a_list_of_models_that_is_out_of_date_proves_nothing(make_world: MakeWorld) -> None:
-    """The page already names another model, so that the list is of the process before."""
-    router = RouterTarget("proxy", "http://p:4000", "least-busy", ())
-    world = make_world(Watch(backends=(BackendTarget("b", "http://b:8000", "vllm"),), routers=(router,)))
-    listed = (Deployment("d-1", "http://b:8000/v1", "any", "openai/new"),)
-    world.store.accept(SourceKey.router("proxy"), RouterSample(world.at, deployments=listed))
-    world.store.identify(SourceKey.backend("b"), EngineIdentity(model="old", models=("old",)))
-    world.feed(EngineSample(world.at + 1.0, "vllm", (IDLE,), models=("new",)))
-    world.store.judge()
-    assert world.snapshot().alerts == ()
-
-
 @pytest.mark.parametrize(
     ("started_s", "uptime_s"),
     [(-3600.0, 3620.0), (-3.0, 23.0), (3.0, 17.0), (600.0, None), (18.0, None), (-1.8e9, None)],
@@ -149,10 +127,3 @@ def test_an_uptime_that_contradicts_what_was_seen_is_unknown(
     for second in range(21):
         world.feed(EngineSample(1000.0 + second, "vllm", (IDLE,), start_time=start_time))
     assert world.view().uptime_s == uptime_s
-
-
-def test_a_process_cannot_be_older_than_the_one_before_it(world: World) -> None:
-    """A restart was seen, and the new start is before the last sample of the old process."""
-    for second, ago in enumerate((9000.0, 9000.0, 8000.0)):
-        world.feed(EngineSample(1000.0 + second, "vllm", (IDLE,), start_time=world.wall(1000.0 - ago)))
-    assert world.view().uptime_s is None

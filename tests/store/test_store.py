@@ -13,16 +13,12 @@ from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Sum
 from sparktop.model.node import (
-    CpuReading,
-    GpuReading,
-    MemoryReading,
-    NetworkReading,
     NodeIdentity,
     NodeSample,
 )
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.store import SourceKey, Store
+from sparktop.store import SourceKey
 from sparktop.store.event_log import EVENTS_KEPT
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import
@@ -163,13 +159,6 @@ def test_events_tell_down_and_back_once(world: World) -> None:
     assert told == [(Severity.CRITICAL, "nothing listens there"), (Severity.INFO, "answers again after 4 s")]
 
 
-def test_a_note_is_kept_once(world: World) -> None:
-    """A discovery that finds nothing every 30 s does not fill the list of events."""
-    for _ in range(3):
-        world.store.note("discovery", "nothing to watch")
-    assert len(world.snapshot().events) == 1
-
-
 def test_memory_stays_bounded(world: World) -> None:
     """Once the history is full, nothing grows, through failures and restarts."""
 
@@ -198,68 +187,3 @@ def test_memory_stays_bounded(world: World) -> None:
     assert lengths() == before
     assert before[3] <= EVENTS_KEPT
     assert before[0] < 100
-
-
-def test_fast_polling_does_not_fill_the_window(world: World) -> None:
-    """At 4 Hz every sample of the last 10 s is kept, of the minute before only about one a second."""
-    world.store.set_interval(0.25)
-    for step in range(4 * 150):
-        world.feed(running(1000 + step / 4, 1.0, generation_tokens=float(step)))
-    window = world.store._tracks.backends["b"]._window
-    assert 41 + 45 <= len(window) <= 41 + 60
-
-
-def test_a_snapshot_does_not_change_afterwards(world: World) -> None:
-    """What was taken stays as it was, however much is accepted later."""
-    world.feed(running(1000, 3))
-    taken = world.snapshot()
-    for at in range(1001, 1010):
-        world.feed(running(at, 9))
-    assert taken.backends[0].running == 3
-    assert list(taken.backends[0].history.running) == [(1000, 3)]
-
-
-def test_own_cost_is_in_the_snapshot(world: World) -> None:
-    """The monitor and the screen each report their part."""
-    world.store.measure_self(1.5, 60_000_000)
-    world.store.measure_terminal(9000.0)
-    cost = world.snapshot().self_cost
-    assert (cost.cpu_percent, cost.rss_bytes, cost.terminal_bytes_per_s) == (1.5, 60_000_000, 9000.0)
-
-
-def test_a_node_s_history_sums_what_is_drawn(make_world: MakeWorld) -> None:
-    """GPU use is a mean, power a sum, traffic without loopback and without links that are down."""
-    world = make_world(Watch(nodes=(NodeTarget("n"),)))
-    sample = NodeSample(
-        1000,
-        cpu=CpuReading(percent=12.0),
-        memory=MemoryReading(total_bytes=100, used_bytes=40),
-        gpus=(GpuReading(0, utilization_percent=80, power_w=30), GpuReading(1, utilization_percent=20)),
-        network=(
-            NetworkReading("lo", "other", up=True, rx_bytes_per_s=1e9),
-            NetworkReading("eth0", "ethernet", up=True, rx_bytes_per_s=5, tx_bytes_per_s=None),
-            NetworkReading("eth1", "ethernet", up=False, rx_bytes_per_s=50),
-        ),
-    )
-    world.store.identify(SourceKey.node("n"), NodeIdentity(os="Linux"))
-    world.store.accept(SourceKey.node("n"), sample)
-    node = world.snapshot().nodes[0]
-    history = node.history
-    assert (history.cpu_percent.last, history.gpu_percent.last, history.memory_percent.last) == (12, 50, 40)
-    assert (history.power_w.last, history.rx_bytes_per_s.last, history.tx_bytes_per_s.last) == (30, 5, None)
-    assert (node.identity.os, node.ok) == ("Linux", True)
-    world.store.accept(SourceKey.node("n"), Failure(FailureKind.INTERNAL, "broke", 1001))
-    node = world.snapshot().nodes[0]
-    assert [value for _, value in node.history.cpu_percent] == [12, None]
-    assert (node.sample, node.ok) == (sample, False)
-
-
-def test_simulated_is_said() -> None:
-    """A picture of a simulated cluster says that it is one."""
-    assert Store(Watch(), simulated=True).snapshot().simulated
-
-
-def test_a_snapshot_states_both_intervals() -> None:
-    """Nodes are polled half as often as backends, and whoever draws them reads it from the snapshot."""
-    shown = Store(Watch(interval_s=0.5)).snapshot()
-    assert (shown.interval_s, shown.node_interval_s) == (0.5, 1.0)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sparktop.analysis.placement import address_of
 from sparktop.model.router import Deployment
 from sparktop.model.targets import RouterTarget
 from sparktop.watch.discovery import MOST_FOUND, Behind, behind_router, is_nearby
 
-ADDRESS = r"https?://[a-z0-9.\[\]:]{1,20}(/v1)?"
 PROXY = RouterTarget("proxy", "http://10.0.0.9:4000")
 
 
@@ -107,24 +103,3 @@ def test_a_long_list_is_cut() -> None:
     """A router's list of hundreds does not start hundreds of polls."""
     found = behind(*(Deployment(f"d{index}", f"http://10.0.1.{index}:8000") for index in range(200)))
     assert len(found.targets) == MOST_FOUND
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["a", "b", "x" * 40]),
-            st.none() | st.text(max_size=20) | st.from_regex(ADDRESS, fullmatch=True),
-        ),
-        max_size=12,
-    )
-)
-def test_any_list_gives_servers_with_names_and_addresses_of_their_own(
-    listed: list[tuple[str, str | None]],
-) -> None:
-    """Whatever a router says: names and addresses are unique, and each URL means what was named."""
-    found = behind(*(Deployment(name, address) for name, address in listed), taken=("a",))
-    assert len({one.name for one in found.targets} | {"a"}) == len(found.targets) + 1
-    places = [address_of(one.url) for one in found.targets]
-    assert None not in places
-    assert len(set(places)) == len(places)

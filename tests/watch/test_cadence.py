@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.model.failure import Failure, FailureKind
 from sparktop.watch.scheduler import (
     AGAIN_AFTER_S,
     BUDGET_SHARE,
@@ -19,11 +18,9 @@ from sparktop.watch.scheduler import (
     LOADED_FOR_S,
     MOST_QUICK,
     SHORT_OF_CPU,
-    UNLOADED_FOR_S,
     LoadCadence,
     PollGroup,
     affordable_hz,
-    looks_an_interval,
 )
 
 PAIR = ("a", "b")
@@ -61,26 +58,6 @@ def test_a_loaded_group_is_looked_at_four_times_a_second() -> None:
     assert paces[-1] == {"a": 4, "b": 4}
 
 
-def test_an_idle_group_and_one_that_nobody_judges_is_not() -> None:
-    """Without load, or unless it is judged, the pace is the interval's; it falls back at once."""
-    assert not any(Group().pass_time(30, load=0.5))
-    assert not any(Group().pass_time(30, judged=False))
-    group = Group()
-    group.pass_time(10)
-    assert group.pass_time(1, judged=False) == [{}]
-
-
-def test_the_pace_ends_after_a_while_without_load() -> None:
-    """A pause of some seconds changes nothing, so that waves do not switch it; a longer one ends it."""
-    group = Group()
-    group.pass_time(10)
-    assert all(group.pass_time(UNLOADED_FOR_S - 2, load=0.0))
-    assert all(group.pass_time(3, load=8.0))
-    paces = group.pass_time(UNLOADED_FOR_S + 3, load=0.0)
-    assert paces[0] == {"a": 4, "b": 4}
-    assert paces[-1] == {}
-
-
 @pytest.mark.parametrize(
     ("answer_ms", "hz"), [(1.0, 4.0), (4.0, 4.0), (4.1, 2.0), (20.0, 2.0), (20.1, 0.0), (51.0, 0.0)]
 )
@@ -89,14 +66,6 @@ def test_a_rate_must_be_affordable(answer_ms: float, hz: float) -> None:
     assert affordable_hz(answer_ms) == hz
     paces = Group().pass_time(10, answer_ms=answer_ms)
     assert paces[-1] == ({"a": round(hz), "b": round(hz)} if hz else {})
-
-
-def test_answers_that_wait_for_the_servers_own_work_do_not_slow_it() -> None:
-    """A busy server answers late most of the time; the quickest quarter shows what a page costs."""
-    group = Group()
-    for second in range(12):
-        paces = group.pass_time(1, answer_ms=6.0 if second % 3 == 0 else 300.0)
-    assert paces == [{"a": 2, "b": 2}]
 
 
 def test_slower_answers_slow_it_down_and_it_returns_later() -> None:
@@ -110,41 +79,6 @@ def test_slower_answers_slow_it_down_and_it_returns_later() -> None:
     again = len(paces) - slowed_at + next(index for index, pace in enumerate(calm) if pace["a"] == 4)
     assert again >= AGAIN_AFTER_S
     assert calm[-1] == {"a": 4, "b": 4}
-
-
-def test_one_slow_server_slows_its_group() -> None:
-    """All backends of a group are polled together, so the slowest counts; one slow answer does not."""
-    group = Group()
-    group.pass_time(10)
-    group.answer("b", 8.0, 900.0)
-    assert group.pass_time(1) == [{"a": 4, "b": 4}]
-    for _ in range(12):
-        group.answer("b", 8.0, 60.0)
-    assert group.pass_time(1) == [{}]
-
-
-def test_half_a_group_is_not_looked_at_quickly() -> None:
-    """With one backend left nothing is judged; lanes of one server are a group of one server."""
-    group = Group()
-    group.pass_time(10)
-    group.cadence.note("b", Failure(FailureKind.REFUSED, "gone", group.at))
-    assert group.cadence.decide([PAIR], group.at, 1.0) == {}
-    alone = Group()
-    for _ in range(8):
-        alone.at += 1.0
-        alone.answer("a", 8.0, 2.0)
-        pace = alone.cadence.decide([("a",)], alone.at, 1.0)
-    assert pace == {"a": 4}
-
-
-def test_a_server_that_tells_no_load_is_never_quickened() -> None:
-    """If its balance cannot be judged, a server is not polled more often."""
-    group = Group()
-    for _ in range(10):
-        group.at += 1.0
-        for name in PAIR:
-            group.answer(name, None, 2.0)
-        assert group.cadence.decide([PAIR], group.at, 1.0) == {}
 
 
 @settings(max_examples=100, deadline=None)
@@ -165,12 +99,6 @@ def test_no_pace_is_ever_beyond_four_a_second_or_its_budget_for_long(
         group.pass_time(1, load=20.0, answer_ms=seconds[-1][1])
     for looks in group.cadence.decide([PAIR], group.at, interval_s).values():
         assert looks / interval_s * seconds[-1][1] / 1000 <= BUDGET_SHARE + 1e-9
-
-
-def test_looks_follow_the_interval() -> None:
-    """4 Hz are 20 polls in 5 s; if the interval is a quarter of a second or less, nothing is added."""
-    assert [looks_an_interval(4.0, one) for one in (0.25, 0.3, 0.5, 1.0, 5.0)] == [1, 1, 2, 4, 20]
-    assert looks_an_interval(0.0, 1.0) == 1
 
 
 def test_a_fleet_is_not_polled_four_times_a_second_as_a_whole() -> None:

@@ -7,9 +7,8 @@ import gc
 
 import pytest
 
-from sparktop.model.fleet import Fleet, FleetServer
-from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
-from sparktop.store import SourceKey, Store
+from sparktop.model.targets import BackendTarget, Watch
+from sparktop.store import Store
 from sparktop.watch.monitor import COLLECT_EVERY_S, MANY, maintain_memory
 
 
@@ -42,25 +41,4 @@ async def test_garbage_of_many_sources_is_collected_by_the_clock(count: int) -> 
     assert seldom == 16 * [count == MANY]
     if count == MANY:
         assert collected == [*14 * [1], 2]
-    assert gc.get_threshold() == usual
-
-
-async def test_what_a_prometheus_brings_counts() -> None:
-    """Collections are seldom in the first minute, when it is not known, and as long as it brings many."""
-    target = PrometheusTarget("main", "http://p")
-    store = Store(Watch(prometheus=(target,), source="test"))
-    usual = gc.get_threshold()
-    seldom: list[bool] = []
-
-    async def sleep(_: float) -> None:
-        seldom.append(gc.get_threshold()[0] > usual[0])
-        count = {2: MANY, 3: 3}.get(len(seldom), 0)
-        servers = tuple(FleetServer(f"s{at}", f"http://s{at}", "g") for at in range(count))
-        store.accept(SourceKey.prometheus("main"), Fleet(0.0, 15.0, servers))
-        if len(seldom) == 4:
-            raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        await maintain_memory(store, sleep)
-    assert seldom == [True, False, True, False]
     assert gc.get_threshold() == usual

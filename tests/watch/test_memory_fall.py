@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from sparktop.cli import main
 from sparktop.model.node import MemoryReading, MemorySample, NodeSample
 from sparktop.model.targets import NodeTarget, Watch
-from sparktop.recording.player import Player, Recording
-from sparktop.recording.recorder import Recorder
-from sparktop.recording.rescue import check
 from sparktop.sources.local import LocalSource
-from sparktop.store import SourceKey, Store
+from sparktop.store import SourceKey
 from sparktop.watch.monitor import EVERY_S, REMOTE_S, WINDOW_S, MemoryFall, MemoryWatch, Monitor
 from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
 
@@ -45,15 +39,6 @@ def test_steep_is_what_uses_up_all_within_a_minute() -> None:
     assert fall((0, 60), (2, 40), (4, 39.9)).is_steep
     assert not fall((0, 60), (2, 40), (4, 40), (2 + WINDOW_S, 40), (4 + WINDOW_S, 40)).is_steep
     assert fall((0, 1), (2, 0)).is_steep
-
-
-def test_unknown_memory_is_never_steep() -> None:
-    """Nor a sample that is older than the newest."""
-    found = MemoryFall()
-    found.add(0.0, MemoryReading())
-    found.add(2.0, memory(1))
-    found.add(1.0, memory(100))
-    assert not found.is_steep
 
 
 class FallingSource(FakeSource):
@@ -126,37 +111,3 @@ async def test_a_quick_reading_is_complete_and_needs_no_driver() -> None:
     assert quick.memory.total_bytes == sample.memory.total_bytes
     assert quick.memory.headroom_bytes
     assert sum(part.size_bytes for part in quick.memory.parts) == quick.memory.total_bytes
-
-
-@pytest.mark.outside
-def test_quick_readings_are_recorded_and_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As records of their own kind; the replayed picture shows the last one, as the live one did.
-
-    A dump has all of them.
-    """
-    at = 100.0
-    path = tmp_path / "a.rec.zst"
-    watch = Watch(nodes=(NodeTarget("n"),))
-    recorder = Recorder(watch, next_path=lambda _: path)
-    store = Store(watch, clock=lambda: at, now=lambda: datetime.fromtimestamp(at, UTC), journal=recorder)
-    recorder.start(store)
-    key = SourceKey.node("n")
-    store.accept(key, NodeSample(at, memory=memory(50)), 1.0)
-    for step in range(5):
-        at = 100.2 + step / 5
-        store.accept(key, MemorySample(at, memory(40 - 8 * step)))
-    live = store.snapshot()
-    recorder.stop("quit")
-    assert check(path).kinds["memory"] == 5
-    assert check(path).is_whole
-    player = Player(Recording([path]))
-    player.play(player.recording.end)
-    shown = player.snapshot()
-    assert [one.sample for one in shown.nodes] == [one.sample for one in live.nodes]
-    sample = shown.nodes[0].sample
-    assert sample is not None
-    assert sample.memory.headroom_bytes == 8 * GIB
-    assert main(["dump", "--format", "openmetrics", str(path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert sum(line.startswith('sparktop_node_memory_headroom_bytes{node="n"}') for line in lines) == 6
-    assert sum(line.startswith("sparktop_node_gpus{") for line in lines) == 1

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 
-import psutil
 import pytest
 
 from sparktop.model.failure import Failure, FailureKind
@@ -15,7 +12,6 @@ from sparktop.store import Store
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
     DISCOVER_AGAIN_S,
-    SELF_EVERY_S,
     Monitor,
     RealWays,
 )
@@ -98,19 +94,6 @@ async def test_discovery_looks_again_until_something_is_there() -> None:
     assert [event.message for event in store.snapshot().events] == ["nothing listens there"]
 
 
-async def test_own_cost_is_measured() -> None:
-    """CPU and resident memory of this process reach the store."""
-    store, sleeper = WatchedStore(Watch()), Sleeper()
-    monitor = Monitor(Watch(), store, ways=FakeWays(), sleep=sleeper)
-    await monitor.start()
-    await sleeper.wake(SELF_EVERY_S)
-    await store.until(lambda: store.snapshot().self_cost.rss_bytes is not None)
-    await monitor.stop()
-    cost = store.snapshot().self_cost
-    assert cost.rss_bytes == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
-    assert cost.cpu_percent is not None
-
-
 async def test_the_interval_reaches_every_group_and_the_store() -> None:
     """Nodes are asked half as often as backends; the store must know what a missed sample is."""
     watch = Watch(nodes=(NodeTarget("n"),), backends=(B,))
@@ -149,20 +132,6 @@ async def test_stop_before_start_is_done_leaves_nothing_running() -> None:
     assert ways.groups == []
 
 
-@pytest.mark.outside
-def test_importing_the_monitor_loads_nothing_heavy() -> None:
-    """The first paint need not wait for HTTP clients, psutil or pydantic."""
-    heavy = ["aiohttp", "httpx", "psutil", "pynvml", "pydantic", "textual", "rich", "plotext"]
-    program = (
-        "import sys, sparktop.watch.monitor, sparktop.store; "
-        f"sys.exit(' '.join(name for name in {heavy!r} if name in sys.modules) or None)"
-    )
-    done = subprocess.run(  # noqa: S603 - our own interpreter with a fixed program
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 async def test_a_target_that_is_a_router_is_watched_as_one() -> None:
     """LiteLLM given as TARGET leaves the list of servers and comes into that of routers, at its URL."""
     proxy = BackendTarget("proxy:4000", "http://proxy:4000")
@@ -177,15 +146,3 @@ async def test_a_target_that_is_a_router_is_watched_as_one() -> None:
     assert [view.name for view in picture.backends] == ["b"]
     assert [(view.name, view.url) for view in picture.routers] == [("proxy:4000", "http://proxy:4000")]
     assert all(source.closed for source in ways.made)
-
-
-async def test_a_router_that_the_configuration_calls_a_backend_is_a_failure() -> None:
-    """A line says what to correct; a target is watched only as the kind that is written."""
-    watch = Watch(backends=(B,), source="sparktop.toml")
-    store, ways = WatchedStore(watch), FakeWays()
-    ways.readings["b"] = lambda: Failure(FailureKind.ROUTER, "name it under [[routers]]", 1.0)
-    monitor = Monitor(watch, store, ways=ways, sleep=Sleeper())
-    await monitor.start()
-    await store.until(lambda: store.backend("b").failure is not None)
-    await monitor.stop()
-    assert store.snapshot().routers == ()

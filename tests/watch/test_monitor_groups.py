@@ -75,31 +75,6 @@ async def test_a_loaded_group_that_is_judged_is_polled_four_times_a_second() -> 
     await paced.monitor.stop()
 
 
-async def test_servers_of_a_group_that_is_not_judged_are_not_hurried() -> None:
-    """Only groups that are judged are polled more often than the interval says."""
-    paced = Paced()
-    await paced.monitor.start()
-    paced.pass_time(20, judging=False)
-    assert paced.quickened == {}
-    paced.pass_time(8)
-    assert paced.quickened == {"a": 4, "b": 4}
-    paced.pass_time(20, judging=False)
-    assert paced.quickened == {}
-    await paced.monitor.stop()
-
-
-async def test_a_backend_alone_is_never_quickened() -> None:
-    """A group is two or more: of one there is no balance."""
-    paced = Paced(Watch(backends=PAIR))
-    await paced.monitor.start()
-    for _ in range(20):
-        paced.at += 1.0
-        paced.monitor._deliver(SourceKind.BACKEND, "a", loaded(paced.at), 2.0)
-        paced.store.judge()
-    assert paced.quickened == {}
-    await paced.monitor.stop()
-
-
 async def test_a_monitor_judges_by_its_own_timer() -> None:
     """Without any snapshot the store judges once at the start, and again whenever the timer wakes."""
     watch = Watch(backends=PAIR, routers=(PROXY,))

@@ -8,8 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.sources.agent import AgentSource
-from sparktop.store import Store
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import DISCOVER_AGAIN_S, Monitor, RealWays, ShowsProcesses, TellsInterval
 from tests.watch.monitor_fakes import FakeWays, Sleeper, WatchedStore
@@ -91,18 +89,6 @@ async def test_process_tables_are_read_where_somebody_looks() -> None:
     await monitor.stop()
 
 
-async def test_nodes_are_told_how_often_they_are_asked() -> None:
-    """An agent takes no more samples than its viewer polls for."""
-    watch = Watch(nodes=(NodeTarget("n"),), interval_s=0.5)
-    ways = FakeWays()
-    monitor = Monitor(watch, Store(watch), ways=ways, sleep=Sleeper())
-    await monitor.start()
-    told = [ways.made[0].interval_s]
-    monitor.set_interval(2.0)
-    await monitor.stop()
-    assert [*told, ways.made[0].interval_s] == [1.0, 4.0]
-
-
 async def test_a_node_that_hangs_delays_no_other() -> None:
     """Nodes have one group and a task each: one that never answers leaves the others to their samples."""
     watch = Watch(nodes=(NodeTarget("stuck"), NodeTarget("well")))
@@ -132,14 +118,3 @@ async def test_each_way_to_a_node_has_its_source(target: NodeTarget, module: str
     assert isinstance(source, ShowsProcesses)
     assert isinstance(source, TellsInterval) == (target.via != "local")
     assert [one for one in ways.modules(Watch(nodes=(target,))) if one == module] == [module]
-
-
-async def test_agents_share_one_session() -> None:
-    """All agents are asked over one session, as backends are."""
-    ways = RealWays()
-    one, two = ways.node(AGENT), ways.node(replace(AGENT, name="b"))
-    assert isinstance(one, AgentSource)
-    assert isinstance(two, AgentSource)
-    assert one._session is two._session
-    await one.close()
-    await two.close()

@@ -55,19 +55,6 @@ def test_a_damaged_file_is_one_line_and_is_replaced(tmp_path: Path, content: byt
     assert read_starts(path) == ((ONE,), None)
 
 
-def test_text_from_the_file_is_cleaned(tmp_path: Path) -> None:
-    """Another program may have written it."""
-    path = tmp_path / "starts.json"
-    add_starts(path, [replace(ONE, model="a\x1b[31m")])
-    assert read_starts(path)[0][0].model == "a [31m"
-
-
-def test_a_folder_that_cannot_be_made_is_a_reason(tmp_path: Path) -> None:
-    """A file stands in its place."""
-    (tmp_path / "state").write_text("")
-    assert add_starts(tmp_path / "state" / "starts.json", [ONE]) in {"File exists", "Not a directory"}
-
-
 class _Books:
     """Stands for the starts of a store."""
 

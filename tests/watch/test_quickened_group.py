@@ -86,30 +86,6 @@ async def test_changing_the_pace_never_loses_or_repeats_an_instant(clock: FakeCl
     assert group.quickened == {}
 
 
-async def test_an_instant_that_has_come_is_asked_when_the_pace_changes_in_it(clock: FakeClock) -> None:
-    """A change before the group woke up for an instant does not cost that instant."""
-    a = NotingSource(clock, "a")
-    async with running(clock, a) as group:
-        await clock.advance(1.0)
-        clock.now += 1.001
-        group.quicken({"a": 4})
-        await clock.settle()
-        assert a.asked == [0.0, 1.0, 2.001]
-        await clock.advance(0.5)
-    assert a.asked == [0.0, 1.0, 2.001, 2.25, 2.5]
-
-
-async def test_a_late_wake_asks_the_slow_ones_too(clock: FakeClock) -> None:
-    """Asleep over the begin of an interval, a group asks all of its sources when it wakes within it."""
-    a, b = NotingSource(clock, "a"), NotingSource(clock, "b")
-    async with running(clock, a, b) as group:
-        group.quicken({"a": 4})
-        await clock.advance(0.75)
-        await clock.jump(0.6)
-    assert a.asked == [0.0, 0.25, 0.5, 0.75, 1.35]
-    assert b.asked == [0.0, 1.35]
-
-
 async def test_a_source_that_fails_is_asked_no_more_often_than_asked_for(clock: FakeClock) -> None:
     """A down server is retried at the next whole interval, then every second one, at 4 Hz too."""
     a, b = NotingSource(clock, "a"), NotingSource(clock, "b")
@@ -123,25 +99,3 @@ async def test_a_source_that_fails_is_asked_no_more_often_than_asked_for(clock: 
         await clock.advance(1.5)
     assert a.asked[-3:] == [7.0, 7.25, 7.5]
     assert len(b.asked) == 31
-
-
-async def test_a_busy_source_is_skipped_at_its_own_instants_only(clock: FakeClock) -> None:
-    """One that takes 0.6 s is skipped twice in each round at 4 Hz; one at 1 Hz is not counted for it."""
-    slow, other = NotingSource(clock, "slow", takes_s=0.6), NotingSource(clock, "other", takes_s=0.6)
-    async with running(clock, slow, other) as group:
-        group.quicken({"slow": 4})
-        await clock.advance(3.0)
-    assert slow.asked == [0.0, 0.75, 1.5, 2.25, 3.0]
-    assert group.skipped == {"slow": 8, "other": 0}
-
-
-async def test_a_new_interval_ends_the_quick_pace(clock: FakeClock) -> None:
-    """Another interval applies as requested; a pace that does not divide the quickest is lowered."""
-    a, b = NotingSource(clock, "a"), NotingSource(clock, "b")
-    async with running(clock, a, b) as group:
-        group.quicken({"a": 4, "b": 3})
-        assert group.quickened == {"a": 4, "b": 2}
-        group.set_interval(2.0)
-        assert group.quickened == {}
-        await clock.advance(4.0)
-    assert a.asked == b.asked == [0.0, 2.0, 4.0]

@@ -102,34 +102,6 @@ def test_a_round_ends_with_the_verdict() -> None:
     run(work)
 
 
-def test_counts_that_move_end_a_round_after_two_queries() -> None:
-    """A long step is not asked about any longer than needed."""
-
-    async def work() -> None:
-        node = Node("spark-a", found("in-flight-1"), found("in-flight-2"))
-        watching = Watching(node)
-        await asyncio.sleep(30)
-        watching.asker.ask("b")
-        assert (await watching.ended()).verdict.word is RanksWord.MOVING
-        assert len(node.asked_at) == 2
-
-    run(work)
-
-
-def test_a_healthy_server_is_asked_about_once() -> None:
-    """A query can harm a job: while there is progress, one answer is enough."""
-
-    async def work() -> None:
-        node = Node("spark-a", found("healthy"))
-        watching = Watching(node, tokens=lambda at: at)
-        await asyncio.sleep(30)
-        watching.asker.ask("b")
-        assert (await watching.ended()).verdict.word is RanksWord.NO_VERDICT
-        assert len(node.asked_at) == 1
-
-    run(work)
-
-
 def test_where_one_node_gives_no_answer_the_next_is_asked() -> None:
     """A stopped process does not answer, but those on other machines report on it."""
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.sources.source import Reading
-from sparktop.watch.scheduler import SPREAD_FROM, PollGroup, spread_shares
+from sparktop.watch.scheduler import PollGroup, spread_shares
 from tests.sources.conftest import FakeClock
 
 
@@ -115,14 +115,6 @@ async def test_all_sources_are_asked_at_the_same_instants(clock: FakeClock) -> N
     assert a.asked == b.asked == [0.0, 1.0, 2.0, 3.0]
 
 
-async def test_the_time_a_poll_takes_does_not_shift_the_instants(clock: FakeClock) -> None:
-    """A poll of 0.3 s leaves the next one on its instant: no drift."""
-    source = ScriptedSource(clock, takes_s=0.3)
-    async with running(group_of(clock, source), clock):
-        await clock.advance(5.0)
-    assert source.asked == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-
-
 async def test_a_slow_source_never_delays_another(clock: FakeClock) -> None:
     """While one source hangs, the other one's samples come at every instant, at once."""
     slow, quick = ScriptedSource(clock, "slow", takes_s=60.0), ScriptedSource(clock, "quick")
@@ -153,45 +145,6 @@ async def test_a_down_source_is_retried_next_then_every_second_instant(clock: Fa
     assert source.asked == [0.0, 1.0, 3.0, 5.0, 7.0]
 
 
-async def test_jitter_makes_retries_earlier_never_later(clock: FakeClock) -> None:
-    """With full jitter a retry comes 1.8 intervals after the last try, not 2."""
-    source = ScriptedSource(clock)
-    source.down = True
-    async with running(group_of(clock, source, jitter=1.0), clock):
-        await clock.advance(5.0)
-    assert source.asked == [0.0, 1.0, 2.8, 4.6]
-
-
-@pytest.mark.parametrize("takes_s", [0.0, 0.4, 1.7])
-@pytest.mark.parametrize("jitter", [0.0, 0.5, 0.99])
-async def test_a_return_is_noticed_within_two_intervals(
-    clock: FakeClock, jitter: float, takes_s: float
-) -> None:
-    """No try begins later than two intervals after the one before it ended."""
-    source = ScriptedSource(clock, takes_s=takes_s)
-    source.down = True
-    async with running(group_of(clock, source, jitter=jitter), clock):
-        await clock.advance(30.0)
-    gaps = [
-        later - (earlier + takes_s) for earlier, later in zip(source.asked, source.asked[1:], strict=False)
-    ]
-    assert len(gaps) > 5
-    assert max(gaps) <= 2.0 + 1e-6
-
-
-async def test_after_a_return_every_instant_counts_again(clock: FakeClock) -> None:
-    """A source that came back is asked at every instant again, and a new failure starts anew."""
-    source = ScriptedSource(clock)
-    source.down = True
-    async with running(group_of(clock, source), clock):
-        await clock.advance(2.5)
-        source.down = False
-        await clock.advance(3.0)
-        source.down = True
-        await clock.advance(2.0)
-    assert source.asked == [0.0, 1.0, 3.0, 4.0, 5.0, 6.0, 7.0]
-
-
 async def test_a_suspended_machine_makes_no_burst(clock: FakeClock) -> None:
     """After a jump of five hours a source is asked once, then at the instants that follow."""
     source = ScriptedSource(clock)
@@ -213,18 +166,6 @@ async def test_a_new_interval_takes_effect_at_once(clock: FakeClock) -> None:
         await clock.advance(2.0)
     assert source.asked == [0.0, 11.0, 12.0]
     assert group.interval_s == 1.0
-
-
-async def test_a_new_interval_shortens_the_wait_of_a_down_source(clock: FakeClock) -> None:
-    """A down source that waits two long intervals waits two short ones after the change."""
-    source = ScriptedSource(clock)
-    source.down = True
-    group = group_of(clock, source, interval_s=60.0)
-    async with running(group, clock):
-        await clock.advance(61.0)
-        group.set_interval(1.0)
-        await clock.advance(2.0)
-    assert source.asked == [0.0, 60.0, 63.0]
 
 
 @pytest.mark.parametrize(("interval_s", "deadline_s"), [(0.25, 2.0), (1.0, 2.0), (3.0, 6.0), (60.0, 10.0)])
@@ -262,27 +203,6 @@ async def test_a_slow_source_is_read(clock: FakeClock, takes_s: float) -> None:
     assert max(source.deadlines) <= 10.0
 
 
-async def test_a_source_that_hangs_from_the_start_fails_within_two_polls(clock: FakeClock) -> None:
-    """What never answers is a failure after the short and the longest time limit."""
-    source, delivered = SlowSource(clock, takes_s=1e6), Delivered()
-    async with running(group_of(clock, source, deliver=delivered), clock):
-        await clock.advance(11.9)
-        assert delivered.kinds("a") == []
-        await clock.advance(1.0)
-    assert delivered.kinds("a") == [FailureKind.TIMEOUT]
-
-
-async def test_a_fast_source_that_hangs_fails_after_two_seconds(clock: FakeClock) -> None:
-    """The time limit follows what it takes: no fast server is waited for as long as for a slow one."""
-    source, delivered = SlowSource(clock, takes_s=0.01), Delivered()
-    async with running(group_of(clock, source, deliver=delivered), clock):
-        await clock.advance(5.5)
-        source.takes_s = 1e6
-        await clock.advance(3.0)
-    assert delivered.kinds("a")[-2:] == ["sample", FailureKind.TIMEOUT]
-    assert set(source.deadlines[:6]) == {2.0}
-
-
 async def test_a_source_that_becomes_slow_is_read_again(clock: FakeClock) -> None:
     """Each poll in a row that takes too long doubles the limit, so that a loaded server is read again."""
     source, delivered = SlowSource(clock, takes_s=0.01), Delivered()
@@ -293,18 +213,6 @@ async def test_a_source_that_becomes_slow_is_read_again(clock: FakeClock) -> Non
     kinds = delivered.kinds("a")
     assert kinds.count(FailureKind.TIMEOUT) == 2
     assert kinds[-1] == "sample"
-
-
-async def test_the_longest_time_limit_is_a_setting(clock: FakeClock) -> None:
-    """With `timeout_s = 20` a page of 15 s is read, with 5 it is not."""
-    for longest_s, kind in ((20.0, "sample"), (5.0, FailureKind.TIMEOUT)):
-        source, delivered = SlowSource(clock, takes_s=15.0), Delivered()
-        group = PollGroup(
-            "group", [source], 1.0, delivered, clock=clock, sleep=clock.sleep, longest_s=longest_s
-        )
-        async with running(group, clock):
-            await clock.advance(60.0)
-        assert delivered.kinds("a")[0] == kind
 
 
 async def test_a_programming_error_is_logged_once_and_is_a_failure(
@@ -363,14 +271,6 @@ async def test_a_source_that_ignores_its_deadline_is_cut_off(
     assert readings[0].kind is FailureKind.TIMEOUT
 
 
-async def test_the_reading_comes_with_what_the_poll_took(clock: FakeClock) -> None:
-    """Took_ms is the time from asking to the reading."""
-    delivered = Delivered()
-    async with running(group_of(clock, ScriptedSource(clock, takes_s=0.25), deliver=delivered), clock):
-        await clock.advance(0.5)
-    assert [took for _, _, took in delivered.all] == [pytest.approx(250.0)]
-
-
 async def test_skew_is_newest_minus_oldest_sample_of_a_round(clock: FakeClock) -> None:
     """Two samples of one round that lie 40 ms apart make a skew of 40 ms; one sample makes none."""
     late, early = ScriptedSource(clock, "late", takes_s=0.05), ScriptedSource(clock, "early", takes_s=0.01)
@@ -412,11 +312,6 @@ async def test_a_group_that_is_judged_is_polled_at_one_moment_in_a_fleet(clock: 
     assert len(together) == 1, "at most MOST_TOGETHER: one moment"
     assert len({source.asked[0] for source in sources}) == 71, "a larger group is spread, too"
     assert {source.asked[1] for source in sources} == {1.0}
-
-
-def test_few_sources_are_not_spread() -> None:
-    """Below SPREAD_FROM sources, all are polled at the same instants."""
-    assert spread_shares([f"s{number}" for number in range(SPREAD_FROM - 1)], ()) == {}
 
 
 async def test_cancelling_closes_everything(clock: FakeClock) -> None:

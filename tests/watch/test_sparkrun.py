@@ -89,21 +89,6 @@ def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:
     }
 
 
-def test_the_newest_jobs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many files the newest are read, and how many there are is said; what began last is first."""
-    pytest.importorskip("yaml")
-    monkeypatch.setattr(listed_files, "MOST_JOBS", 3)
-    jobs = {f"{name}.yaml": f"hosts: [spark-{name}]\n" for name in "abcde"}
-    jobs["c.yaml"] += f"started_at: {1e9 + 5}\n"
-    jobs["d.yaml"] += "started_at: true\n"
-    jobs["e.yaml"] += f"started_at: {10**400}\n"
-    folder = home(tmp_path, jobs)
-    dated(folder, {"a.yaml": 9, "b.yaml": 8, "c.yaml": 3, "d.yaml": 2, "e.yaml": 1})
-    found = listed(folder)
-    assert [one.name for one in found.backends] == ["spark-c:8000", "spark-e:8000", "spark-d:8000"]
-    assert found.problems == (f"{folder / listed_files.JOBS}: 5 files; the newest 3 are used",)
-
-
 def test_of_several_jobs_at_one_address_the_newest_counts(tmp_path: Path) -> None:
     """Its hosts, model and key are used: files of earlier jobs stay, and most use the same port."""
     pytest.importorskip("yaml")
@@ -200,15 +185,6 @@ def test_bad_files_are_one_line_or_nothing(tmp_path: Path, text: str) -> None:
     found = listed(home(tmp_path, {"a.yaml": text}))
     assert found.backends == ()
     assert all(one.isprintable() and "secret" not in one for one in found.problems)
-
-
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """It is named as other files that cannot be used are."""
-    pytest.importorskip("yaml")
-    folder = home(tmp_path, {})
-    os.mkfifo(folder / listed_files.JOBS / "a.yaml")
-    (problem,) = listed(folder).problems
-    assert problem.endswith("a.yaml: cannot be used: no table in YAML")
 
 
 def test_without_a_yaml_library_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,13 +312,3 @@ async def test_a_newer_job_at_a_watched_address_changes_its_server(tmp_path: Pat
         ("new", ("spark-1", "spark-3")),
     ]
     assert scene.ssh["spark-3"] == "new@spark-3"
-
-
-async def test_a_job_changes_no_configured_server(tmp_path: Path) -> None:
-    """What the configuration says of an address counts, also when a job begins there."""
-    pytest.importorskip("yaml")
-    scene = Followed(home(tmp_path, {}), BackendTarget("mine", "http://spark-1:8000", group="own"))
-    await scene.run(
-        lambda: scene.job("a.yaml", "spark-1", "old", 100), lambda: scene.job("b.yaml", "spark-1", "new", 200)
-    )
-    assert scene.server() == ("own", ())

@@ -108,19 +108,6 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert listed_targets([str(tmp_path / "gone*.json")]) == ([], [])
 
 
-def test_of_many_files_the_first_by_name_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many there are is said, for one pattern and for several; what is listed twice counts once."""
-    monkeypatch.setattr(listed, "MOST_FILES", 3)
-    for number in (5, 2, 4, 1, 3):
-        written(tmp_path, f"{number}.json", [{"targets": [f"h:{number}", "h:9"]}])
-    few = [str(tmp_path / "[123].json")]
-    assert listed_targets(few)[1] == []
-    for patterns in ([str(tmp_path / "*.json")], [*few, str(tmp_path / "*.json")]):
-        found, problems = listed_targets(patterns)
-        assert [one.name for one in found] == ["h:1", "h:9", "h:2", "h:3"]
-        assert problems == ["5 files match; the first 3 are used"]
-
-
 def test_folders_may_have_wildcards(tmp_path: Path) -> None:
     """One level for each *, and ** is no more; a name that is there is taken as it stands."""
     for folder in ("a/targets", "b/targets", "b/deep/targets", "[c]"):
@@ -192,16 +179,6 @@ async def test_a_half_written_file_is_read_again(tmp_path: Path, half: str) -> N
     written(tmp_path, "a.json", half)
     await files.look()
     assert (notes, waits) == ([f"{path}: cannot be used: not valid JSON"], [2.0, 2.0])
-
-
-async def test_only_what_may_be_half_written_is_read_again(tmp_path: Path) -> None:
-    """A file that is missing or too large is named at once."""
-
-    async def sleep(seconds: float) -> None:
-        raise AssertionError(seconds)
-
-    patterns = [str(tmp_path / "none.json"), written(tmp_path, "large.json", " " * (1 << 20) + "[]")]
-    assert len((await listed.settled_targets(patterns, sleep))[1]) == 2
 
 
 @pytest.mark.outside

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.balance.judge import judge
@@ -113,11 +110,6 @@ def test_the_sentence_and_the_advice_rest_on_the_counts() -> None:
     assert herding("least-busy", errors=None).cause is None
 
 
-def test_dealing_in_turn_has_no_spread() -> None:
-    """Round-robin has almost no spread."""
-    assert told(tracks_of(lambda at: round(4.0 * at) % 2)).spread < 0.1
-
-
 def test_a_skew_that_stands_still_is_no_herd() -> None:
     """Random routing that sends nine of ten requests to one backend has no herds: it matches its shares."""
     dice = random.Random(3)  # noqa: S311 - repeatable chance
@@ -134,17 +126,6 @@ def test_one_cold_burst_is_no_swing() -> None:
     assert judge(GroupLoad("g", tracks, LIFE_S), float(SECONDS)).word is not Is.OSCILLATING
 
 
-def test_without_counts_or_a_life_nothing_is_told() -> None:
-    """Without counts of requests from each backend, or without a known lifetime, the result is None."""
-    tracks = tracks_of(old_counts)
-    uncounted = LoadTrack("s1", tracks[1].times_s, tracks[1].running, tracks[1].waiting)
-    assert found([tracks[0], uncounted]) is None
-    assert found(tracks, life_s=None) is None
-    assert found(tracks, life_s=60.0) is None
-    silent = LoadTrack("s1", [0.0, 120.0], [0.0, 0.0], arrived=[math.nan, math.nan])
-    assert found([tracks[0], silent]) is None
-
-
 def test_a_server_that_begins_anew_makes_no_herd() -> None:
     """A restarted server, whose counts begin at 0 again, causes no herd."""
     tracks = tracks_of(coins(8))
@@ -152,15 +133,3 @@ def test_a_server_that_begins_anew_makes_no_herd() -> None:
     fallen = [count if index < 60 else count - arrived[60] for index, count in enumerate(arrived)]
     anew = LoadTrack("s0", tracks[0].times_s, tracks[0].running, tracks[0].waiting, arrived=fallen)
     assert told([anew, tracks[1]]).spread < 2.0
-
-
-@settings(deadline=None, max_examples=20)
-@given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.25, 0.5, 1.0]))
-def test_neither_names_nor_the_rate_of_looks_matter(seed: int, backends: int, every_s: float) -> None:
-    """The order of backends and the polling rate change the spread by 0.3 at most."""
-    straight = told(tracks_of(coins(seed, backends), backends=backends))
-    turned = told(tracks_of(coins(seed, backends), backends=backends)[::-1])
-    often = told(tracks_of(coins(seed, backends), backends=backends, every_s=every_s))
-    assert turned.spread == pytest.approx(straight.spread)
-    assert turned.least_herds == straight.least_herds
-    assert often.spread == pytest.approx(straight.spread, abs=0.3)

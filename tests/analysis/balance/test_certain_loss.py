@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.pace import fit_step_time, with_slope
-from sparktop.analysis.balance.swings import find_herds
 from sparktop.model.balance import BalanceWord as Is
-from sparktop.model.balance import StepTime
 
 BASE_S, SLOPE_S, HZ = 0.035, 0.0005, 4
 
@@ -41,14 +37,6 @@ CONVOYS = ((46.0, 3.0), (0.0, 1.5), (2.0, 3.0))
 TURNED = (*CONVOYS[1:], CONVOYS[0])
 
 
-def test_time_without_requests_is_in_no_step() -> None:
-    """Seconds in which the server was empty for a part do not bias the fit of step times."""
-    found = fit_step_time([convoy("a", CONVOYS)], 0.0)
-    assert found is not None
-    assert found.base_s == pytest.approx(BASE_S, rel=0.05)
-    assert found.per_request_s == pytest.approx(SLOPE_S, rel=0.1)
-
-
 def test_a_loss_is_shown_where_the_steps_are_known() -> None:
     """With known step times, the loss of two convoys follows from these."""
     tracks = [convoy("a", CONVOYS), convoy("b", TURNED)]
@@ -66,15 +54,6 @@ def test_a_loss_is_not_shown_where_the_slope_is_a_guess() -> None:
     found = judge(GroupLoad("proxy", tracks, 3.0), tracks[0].times_s[-1])
     assert found.step_time is not None
     assert found.lost_percent is None
-
-
-def test_a_line_turns_about_its_middle() -> None:
-    """Changing the slope keeps the step time at the middle batch, and the slope does not fall below 0."""
-    line = StepTime(0.04, 0.001, 100, slope_error_s=0.0004, middle=20.0)
-    for errors, slope in ((2.0, 0.0018), (-2.0, 0.0002), (-4.0, 0.0)):
-        turned = with_slope(line, errors)
-        assert turned.per_request_s == pytest.approx(slope)
-        assert turned.base_s + 20 * turned.per_request_s == pytest.approx(0.06)
 
 
 def bursts(late_s: float) -> list[LoadTrack]:
@@ -104,19 +83,3 @@ def test_backends_that_fail_by_turns_need_fewer_cycles() -> None:
     assert not rules.fail_by_turns([50, 2])
     assert not rules.fail_by_turns([9, 9, 9])
     assert rules.least_lead_changes(failing=True) < rules.least_lead_changes(failing=False)
-
-
-@pytest.mark.parametrize(("errors", "found"), [(9, True), (0, False)])
-def test_six_pieces_with_herds_are_enough_where_backends_failed(errors: int, *, found: bool) -> None:
-    """After failures six short periods suffice to find herds; without any they do not."""
-    times = [float(at) for at in range(50)]
-    here = [16.0 if at % 16 < 8 else 0.0 for at in range(50)]
-    tracks: list[LoadTrack] = []
-    for name, loads in (("a", here), ("b", [16.0 - load for load in here])):
-        came = [0.0]
-        for before, after in pairwise(loads):
-            came.append(came[-1] + max(0.0, after - before))
-        tracks.append(LoadTrack(name, times, loads, arrived=came, errors=errors))
-    herds = find_herds(tracks, 49.0, 49.0, 1.0, 8.0)
-    assert (herds is not None) is found
-    assert herds is None or rules.are_herds(herds, None)

@@ -6,8 +6,6 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, look, measure
@@ -94,35 +92,6 @@ def test_the_tail_of_chi_squared_is_near_the_tables(value: float, freedom: int, 
     assert chi_squared_tail(value, freedom) == pytest.approx(tail, rel=0.1)
 
 
-def test_spreads_are_those_of_the_times() -> None:
-    """The spread relative to chance is 8 with all of 8 requests at one backend, and 0 with 8 at each."""
-    one = [8.0, 8.0, 0.0, 8.0, 8.0, 8.0, 0.0, 8.0]
-    other = [8.0, 0.0, 8.0, 8.0, 0.0, 8.0, 8.0, 8.0]
-    found = convoys_of([one, other])
-    assert found is not None
-    assert (found.full_times, found.part_times, found.least_leads) == (4, 4, 2)
-    assert (found.full_spread, found.part_spread, found.part_share) == (0.0, 8.0, 0.5)
-    assert found.chance is not None
-    assert found.chance < 1e-6
-
-
-def test_a_time_counts_once_until_the_total_falls_or_another_leads() -> None:
-    """Successive samples of one time count once, so that faster polling is not more evidence."""
-    base = [[8.0, 8.0, 0.0, 8.0], [8.0, 0.0, 8.0, 8.0]]
-    often = [[load for load in column for _ in range(4)] for column in base]
-    few, many = convoys_of([column * 4 for column in base]), convoys_of([column * 4 for column in often])
-    assert few is not None
-    assert many is not None
-    assert (few.full_times, few.part_times) == (many.full_times, many.part_times) == (5, 8)
-
-
-@pytest.mark.parametrize("total", [16.0, 0.0])
-def test_a_total_that_does_not_come_and_go_tells_nothing(total: float) -> None:
-    """If the total never falls to about half, or is always 0, there is nothing to compare."""
-    one = [float(at % 5) * total / 8 for at in range(SECONDS)]
-    assert convoys_of([one, [total - load for load in one]]) is None
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
     """Two convoys without a constant period are called oscillating, by the rule on convoys."""
@@ -172,45 +141,3 @@ def test_one_that_is_always_slower_is_no_convoy() -> None:
     assert found.least_leads == 0
     grid = grid_of(columns)
     assert not rules.holds(rules.convoys, measure(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0)))
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 10_000), st.booleans(), st.integers(2, 6))
-def test_names_and_scale_do_not_matter(seed: int, swing: bool, scale: int) -> None:  # noqa: FBT001 - drawn
-    """Swapped backends give equal figures; a multiple of the requests gives a multiple of the spread."""
-    columns = by_turns(seed=seed) if swing else by_chance(seed)
-    found, swapped = convoys_of(columns), convoys_of(columns[::-1])
-    assert found == swapped
-    larger = convoys_of([[load * scale for load in column] for column in columns])
-    assert (found is None) == (larger is None)
-    if found is not None and larger is not None and found.part_spread is not None:
-        assert (found.full_times, found.part_times) == (larger.full_times, larger.part_times)
-        assert larger.part_spread == pytest.approx(scale * found.part_spread)
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.lists(st.floats(0, 50) | st.just(0.0), min_size=3, max_size=3), min_size=46, max_size=80))
-def test_whatever_the_loads_nothing_raises(rows: list[list[float]]) -> None:
-    """For any loads of three backends, probabilities and shares are between 0 and 1."""
-    found = convoys_of([list(column) for column in zip(*rows, strict=True)])
-    if found is not None:
-        assert found.full_times >= 1
-        assert 0 <= found.part_share <= 1
-        assert (found.part_times == 0) == (found.chance is None) == (found.part_spread is None)
-        assert 0 <= (found.chance or 0.0) <= 1
-        assert 0 <= (found.part_chance or 0.0) <= 1
-
-
-def test_a_faint_rhythm_does_not_speak_for_convoys() -> None:
-    """The sentence is about convoys, with their period, unless the rhythm is clear."""
-    said = set()
-    for seed in range(12):
-        found = judge(GroupLoad("g", tracks_of(by_turns(seed=seed)), LIFE_S), SECONDS - 1.0)
-        swing, convoys = found.swing, found.convoys
-        assert swing is not None
-        assert convoys is not None
-        clear = (swing.score or 0.0) >= rules.COMING_SCORE
-        said.add(clear)
-        assert found.reasons[0].startswith("convoys come and go in turns: ") is not clear
-        assert clear or found.period_s == convoys.period_s
-    assert said == {True, False}

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out, load_track
+from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out
 from sparktop.analysis.balance.pace import fit_step_time, throughput, variance_factor
 from sparktop.analysis.balance.spread import (
     dispersion,
     follow_lead,
-    free_slot_share,
-    lead_margin,
     lost_share,
-    skew,
     starved_shares,
 )
 from sparktop.analysis.balance.swings import find_swing, swing_score
 from sparktop.model.balance import StepTime, Swing
-from sparktop.model.series import HistoryTable
 
 STEP = StepTime(base_s=0.036, per_request_s=0.0024, pairs=100)
 """Spark-like: 15 requests double a step."""
@@ -62,22 +57,6 @@ def test_random_routing_over_batching_servers_is_as_wide_as_its_birth_death_chai
     found = variance_factor(clients, 2, STEP)
     assert found == pytest.approx(variance / (clients / 4), rel=1e-9)
     assert found == pytest.approx(factor, rel=0.02)
-
-
-def test_slots_that_are_never_full_change_nothing() -> None:
-    """With slots that are never full, the chain computed state by state agrees with the closed form."""
-    assert variance_factor(32, 2, STEP, slots=32) == pytest.approx(variance_factor(32, 2, STEP))
-    assert variance_factor(64, 4, STEP, slots=31) == pytest.approx(variance_factor(64, 4, STEP), rel=0.05)
-
-
-def test_full_slots_make_random_routing_wider() -> None:
-    """Full slots widen random routing, because a queue is not served faster as it grows."""
-    assert variance_factor(48, 2, STEP, slots=16) > 2 * variance_factor(48, 2, STEP)
-
-
-def test_without_a_step_time_random_routing_is_binomial() -> None:
-    """Without a known step time, random routing is taken to be binomial (factor 1)."""
-    assert variance_factor(64, 2, None) == 1.0
 
 
 def measured(batches: list[float], base: float, slope: float) -> LoadTrack:
@@ -121,12 +100,6 @@ def test_a_fifth_of_slow_steps_does_not_bend_the_line() -> None:
     assert found.per_request_s == pytest.approx(0.0024, rel=0.05)
 
 
-def test_one_batch_tells_no_line() -> None:
-    """If batches span less than a factor of 2 there is no fit, and so no estimated loss."""
-    assert fit_step_time([measured([31.0, 32.0, 33.0, 34.0], 0.036, 0.0024)], 0.0) is None
-    assert lost_share(grid([32.0] * 40, [32.0] * 40), range(40), None).share is None
-
-
 def test_the_loss_of_all_to_nothing_follows_from_the_steps() -> None:
     """The loss of 64 and 0 requests instead of 32 and 32 follows from step times: 1 - T(64) / (2 T(32))."""
     makes = throughput(STEP, None)
@@ -143,12 +116,6 @@ def test_the_spread_of_binomial_counts_is_1() -> None:
     assert dispersion(grid([12.0, 8.0], [4.0, 8.0]), []) is None
 
 
-def test_a_faster_backend_s_share_is_larger() -> None:
-    """With twice the weight, 20 requests beside 10 are an even split, and 15 beside 15 are not."""
-    assert dispersion(grid([20.0] * 9, [10.0] * 9, weight=2.0), range(9)) == pytest.approx(0.0)
-    assert dispersion(grid([15.0] * 9, [15.0] * 9, weight=2.0), range(9)) == pytest.approx(25 / 20 + 25 / 10)
-
-
 def test_starved_is_next_to_nothing_beside_more_than_enough() -> None:
     """One request, or a tenth of the share, beside more than 1.5 shares or a queue counts as starved."""
     assert starved_shares(grid([1.0, 1.0], [30.0, 1.0]), range(2)).shares == (0.5, 0.0)
@@ -158,12 +125,6 @@ def test_starved_is_next_to_nothing_beside_more_than_enough() -> None:
     assert both.anyone == pytest.approx(2 / 3)
 
 
-def test_a_free_slot_beside_a_queue_is_counted() -> None:
-    """12 requests beside 4, on 8 slots each, are a queue beside free slots."""
-    assert free_slot_share(grid([12.0, 8.0], [4.0, 8.0], slots=8)) == 0.5
-    assert free_slot_share(grid([12.0, 8.0], [4.0, 8.0])) is None
-
-
 def test_the_lead_changes_when_another_takes_it() -> None:
     """A backend takes the lead with 1.5 times its share and keeps it until another one takes it."""
     loads = [16.0] * 4 + [40.0] * 4 + [33.0] * 4 + [10.0] * 4 + [50.0] * 4 + [5.0] * 4
@@ -171,26 +132,6 @@ def test_the_lead_changes_when_another_takes_it() -> None:
     assert lead.changes == 2
     assert lead.swap_s == pytest.approx(1.0)
     assert lead.per_min == pytest.approx(2 / (6.0 / 60))
-
-
-def test_two_that_overtake_at_once_change_nothing() -> None:
-    """If two of three backends overtake with equal loads, the lead does not change until one has more."""
-    lead = follow_lead(grid([30.0, 0.0, 0.0], [0.0, 30.0, 10.0], [0.0, 30.0, 40.0]), range(3), 0.5)
-    assert lead.changes == 1
-
-
-def test_the_margin_of_the_lead_follows_chance() -> None:
-    """The margin of the lead is 3 standard deviations of random routing, limited to 0.5 to 0.9 of a share."""
-    assert lead_margin(64, 2, 1.0) == 0.5
-    assert lead_margin(64, 2, 3.0) == pytest.approx(3 * math.sqrt(3 / 64))
-    assert lead_margin(16, 2, 1.5) == 0.9
-
-
-def test_the_skew_is_the_share_beyond_the_share() -> None:
-    """The skew of 23 and 9 is 7 / 16; its steadiness is infinite if it never changes."""
-    found = skew(grid([9.0] * 8, [23.0] * 8), range(8))
-    assert found is not None
-    assert (found.backend, found.mean, found.steadiness) == (1, 7 / 16, math.inf)
 
 
 @pytest.mark.parametrize("period_s", [3.0, 5.0, 7.0, 9.5, 14.0])
@@ -242,19 +183,6 @@ def test_gaps_stay_gaps() -> None:
     assert [index for index, load in enumerate(found.loads[0]) if math.isnan(load)] == [10, 11]
     assert found.present == (0.95, 1.0)
     assert found.span_s == pytest.approx(10.0)
-
-
-def test_a_track_comes_from_a_backend_s_history() -> None:
-    """Series of the store become a track: unknown values are NaN, and an unknown series is None."""
-    table = HistoryTable(("running", "waiting", "tps"))
-    for second in range(6):
-        table.append(float(second), {"running": float(second), "tps": None if second == 3 else 10.0})
-    series = table.series()
-    track = load_track("a", series["running"], series["waiting"], series["tps"], since_s=2.0, slots=8)
-    assert list(track.times_s) == [2.0, 3.0, 4.0, 5.0]
-    assert track.waiting is None
-    assert [math.isnan(value) for value in track.generation_tps or []] == [False, True, False, False]
-    assert all(later - earlier == 1.0 for earlier, later in pairwise(track.running))
 
 
 def test_a_change_of_pace_leaves_no_gaps() -> None:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.pace import full_slots
 from sparktop.analysis.balance.swings import find_herds
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import cut
@@ -78,15 +77,6 @@ def test_a_backend_that_gets_nothing_is_said_to_be_away() -> None:
     assert any("spark-b got no request for 54 s: drained, cooling" in reason for reason in found.reasons)
 
 
-def test_a_drained_backend_may_keep_a_long_request() -> None:
-    """A drained backend that still holds a long request is away, not starved."""
-    tracks = fresh_least_busy(115, [(1, 60.0, 120.0)])
-    kept = [replace(track, running=[load + 1 for load in track.running]) for track in tracks]
-    found = judge(GroupLoad("proxy", kept, LIFE_S), 114.0)
-    assert found.away_s["spark-b"] == pytest.approx(54.0, abs=2.0)
-    assert found.starved_percent == {"spark-a": 0.0, "spark-b": 0.0}
-
-
 def test_one_of_four_drained_is_no_herd() -> None:
     """If one of four backends is drained, random routing over the others is not called herds."""
     dice, times = random.Random(4), [float(step) for step in range(90)]  # noqa: S311 - a repeatable draw
@@ -142,16 +132,3 @@ def test_looks_apart_in_time_make_no_convoys(monkeypatch: pytest.MonkeyPatch) ->
     assert found.looks_apart_ms == pytest.approx(400.0)
     monkeypatch.setattr(rules, "LOOKS_APART_S", math.inf)
     assert judge(GroupLoad("proxy", tracks, 2.6), 119.4).word is Is.OSCILLATING
-
-
-def test_the_slots_of_full_servers_are_seen() -> None:
-    """While requests wait, the number of running ones is taken as the number of slots."""
-    times = [float(step) for step in range(90)]
-    running = [16.0] * 90
-    queues = [[float(8 + step % 7) for step in range(90)], [float(14 - step % 7) for step in range(90)]]
-    tracks = [
-        LoadTrack(name, times, running, queue, [400.0] * 90) for name, queue in zip("ab", queues, strict=True)
-    ]
-    assert [full_slots(track) for track in tracks] == [16, 16]
-    assert full_slots(LoadTrack("c", times, [float(step % 9) for step in range(90)], queues[0])) is None
-    assert full_slots(LoadTrack("d", times, running)) is None

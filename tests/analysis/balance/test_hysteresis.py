@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from sparktop.model.balance import Balance, BalanceWord, StepTime
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.store.balance_groups import BalanceWatch
 from tests.analysis.balance.routed_load import START
@@ -29,25 +26,6 @@ def test_two_evaluations_announce_and_three_withdraw() -> None:
     assert announced(words)[-3:] == [Is.BALANCED, Is.BALANCED, Is.OSCILLATING]
     words += [Is.BALANCED, Is.BALANCED, Is.BALANCED]
     assert announced(words)[-3:] == [Is.OSCILLATING, Is.OSCILLATING, Is.BALANCED]
-
-
-def test_a_withdrawn_word_leaves_unknown_where_nothing_agrees() -> None:
-    """If the three verdicts that end a swing all differ, "unknown" is announced."""
-    words = [Is.OSCILLATING, Is.OSCILLATING, Is.STARVED, Is.UNKNOWN, Is.BALANCED]
-    assert announced(words)[-1] is Is.UNKNOWN
-
-
-@given(st.lists(st.sampled_from(list(BalanceWord)), max_size=40))
-@settings(max_examples=100, deadline=None)
-def test_nothing_is_announced_that_two_evaluations_in_a_row_did_not_say(words: list[BalanceWord]) -> None:
-    """A newly announced verdict other than "unknown" is that of this evaluation and of the last one."""
-    said = announced(words)
-    for index, word in enumerate(said):
-        before = said[index - 1] if index else Is.UNKNOWN
-        if word is not before and word is not Is.UNKNOWN:
-            assert words[index - 1] is words[index] is word
-        if word is not before and before.bad:
-            assert before not in words[index - 2 : index + 1]
 
 
 def test_changes_come_with_time_and_reason() -> None:
@@ -84,12 +62,3 @@ def test_a_group_is_due_every_five_seconds() -> None:
     assert watch.due(99.1)
     watch.update(Balance("proxy", ("a", "b"), sample_hz=1.0), 102.5, START)
     assert [watch.due(at) for at in (103.0, 104.9, 105.0, 107.5)] == [False, False, True, True]
-
-
-def test_the_watch_keeps_the_step_time_that_was_found() -> None:
-    """An evaluation without a fit of step times does not replace the earlier fit."""
-    watch = BalanceWatch()
-    fit = StepTime(0.036, 0.0024, 100)
-    watch.update(Balance("proxy", ("a", "b"), step_time=fit), 0.0, START)
-    watch.update(Balance("proxy", ("a", "b")), 5.0, START)
-    assert watch.step_time == fit

@@ -67,17 +67,6 @@ def shaken(track: LoadTrack, dice: random.Random, share: float) -> LoadTrack:
     return replace(track, times_s=sorted(time + dice.uniform(-share, share) * step for time in track.times_s))
 
 
-def scaled(track: LoadTrack, factor: float) -> LoadTrack:
-    """Multiply loads and rates; drop the counts of requests, which would not be independent any more."""
-    return replace(
-        track,
-        arrived=None,
-        running=[factor * value for value in track.running],
-        waiting=[factor * value for value in track.waiting or []],
-        generation_tps=[factor * value for value in track.generation_tps or []],
-    )
-
-
 def test_names_and_their_order_never_matter() -> None:
     """The order of backends changes neither the verdict nor its figures, which keep their backends' names."""
     dice = random.Random(5)  # noqa: S311 - repeatable chance
@@ -109,45 +98,6 @@ def test_lost_samples_and_jitter_hardly_ever_change_the_word() -> None:
             same += (lossy is word) + (loose is word)
             cases += 2
     assert same >= 0.98 * cases
-
-
-def test_scale_hardly_ever_changes_the_word() -> None:
-    """With enough load, multiplied counts keep the verdict in 98 % of cases."""
-    same = cases = 0
-    for tracks, at, life in windows(busy=False):
-        enough = [scaled(track, 2.0) for track in tracks]
-        word = verdict(enough, at, life).word
-        for factor in (1.5, 3.0, 5.0):
-            same += verdict([scaled(track, factor) for track in enough], at, life).word is word
-            cases += 1
-    assert same >= 0.98 * cases
-
-
-@given(
-    load=st.integers(1, 200),
-    backends=st.integers(2, 9),
-    hz=st.sampled_from([1.0, 2.0, 4.0]),
-    life=st.sampled_from([None, 2.0, 9.0]),
-)
-@settings(max_examples=30, deadline=None)
-def test_a_constant_equal_load_is_balanced(load: int, backends: int, hz: float, life: float | None) -> None:
-    """Any constant and equal load is balanced."""
-    times = [index / hz for index in range(int(90 * hz))]
-    tracks = [
-        LoadTrack(f"s{index}", times, [float(load)] * len(times), [0.0] * len(times))
-        for index in range(backends)
-    ]
-    found = verdict(tracks, times[-1], life)
-    assert found.word is Is.BALANCED
-    assert found.dispersion_z == pytest.approx(0.0)
-
-
-@pytest.mark.parametrize("backends", [2, 5, 64])
-def test_no_load_is_idle(backends: int) -> None:
-    """A load of 0 is known: the group is idle, not unknown."""
-    times = [index / 2 for index in range(120)]
-    tracks = [LoadTrack(f"s{index}", times, [0.0] * 120, [0.0] * 120) for index in range(backends)]
-    assert verdict(tracks, 60.0, 5.0).word is Is.IDLE
 
 
 @pytest.mark.parametrize(

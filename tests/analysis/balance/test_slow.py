@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.judge import judge, judge_slowly, slow_step_s
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
+from sparktop.analysis.balance.judge import judge_slowly
+from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import Balance, BalanceWord
 
 Load = Callable[[int, float], float]
@@ -83,19 +83,6 @@ def test_a_hole_in_the_samples_was_not_seen(hole_s: float) -> None:
     assert found.window_s == pytest.approx(300.0 - missing, abs=STEP_S)
     later = judge_slowly("group", [without(track, 300.0, 345.0) for track in loads], 900.0, STEP_S, "router")
     assert later.window_s == pytest.approx(300.0)
-
-
-def test_backends_that_are_scraped_more_seldom_are_seen_as_well() -> None:
-    """One is scraped every 15 s, the other every 30 s: no step of either is a hole."""
-    first, second = tracks(swinging, 900)
-    seldom = replace(
-        second,
-        times_s=second.times_s[::2],
-        running=second.running[::2],
-        waiting=[0.0 for _ in second.times_s[::2]],
-        arrived=(second.arrived or [])[::2],
-    )
-    assert judge_slowly("group", [first, seldom], 900.0, STEP_S, "router").window_s == pytest.approx(300.0)
 
 
 def without(track: LoadTrack, begin_s: float, end_s: float) -> LoadTrack:
@@ -174,18 +161,3 @@ def test_a_joined_backend_that_gets_too_much_is_found(seconds: int) -> None:
     found = judge_slowly("group", [*older, joins], seconds, STEP_S, "router")
     assert found.word_now is BalanceWord.UNEVEN
     assert found.reasons[0].startswith("new got 69 % of the requests")
-
-
-def test_the_judge_of_swings_says_nothing_below_half_a_hertz() -> None:
-    """The judge for fast samples says nothing about a swing that is sampled every 15 s."""
-    found = judge(GroupLoad("group", tracks(swinging, 900), 10.0), 900.0)
-    assert found.word_now is BalanceWord.UNKNOWN
-    assert found.reasons == (SLOW,)
-
-
-def test_slowness_is_measured_at_the_samples() -> None:
-    """Polls each second are not slow; without samples the interval is unknown."""
-    assert slow_step_s(tracks(swinging, 900)) == STEP_S
-    quick = [LoadTrack("a", [float(at) for at in range(9)], [1.0] * 9)]
-    assert slow_step_s(quick) is None
-    assert slow_step_s([LoadTrack("a", [], [])]) is None

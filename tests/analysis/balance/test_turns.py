@@ -6,14 +6,12 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, look, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
-from sparktop.analysis.balance.spread import Turns, follow_lead, follow_turns
+from sparktop.analysis.balance.spread import follow_lead, follow_turns
 from sparktop.model.balance import Arrivals, Convoys
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import Scene, simulate
@@ -47,20 +45,6 @@ def convoys(dice: random.Random, samples: int = 160) -> list[list[float]]:
                 until[convoy] = index + dice.randint(18, 30)
         rows.append([24.0 if one in at else 0.0 for one in range(4)])
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def test_turns_are_from_full_to_empty_or_back() -> None:
-    """A turn goes from 1.5 shares to half a share or back; the period lasts from full to full."""
-    full, half, even = [30.0] * 4, [10.0] * 4, [20.0] * 4
-    loads = [*full, *even, *half, *even, *half, *full, *even, *half]
-    found = follow_turns(grid(loads, [40 - load for load in loads]), range(len(loads)))
-    assert found == Turns(turns=6, most=3, period_s=10.0)
-
-
-def test_what_stays_between_full_and_empty_makes_no_turn() -> None:
-    """Loads of 29 and 11 with a share of 20 are neither full nor empty, and make no turn."""
-    loads = [29.0, 11.0] * 20
-    assert follow_turns(grid(loads, [40 - load for load in loads]), range(40)) == Turns(0, 0, None)
 
 
 def test_a_burst_that_decays_empties_each_backend_once_at_most() -> None:
@@ -139,17 +123,3 @@ def test_two_requests_a_backend_can_swing(seed: int) -> None:
     assert judge(load, 80.0).word is Is.OSCILLATING
     calm = simulate(Scene("shuffle", 8, 4, "fixed", LIFE_S, 2.0, 80.0, seed))
     assert judge(GroupLoad("g", calm.tracks, calm.e2e_s), 80.0).word in {Is.UNKNOWN, Is.BALANCED}
-
-
-@given(
-    rows=st.lists(st.lists(st.integers(0, 50), min_size=3, max_size=3), min_size=2, max_size=60),
-    order=st.permutations(range(3)),
-)
-@settings(max_examples=60, deadline=None)
-def test_the_order_of_backends_and_their_scale_make_no_turn(rows: list[list[int]], order: list[int]) -> None:
-    """The order of backends and the scale of loads do not change the turns."""
-    columns = [[float(row[index]) for row in rows] for index in range(3)]
-    slots = [slot for slot, row in enumerate(rows) if sum(row)]
-    straight = follow_turns(grid(*columns), slots)
-    assert follow_turns(grid(*(columns[index] for index in order)), slots) == straight
-    assert follow_turns(grid(*([4 * load for load in one] for one in columns)), slots) == straight

@@ -63,13 +63,6 @@ def test_slots_that_seem_free_while_a_prompt_is_computed(slots: int | None) -> N
     assert f"{3 if slots else 'than 3'}" in found.reason
 
 
-def test_slots_that_are_all_free_at_once_when_equal_requests_end_together() -> None:
-    """All slots are free at once when equal requests that began together end in the same step."""
-    found = limited_by(Evidence(full_slots("3333303333"), machines=(machine(),)))
-    assert found is not None
-    assert found.kind is LimitKind.SLOTS
-
-
 def test_known_slots_that_seem_free_most_of_the_time() -> None:
     """Slots count as full though two thirds of the polls show a free one, as prompts are as long as steps."""
     full = Evidence(full_slots("232"), slots=3, machines=(machine(),))
@@ -79,24 +72,6 @@ def test_known_slots_that_seem_free_most_of_the_time() -> None:
     unsure = limited_by(replace(full, slots=None))
     assert unsure is not None
     assert unsure.kind is LimitKind.UNKNOWN
-
-
-def test_running_requests_that_are_seldom_at_their_maximum_are_no_full_slots() -> None:
-    """Running requests that reach their maximum in a third of the polls only are not limited by slots."""
-    found = limited_by(Evidence(full_slots("213"), machines=(machine(),)))
-    assert found is not None
-    assert found.kind is LimitKind.UNKNOWN
-
-
-def test_each_engine_core_may_seem_to_have_a_free_slot() -> None:
-    """Each of four engine cores with two slots may be between two requests."""
-    evidence = Evidence(full_slots("7678676577"), cores=4, machines=(machine(),))
-    found = limited_by(evidence)
-    assert found is not None
-    assert found.reason.startswith("never more than 8 run")
-    of_one_core = limited_by(replace(evidence, cores=1))
-    assert of_one_core is not None
-    assert of_one_core.kind is LimitKind.UNKNOWN
 
 
 def test_a_kv_cache_without_room_for_the_next_request() -> None:
@@ -140,13 +115,6 @@ def test_a_preempted_request_that_does_not_fit_is_no_full_slot() -> None:
     assert found.reason == "90 % used by 7 requests, 10 % free; 1 wait"
 
 
-def test_a_request_that_leaves_an_empty_kv_cache_was_cancelled() -> None:
-    """A request that disappears while much of the KV cache is free is not taken as preempted."""
-    found = limited_by(Evidence(preempting(50, kv_percent=20.0), machines=(machine(),)))
-    assert found is not None
-    assert found.kind is LimitKind.UNKNOWN
-
-
 def test_flat_steps_are_limited_by_the_memory_bandwidth() -> None:
     """Steps of equal length for 8 and 24 requests are limited by the memory bandwidth."""
     found = judged(Served(swing=16), slots=48)
@@ -160,13 +128,6 @@ def test_steps_in_proportion_to_the_batch_are_limited_by_computing() -> None:
     found = judged(Served(swing=16, fixed_s=0.002, per_token_s=0.005))
     assert found.kind is LimitKind.DECODE
     assert found.reason.startswith("each request adds 5.0 ms")
-
-
-def test_steps_of_one_size_name_nothing_where_reads_contradict() -> None:
-    """If all steps have the same batch, no limit is named: their growth with the batch is unknown."""
-    found = judged(Served(running=200))
-    assert found.kind is LimitKind.UNKNOWN
-    assert found.reason == "needs steps of other sizes: all had 200 requests"
 
 
 def test_prompts_that_take_most_of_the_time() -> None:
@@ -200,18 +161,6 @@ def test_an_idle_gpu_and_a_full_core() -> None:
     found = judged(Served(), machines=(machine(gpu=40.0, core=99.0),))
     assert found.kind is LimitKind.CPU
     assert found.reason == "one is 99 % used, the GPU is busy only 40 % of the time"
-
-
-def test_a_full_core_beside_a_busy_gpu_means_nothing() -> None:
-    """A full core beside a busy GPU is not a limit: an engine polls its GPU with a full core."""
-    assert judged(Served(swing=16), machines=(machine(core=100.0),)).kind is LimitKind.BANDWIDTH
-
-
-def test_an_idle_gpu_without_a_full_core_is_not_explained() -> None:
-    """If the GPU is idle and no core is full, the limit is unknown."""
-    found = judged(Served(), machines=(machine(gpu=40.0, core=50.0),))
-    assert found.kind is LimitKind.UNKNOWN
-    assert "no CPU core is full" in found.reason
 
 
 def test_a_pinned_clock_comes_before_all_that_it_slows() -> None:
@@ -292,23 +241,11 @@ def test_servers_that_take_turns_are_no_verdict_on_balance() -> None:
     assert found.reason == "server-2 and this server take turns: 16 requests at one, 0 at the other"
 
 
-def test_uneven_servers_without_a_router_blame_none() -> None:
-    """Without a router, unevenly loaded servers are not put down to one."""
-    peer = Peer("server-2", Served(running=1).looks(), 16)
-    assert judged(Served(running=16, waiting=9), slots=16, peers=(peer,)).kind is LimitKind.SLOTS
-
-
 def test_a_client_that_pauses() -> None:
     """If no request runs half of the time and none waits, the client is the limit."""
     found = judged(Served(running=0, swing=3), machines=(machine(gpu=30.0),))
     assert found.kind is LimitKind.CLIENT
     assert "none waits" in found.reason
-
-
-def test_a_server_without_requests_waits_for_its_clients() -> None:
-    """A server without any request is limited by its client."""
-    found = judged(Served(running=0), machines=())
-    assert (found.kind, found.reason) == (LimitKind.CLIENT, "no request in the last 30 s")
 
 
 @pytest.mark.parametrize(
@@ -348,22 +285,6 @@ def test_full_slots_without_a_view_of_the_machine_name_nothing() -> None:
         "limit unknown, last 30 s: slots, or a low clock (watch its machine): "
         "16 of 16 run, 9 wait; KV cache 30 %"
     )
-
-
-def test_prompts_without_a_view_of_all_machines_name_nothing() -> None:
-    """If one of two machines is not watched, prompts name no limit: its clock or the link may slow them."""
-    served = Served(prompt_tokens=3000.0, per_prompt_s=0.0002)
-    found = judged(served, spans=2)
-    assert found.kind is LimitKind.UNKNOWN
-    assert found.reason.startswith(
-        "prefill compute, a low clock or a full link (watch its machines): prompts take "
-    )
-
-
-def test_a_full_kv_cache_needs_no_view_of_the_machine() -> None:
-    """A full KV cache is named without a view of the machine: what is preempted is always computed again."""
-    served = Served(running=8, waiting=5, kv_percent=96.0, preempted_per_s=0.5)
-    assert judged(served, slots=64, machines=()).kind is LimitKind.KV
 
 
 def test_too_few_polls_name_nothing_at_all() -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import Steps, answer_steps, in_steps
-from tests.sources.prometheus.steps import at_once, read_answer
+from sparktop.sources.prometheus.client import answer_steps, in_steps
+from tests.sources.prometheus.steps import read_answer
 
 TEXTS = st.text(st.one_of(st.sampled_from('"\\{}[],: \n\t\x00'), st.characters(codec="utf-8")), max_size=12)
 SAMPLES = st.lists(st.tuples(st.floats(0, 2e9), TEXTS), min_size=1, max_size=3)
@@ -119,16 +119,3 @@ async def test_the_event_loop_runs_between_steps() -> None:
     with pytest.raises(AnswerError):
         await in_steps(answer_steps(body, series.append))
     counting.cancel()
-
-
-def test_a_computation_in_steps_returns_its_result() -> None:
-    """The result is returned whether the computation pauses or not."""
-
-    def work(pauses: int) -> Steps[int]:
-        for _ in range(pauses):
-            yield
-        return pauses
-
-    for pauses in (0, 1, 100):
-        assert at_once(work(pauses)) == pauses
-        assert asyncio.run(in_steps(work(pauses))) == pauses

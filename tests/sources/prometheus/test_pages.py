@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparktop.engines import read_page
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING, buckets_for, names_for
-from sparktop.model.text import clean
 from sparktop.sources.prometheus.client import Series, any_of, quoted, selector
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
@@ -21,7 +15,6 @@ from sparktop.sources.prometheus.found import (
     found_routers,
     found_servers,
     is_federated,
-    seconds,
     servers_query,
 )
 from sparktop.sources.prometheus.pages import pages
@@ -128,24 +121,6 @@ def test_routers_federation_and_the_list_of_targets() -> None:
     assert active_targets(["no"]) == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("15s", 15),
-        ("500ms", 0.5),
-        ("1m", 60),
-        ("1h1m1s", 3661),
-        ("", None),
-        ("x", None),
-        (5, None),
-        ("5", None),
-    ],
-)
-def test_durations(text: object, wanted: float | None) -> None:
-    """As Prometheus writes them."""
-    assert seconds(text) == wanted
-
-
 def test_queries_quote_what_came_from_outside() -> None:
     """A quote, a backslash or a line feed in a label never ends a matcher."""
     assert quoted('a"b\\\n') == '"a\\"b\\\\\\n"'
@@ -158,22 +133,3 @@ def test_queries_quote_what_came_from_outside() -> None:
     assert 'server="",namespace="llm"}' in query
     assert "vllm:generation_tokens_total" in names_for("generation_tokens")
     assert "sglang:time_to_first_token_seconds_bucket" in buckets_for("ttft")
-
-
-@given(
-    st.lists(
-        st.sampled_from(["http://", "https://", "a", "B.", ":1", ":65536", "/", "/metrics", "@", "?x", " "])
-    )
-)
-def test_the_usual_scrape_url_is_read_as_any_other(pieces: list[str]) -> None:
-    """A parser of our own for scheme, host and port gives the same as `urlsplit`."""
-    url = clean("".join(pieces), 300)
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or True)
-    except ValueError:
-        usable = False
-    listed = {"activeTargets": [{"labels": {"job": "a", "instance": "b"}, "scrapeUrl": url}]}
-    (found,) = active_targets(listed).values()
-    path = parts.path.rstrip("/").removesuffix("/metrics") if usable else ""
-    assert found.url == (f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}" if usable else "")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,14 +12,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sparktop import __version__
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import NodeTarget
 from sparktop.sources import ssh, ssh_remote
 from sparktop.sources.decode import MOST_BYTES
-from sparktop.sources.ssh import SshSource, is_older
-from sparktop.sources.ssh_remote import _RECEIVE, READY, START_S, Remote, command_line, reader_bundle
+from sparktop.sources.ssh import SshSource
+from sparktop.sources.ssh_remote import READY, START_S, Remote, command_line, reader_bundle
 from tests.sources.installed import installed
 from tests.sources.ssh.pythons import VERSIONS, python
 from tests.sources.ssh.remote import SPARKTOP, RemoteProcess, failure_of, has_ended, sample_of
@@ -93,34 +90,6 @@ async def test_any_login_shell_passes_it_on(server: Sshd, tmp_path: Path, shell:
     home = f"export HOME={shlex.quote(str(tmp_path))}"  # fish writes there
     options = server.forced(f"shell-{shell}", f'{home}; exec {path} -c "$SSH_ORIGINAL_COMMAND"')
     assert (await read_once(options)).reader_sha256 == reader_bundle().sha256
-
-
-def unshared() -> str:
-    """Return the path of a program that gives another one mounts of its own; skip where it may not."""
-    unshare = installed("unshare", "util-linux")
-    if subprocess.run([unshare, "-m", "true"], check=False, capture_output=True).returncode:  # noqa: S603 - fixed
-        pytest.skip("no private mounts here")
-    return unshare
-
-
-async def test_no_file_is_executed(server: Sshd) -> None:
-    """A /tmp on which nothing may be executed, and that is read-only, is enough."""
-    unshare = unshared()
-    mount = "mount -t tmpfs -o noexec,nosuid,nodev,ro tmpfs /tmp"
-    options = server.forced("noexec", f"exec {unshare} -m sh -c '{mount} && {ASKED}'")
-    assert (await read_once(options)).reader_sha256 == reader_bundle().sha256
-
-
-async def test_a_title_without_an_end_of_line_does_not_hide_it(server: Sshd) -> None:
-    """A start-up file may set the terminal's title, which stands on the line of the request then."""
-    options = server.forced("title", f"printf '\\033]0;me@spark\\007'; {ASKED}")
-    assert (await read_once(options)).reader_sha256 is not None
-
-
-async def test_a_banner_does_not_hide_it(server: Sshd) -> None:
-    """Lines that a shell's start-up files print are passed over, also those that look like ours."""
-    text = f"echo 'Welcome to {{spark}}'; echo '{{\"motd\": 1}}'; echo not {READY.decode()}; echo; {ASKED}"
-    assert (await read_once(server.forced("banner", text))).reader_sha256 is not None
 
 
 @pytest.mark.parametrize(
@@ -266,35 +235,8 @@ async def test_an_installed_sparktop_is_used_if_it_is_not_older(
     assert identity.sparktop is None
 
 
-def test_versions_are_compared_by_their_numbers() -> None:
-    """0.10 is newer than 0.9; what has no number is not called older."""
-    assert is_older("0.9", "0.10")
-    assert is_older("0.3.0", "0.3.0.1")
-    assert not is_older(__version__, __version__)
-    assert not is_older("1.0.dev1", "0.9")
-    assert not is_older("main", __version__)
-
-
-@pytest.mark.parametrize("command", [None, "~/sparktop/.venv/bin/sparktop"])
-def test_what_ssh_runs_has_nothing_that_a_shell_would_change(command: str | None) -> None:
-    """One line in single quotes, without quotes, backslashes, exclamation marks and line ends inside."""
-    line = command_line("ssh", (), Remote("spark", command, reader_bundle()))[-1]
-    words = shlex.split(line)
-    assert words[:3] == ["exec", "sh", "-c"]
-    assert not any(mark in word for word in words for mark in "'\\!\n")
-    assert len(line) < 1500
-
-
 def test_nothing_is_sent_where_that_is_forbidden() -> None:
     """Without the reader, ssh runs the installed sparktop and no Python."""
     line = command_line("ssh", (), Remote("spark", "sparktop", None))[-1]
     assert "python" not in line
     assert "agent --stdio" in line
-
-
-@pytest.mark.parametrize(("data", "code"), [(b"PK", 75), (b"PKPK", 76), (b"PKPKPK", 76)])
-def test_only_the_announced_bytes_are_run(data: bytes, code: int) -> None:
-    """Too few bytes end with 75, others with 76; not one more than announced is read."""
-    command = [sys.executable, "-I", "-S", "-B", "-c", _RECEIVE, "4", "0" * 64]
-    done = subprocess.run(command, input=data, capture_output=True, timeout=300, check=False)  # noqa: S603 - fixed
-    assert (done.returncode, done.stdout, done.stderr) == (code, b"\n" + READY + b"\n", b"")

@@ -108,19 +108,6 @@ def test_each_ending_of_a_sent_reader_has_its_words(
     assert "None" not in found.message
 
 
-def test_a_login_shell_that_refuses_is_not_taken_for_the_reader() -> None:
-    """An account without a shell never requested the reader."""
-    found = explain(Ending("a", None, 1, "This account is currently not available.\n"))
-    assert (
-        found.message == "the login shell on a ended with status 1: This account is currently not available."
-    )
-
-
-def test_after_an_answer_usage_is_no_version() -> None:
-    """A sparktop that has answered is not reported as an old one, however it ends."""
-    assert explain(Ending("a", "sparktop", 2, "", answered=True)).kind is FailureKind.ENDED
-
-
 def test_an_end_after_long_silence_is_of_the_machine() -> None:
     """A long silence before means that ssh gave up; without one, the program there has ended."""
     silent = explain(Ending("a", None, 255, "", answered=True, sent=True, unanswered_s=15.2))
@@ -130,16 +117,6 @@ def test_an_end_after_long_silence_is_of_the_machine() -> None:
     )
     ended = explain(Ending("a", None, 255, "", answered=True, sent=True, unanswered_s=0.4))
     assert ended.message == "the sparktop on a was ended by a signal, or its connection"
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.none() | st.integers(-64, 255), st.text(max_size=200), st.text(max_size=40))
-@example(255, "\x1b[31mPermission denied (\x07)", "\u202e")
-def test_any_words_become_one_clean_line(status: int | None, written: str, where: str) -> None:
-    """Whatever is written over there, it is one printable line here."""
-    failure = explain(Ending(where, "sparktop", status, written))
-    assert failure.message.isprintable()
-    assert 0 < len(failure.message) <= 200
 
 
 @settings(max_examples=40, deadline=None)
@@ -234,8 +211,3 @@ async def test_a_fault_of_ours_surfaces_in_the_poll(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ZeroDivisionError):
         await source.poll(1.0)
     await source.close()
-
-
-async def test_closing_before_the_first_poll_is_quiet() -> None:
-    """A source that never connected closes."""
-    await SshSource(NodeTarget("n", "ssh", ssh="spark")).close()

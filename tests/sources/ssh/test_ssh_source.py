@@ -156,20 +156,6 @@ async def test_a_killed_viewer_takes_the_other_half_with_it(server: Sshd, tmp_pa
     await process.ended()
 
 
-async def test_what_a_shell_prints_first_is_passed_over(server: Sshd, tmp_path: Path) -> None:
-    """A greeting of the shell's start-up files does not hide the agent, not even one in braces."""
-    text = f"echo 'Welcome to {{spark}}'\necho '{{\"motd\": 1}}'\necho\nexec {shlex.quote(SPARKTOP)} \"$@\""
-    async with ssh_source(server, script(tmp_path, text)) as source:
-        await sample_of(source)
-
-
-async def test_a_title_without_an_end_of_line_does_not_hide_the_agent(server: Sshd, tmp_path: Path) -> None:
-    """A start-up file may set the terminal's title, which stands on the line of the first answer then."""
-    text = f"printf '\\033]0;me@spark\\007'\nexec {shlex.quote(SPARKTOP)} \"$@\""
-    async with ssh_source(server, script(tmp_path, text)) as source:
-        await sample_of(source)
-
-
 async def test_a_wrong_key_is_told_as_that(server: Sshd, tmp_path: Path) -> None:
     """A key that the server does not know is refused, and no password is prompted for."""
     other = server.make_key(f"other-{tmp_path.name}")
@@ -213,16 +199,6 @@ async def test_a_missing_command_says_how_to_install_it(server: Sshd) -> None:
     assert failure.kind is FailureKind.COMMAND_NOT_FOUND
     assert "no `no-such; sparktop` on spark" in failure.message
     assert "run `make install`, or set command" in failure.message
-
-
-async def test_programs_in_the_home_folder_are_found(server: Sshd) -> None:
-    """In a command, ~ is the home folder there, and ~/.local/bin is searched without a login shell."""
-    folder = server.home / ".local" / "bin"
-    folder.mkdir(parents=True)
-    (folder / "sparktop-here").symlink_to(SPARKTOP)
-    for command in ("sparktop-here", "~/.local/bin/sparktop-here"):
-        async with ssh_source(server, command) as source:
-            await sample_of(source)
 
 
 @pytest.mark.parametrize("stuck", ["", "trap : TERM; "])
@@ -317,25 +293,6 @@ async def test_a_cut_connection_is_told_and_leaves_nothing_there(server: Sshd, t
     assert failure.message.startswith("the ssh connection to spark failed")
 
 
-async def test_garbage_in_mid_stream_ends_the_connection(server: Sshd, tmp_path: Path) -> None:
-    """A stream that no longer holds answers is not read on."""
-    command = script(tmp_path, f"echo '{HELLO}'; read question; yes garbage")
-    async with ssh_source(server, command, pause=Pause()) as source:
-        failure = await failure_of(source)
-    assert failure.kind is FailureKind.MALFORMED
-    assert failure.message.startswith("spark prints something else than answers")
-
-
-async def test_a_refusal_keeps_the_connection(server: Sshd, tmp_path: Path) -> None:
-    """An agent that cannot read its machine says so; the connection is kept for the next question."""
-    refusal = '{"schema": "sparktop.node/1", "sparktop": "0.1.0", "error": "the driver hangs"}'
-    command = script(tmp_path, f"echo '{HELLO}'; while read question; do echo '{refusal}'; done")
-    async with ssh_source(server, command) as source:
-        failures = [await failure_of(source) for _ in range(2)]
-        assert source._link is not None
-    assert {one.message for one in failures} == {"spark: the agent there: the driver hangs"}
-
-
 async def test_a_remote_that_hangs_costs_a_deadline_and_then_the_connection(
     server: Sshd, tmp_path: Path
 ) -> None:
@@ -363,20 +320,6 @@ async def test_a_remote_that_hangs_costs_a_deadline_and_then_the_connection(
         == "no answer from sparktop on spark for 16 s: is the machine stuck? · reconnecting in 1 s"
     )
     assert {one.kind for one in (early, first, second)} == {FailureKind.TIMEOUT}
-
-
-async def test_an_answer_without_a_sample_is_not_silence(server: Sshd, tmp_path: Path) -> None:
-    """If the deadline passes between two requests, the failure says that the machine answers."""
-    answers = [
-        json.dumps({**json.loads(HELLO), "monotonic_s": now, "interval_s": 0.1, "samples": [{"at": 50.0}]})
-        for now in (50.0, 57.0)
-    ]
-    text = f"echo '{HELLO}'; read question; echo '{answers[0]}'; read question; echo '{answers[1]}'; cat"
-    async with ssh_source(server, script(tmp_path, text)) as source:
-        await sample_of(source)
-        source._sleep = lambda _: asyncio.sleep(DEADLINE_S)
-        failure = await failure_of(source, deadline_s=0.5)
-    assert failure.message == "spark: the agent answers, but its newest sample is 7 s old"
 
 
 async def test_a_late_answer_is_not_taken_for_the_next_one(server: Sshd, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
-from sparktop.model.series import HistoryTable
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, Watch
 from sparktop.rates import EDGE_SLACK_S, Tally, Window
 from sparktop.store import SourceKey
@@ -38,14 +37,6 @@ def test_the_share_of_an_outer_cache_is_known_once_something_was_looked_up(
     assert view.counter_figures["external_cache_hit_percent"] == 25.0
 
 
-def test_the_share_of_preprocessed_media_counts_items(world: World, make_page: MakePage) -> None:
-    """Of 8 images and videos looked up within the window 6 were found: 75 %."""
-    lane = LaneSample("0", media_cache_hits=1.0, media_cache_queries=20.0)
-    world.feed(make_page(1000, lane))
-    view = world.feed(make_page(1004, replace(lane, media_cache_hits=7.0, media_cache_queries=28.0)))
-    assert view.counter_figures["media_cache_hit_percent"] == 75.0
-
-
 def test_prompt_tokens_from_the_cache_have_a_rate_of_their_own(world: World, make_page: MakePage) -> None:
     """Computed and cached prompt tokens have separate rates if the server separates them; none is guessed."""
     lane = LaneSample("0", prompt_tokens=0.0, prompt_tokens_computed=0.0, prompt_tokens_cached=0.0)
@@ -54,15 +45,6 @@ def test_prompt_tokens_from_the_cache_have_a_rate_of_their_own(world: World, mak
     view = world.feed(make_page(1002.0, later))
     assert (view.prompt_tps, view.prompt_cached_tps) == (35.0, 15.0)
     assert view.history.prompt_cached_tps.last == 15.0
-
-
-def test_where_cached_tokens_are_in_the_rate_they_are_not_shown_again(
-    world: World, make_page: MakePage
-) -> None:
-    """A server that counts cached tokens yet no computed ones has one rate that holds both."""
-    world.feed(make_page(1000.0, LaneSample("0", prompt_tokens=0.0, prompt_tokens_cached=0.0)))
-    view = world.feed(make_page(1002.0, LaneSample("0", prompt_tokens=100.0, prompt_tokens_cached=30.0)))
-    assert (view.prompt_tps, view.prompt_cached_tps) == (50.0, None)
 
 
 def test_a_batch_is_the_mean_of_the_window_s_steps(
@@ -76,16 +58,6 @@ def test_a_batch_is_the_mean_of_the_window_s_steps(
     assert (view.tokens_per_step, view.steps_per_s) == (8.0, 0.5)
     idle = world.feed(make_page(1070.0, LaneSample("0", step_tokens=after)))
     assert idle.tokens_per_step is None
-
-
-def test_an_accepted_draft_has_a_mean_length(world: World, make_page: MakePage) -> None:
-    """The mean of accepted tokens per draft is shown beside the share of draft tokens that were accepted."""
-    lane = LaneSample("0", spec_drafts=10.0, spec_draft_tokens=30.0, spec_accepted_tokens=12.0)
-    world.feed(make_page(1000.0, lane))
-    later = LaneSample("0", spec_drafts=20.0, spec_draft_tokens=60.0, spec_accepted_tokens=27.0)
-    view = world.feed(make_page(1005.0, later))
-    assert (view.spec_accepted_per_draft, view.spec_drafts_per_s) == (1.5, 2.0)
-    assert view.spec_decode_accept_percent == 50.0
 
 
 @pytest.mark.parametrize("name", ["tpot", "prefill", "decode"])
@@ -119,18 +91,6 @@ def test_quantiles_have_a_history_with_gaps(
     assert [at for at, _ in view.history.itl_p50_s] == [at for at, _ in view.history.generation_tps]
 
 
-def test_an_unchanged_window_keeps_its_quantiles(
-    world: World, make_page: MakePage, make_histogram: MakeHistogram
-) -> None:
-    """Between two requests the figures stay while the time they span goes on growing."""
-    lane = LaneSample("0", e2e=make_histogram([0.3] * 9))
-    world.feed(make_page(1000.0, LaneSample("0", e2e=make_histogram([]))))
-    first = world.feed(make_page(1001.0, lane)).e2e
-    second = world.feed(make_page(1002.0, lane)).e2e
-    assert replace(second, window_s=first.window_s) == first
-    assert (first.window_s, second.window_s) == (1.0, 2.0)
-
-
 def test_uptime_is_from_the_server_s_start_to_now(world: World, make_page: MakePage) -> None:
     """The time since the process's start, by our wall clock, grows with each snapshot; else it is unknown."""
     view = world.feed(make_page(1000.0, LaneSample("0"), start_time=world.wall(940.0)))
@@ -138,14 +98,6 @@ def test_uptime_is_from_the_server_s_start_to_now(world: World, make_page: MakeP
     world.at = 1030.0
     assert world.view().uptime_s == pytest.approx(90.0)
     assert world.feed(make_page(1031.0, LaneSample("0"))).uptime_s is None
-
-
-def test_a_restart_is_counted(world: World) -> None:
-    """Each newer start time is one restart more."""
-    world.tokens(1000.0, 500.0, start_time=world.wall(900.0))
-    view = world.tokens(1010.0, 10.0, start_time=world.wall(1005.0))
-    assert view.restarts == 1
-    assert view.uptime_s == pytest.approx(5.0)
 
 
 def test_the_roofline_needs_a_gb10_and_the_bytes_of_a_token(
@@ -185,31 +137,6 @@ def test_a_node_remembers_heat_clock_and_headroom(make_world: MakeWorld) -> None
     assert [value for _, value in history.temperature_c] == [70.0, None]
     assert [value for _, value in history.sm_clock_mhz] == [1500.0, None]
     assert [value for _, value in history.headroom_gib] == [3.0, None]
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 40),
-            st.dictionaries(st.sampled_from("ab"), st.one_of(st.none(), st.floats(-5, 5))),
-        ),
-        max_size=40,
-    )
-)
-def test_a_table_holds_what_single_histories_would(points: list[tuple[int, dict[str, float | None]]]) -> None:
-    """Every column has a point for every accepted time, in order, a gap where it was not given."""
-    table = HistoryTable("ab", capacity=5)
-    kept: list[tuple[int, dict[str, float | None]]] = []
-    for at, values in points:
-        before = {name: list(series) for name, series in table.series().items()}
-        held = table.series()
-        table.append(at, values)
-        assert {name: list(series) for name, series in held.items()} == before
-        if not kept or at > kept[-1][0]:
-            kept.append((at, values))
-    for name, series in table.series().items():
-        assert list(series) == [(at, values.get(name)) for at, values in kept[-5:]]
 
 
 @settings(max_examples=80, deadline=None)

@@ -81,10 +81,3 @@ def test_a_server_that_always_drafts_has_no_verdict_on_its_time(drafting: Drafti
     assert drafting.play(60, drafts=True, tps=330.0, accepted=0.05).spec_verdict is None
     view = drafting.play(80, drafts=True, tps=322.0, accepted=0.01)
     assert view.spec_verdict == "drafts give nothing: 1.01 tokens a step"
-
-
-def test_a_restart_begins_anew(drafting: Drafting) -> None:
-    """Another process may draft with another model."""
-    drafting.play(60, drafts=True, tps=400.0)
-    drafting.drafts = drafting.accepted = drafting.tokens = drafting.steps = 0.0
-    assert drafting.play(60, drafts=False, tps=600.0).spec_verdict is None

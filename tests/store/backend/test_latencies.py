@@ -30,28 +30,6 @@ def test_only_the_last_minute_counts(
     assert view.ttft.window_s == pytest.approx(60, abs=1)
 
 
-def test_a_short_history_says_what_it_spans(
-    world: World,
-    make_page: MakePage,
-    make_histogram: MakeHistogram,
-) -> None:
-    """Before a minute has passed the window is what there is."""
-    for second in range(4):
-        lane = LaneSample("0", itl=make_histogram([0.3] * 4 * second))
-        view = world.feed(make_page(1000 + second, lane))
-    assert (view.itl.count, view.itl.window_s) == (12, pytest.approx(3))
-
-
-def test_what_came_before_watching_is_not_observed(
-    world: World,
-    make_page: MakePage,
-    make_histogram: MakeHistogram,
-) -> None:
-    """A first page's observations are its past: no latency from them."""
-    view = world.feed(make_page(1000, LaneSample("0", ttft=make_histogram([0.3] * 900))))
-    assert (view.ttft.count, view.ttft.mean_s, view.ttft.window_s) == (None, None, None)
-
-
 def test_lanes_of_one_kind_make_one_latency(
     world: World,
     make_page: MakePage,
@@ -119,14 +97,3 @@ def test_an_old_version_s_gauge_stands_in_for_missing_counters(world: World, mak
     lane = LaneSample("0", prefix_cache_hit_percent=40.0, spec_accept_percent=70.0)
     view = world.feed(make_page(1000, lane))
     assert (view.prefix_cache_hit_percent, view.spec_decode_accept_percent) == (40.0, 70.0)
-
-
-def test_slow_polling_widens_the_window(
-    world: World, make_page: MakePage, make_histogram: MakeHistogram
-) -> None:
-    """With a poll every 100 s the window reaches the sample before, and no further than it has to."""
-    world.store.set_interval(100.0)
-    for count in range(5):
-        lane = LaneSample("0", ttft=make_histogram([0.3] * 10 * count))
-        view = world.feed(make_page(1000 + 100 * count, lane))
-    assert (view.ttft.count, view.ttft.window_s) == (20, 200)

@@ -24,11 +24,6 @@ def tokens_of(view: BackendView) -> object:
     return view.generation_tps, view.generation_tps_1s
 
 
-def test_one_sample_gives_no_rate(world: World) -> None:
-    """A rate needs two samples."""
-    assert tokens_of(world.tokens(1000, 5000)) == (None, None)
-
-
 def test_a_rate_covers_two_intervals(world: World) -> None:
     """Over a fifth of a second or one interval there is no rate; from two on it says how much it covers."""
     for at, count in ((1000.8, 0), (1001.0, 25), (1002.0, 225)):
@@ -40,14 +35,6 @@ def test_a_rate_covers_two_intervals(world: World) -> None:
     for second in range(4, 30):
         view = world.tokens(1000.0 + second, 200.0 * second - 175)
     assert view.rate_window_s == pytest.approx(10.0)
-
-
-def test_both_windows_are_the_difference_over_the_time(world: World) -> None:
-    """The 1 s rate spans the last step, the 10 s rate everything inside 10 s."""
-    for second in range(20):
-        view = world.tokens(1000 + second, 100.0 * second if second < 19 else 100.0 * 18 + 300)
-    assert view.generation_tps_1s == pytest.approx(300)
-    assert view.generation_tps == pytest.approx((9 * 100 + 300) / 10)
 
 
 def test_at_4_hz_the_live_rate_spans_a_second(world: World) -> None:
@@ -69,20 +56,6 @@ def test_after_missed_samples_the_first_gives_no_live_rate(world: World) -> None
     assert view.generation_tps_1s is None
     assert view.generation_tps == pytest.approx(100)
     assert world.tokens(1005, 450).generation_tps_1s == pytest.approx(50)
-
-
-def test_one_lost_poll_is_no_gap(world: World) -> None:
-    """A gap shorter than 2.5 intervals still gives a live rate."""
-    world.tokens(1000, 0)
-    world.fail(1001)
-    assert world.tokens(1002, 100).generation_tps_1s == pytest.approx(50)
-
-
-def test_a_gap_longer_than_the_window_leaves_no_rate(world: World) -> None:
-    """With one sample inside 10 s there is no 10 s rate, whatever lies before."""
-    world.tokens(1000, 0)
-    world.tokens(1001, 100)
-    assert tokens_of(world.tokens(1030, 3000)) == (None, None)
 
 
 def test_slow_polling_widens_the_window(world: World) -> None:
@@ -125,22 +98,6 @@ def test_a_fall_to_little_counts_from_its_first_sample(world: World) -> None:
     assert tokens_of(world.tokens(1006, 120)) == (None, pytest.approx(80))
     assert tokens_of(world.tokens(1007, 200)) == (pytest.approx(80), pytest.approx(80))
     assert view.restarts == 1
-
-
-def test_a_fall_to_much_counts_nothing(world: World) -> None:
-    """Without a start time, a large new value may be another server's: no rate for this step."""
-    for second in range(5):
-        world.tokens(1000 + second, 300 + 100.0 * second)
-    assert tokens_of(world.tokens(1005, 150)) == (None, None)
-    assert tokens_of(world.tokens(1006, 250)) == (None, pytest.approx(100))
-    assert tokens_of(world.tokens(1007, 350)) == (pytest.approx(100), pytest.approx(100))
-
-
-def test_a_fall_to_little_is_no_spike(world: World) -> None:
-    """A tenth of a huge counter in a second, faster than ever seen before, gives no rate."""
-    for second in range(5):
-        world.tokens(1000 + second, 9e6 + 100.0 * second)
-    assert tokens_of(world.tokens(1005, 5e5)) == (None, None)
 
 
 @pytest.mark.parametrize("old_first", [True, False])
@@ -212,22 +169,6 @@ def test_a_counter_that_appears_later_starts_at_nothing(world: World, make_page:
     assert view.prompt_tps is None
     view = world.feed(make_page(1003, LaneSample("0", generation_tokens=7.0, prompt_tokens=1e6 + 60)))
     assert view.prompt_tps == pytest.approx(30)
-
-
-def test_prompt_tokens_are_the_computed_ones_where_told(world: World, make_page: MakePage) -> None:
-    """Cached prompt tokens cost nothing and are not throughput."""
-    for second in range(3):
-        lane = LaneSample("0", prompt_tokens=100.0 * second, prompt_tokens_computed=30.0 * second)
-        view = world.feed(make_page(1000 + second, lane))
-    assert view.prompt_tps == pytest.approx(30)
-
-
-def test_a_sample_that_is_not_newer_changes_nothing(world: World) -> None:
-    """The same instant twice cannot give a rate, nor a restart."""
-    world.tokens(1000, 100)
-    world.tokens(1001, 200)
-    assert world.tokens(1001, 50).restarts == 0
-    assert world.view().generation_tokens == 200
 
 
 _numbers = st.one_of(
@@ -317,16 +258,6 @@ def test_a_crash_loop_with_a_warm_up_request_is_restarts(world: World) -> None:
             view = world.tokens(at := at + 1.0, tokens)
     assert view.restarts == 4
     assert SEVERAL_SERVERS not in [event.message for event in world.snapshot().events]
-
-
-@pytest.mark.parametrize("apart", [90.0, 400.0, 20_000.0])
-def test_equal_servers_in_turn_are_not_restarts(world: World, apart: float) -> None:
-    """Servers whose counters are close are told by falls to more than a new process can have counted."""
-    for second in range(60):
-        which = (second * 7 % 11) % 2
-        view = world.tokens(1000 + second, 90_000.0 + 50.0 * second - apart * which)
-    assert view.restarts <= 1
-    assert SEVERAL_SERVERS in [event.message for event in world.snapshot().events]
 
 
 @pytest.mark.parametrize(("every_s", "named"), [(1.0, 100.0), (5.0, None)])

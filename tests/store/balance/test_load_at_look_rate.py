@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.panels.group.graphs import balance_axis, group_lines, line_slots
 from tests.store.fed_traces import START, Pair, lane
 
@@ -62,25 +61,6 @@ def test_a_swing_of_five_seconds_is_drawn_at_its_full_height(interval_s: float) 
     assert min(known) < 0.05 * TOP
 
 
-def test_one_point_an_interval_would_not_show_it() -> None:
-    """The history that other graphs are drawn from has lost most tops at 2 s, and all at 5 s."""
-
-    def coarse(shown: Snapshot) -> Snapshot:
-        return replace(shown, backends=tuple(replace(view, load=None) for view in shown.backends))
-
-    assert swings(drawn(coarse(swung(2.0)), 120)) < 12
-    assert swings(drawn(coarse(swung(5.0)), 120)) == 0
-
-
-def test_what_was_looked_at_less_often_stays_on_the_picture() -> None:
-    """Slow samples from before the faster polls are held up to the next one and leave no gaps."""
-    shown = swung(2.0, asked_s=60.0, quick_s=20.0)
-    values = drawn(shown, 160)
-    known = [index for index, value in enumerate(values) if value is not None]
-    assert known
-    assert None not in values[known[0] :]
-
-
 def test_tokens_that_are_counted_at_the_end_are_drawn_too() -> None:
     """A server whose counter moves per finished request keeps its line of tokens."""
     pair = Pair()
@@ -98,16 +78,3 @@ def test_tokens_that_are_counted_at_the_end_are_drawn_too() -> None:
     lines = group_lines(balance, shown.backends)
     assert lines[0].generation_tps.last == 200.0
     assert balance.step_time is None
-
-
-def test_a_backend_that_was_never_looked_at_has_its_history() -> None:
-    """A snapshot without the quick samples is drawn from one point an interval as before."""
-    view = BackendView("a", "http://a:8000", "g")
-    assert view.load is None
-    shown = swung(1.0)
-    kept = shown.backends[0].history.running
-    bare = tuple(replace(one, load=None) for one in shown.backends)
-    assert group_lines(shown.balance[0], bare)[0].running is kept
-    looked = group_lines(shown.balance[0], shown.backends)[0].running
-    assert len(looked) > 2 * len(kept)
-    assert math.isclose(looked.last_at or 0.0, START + 119.75)

@@ -46,25 +46,6 @@ def test_rates_are_the_same_at_any_pace() -> None:
             assert view.step_ms == pytest.approx(50.0)
 
 
-def test_a_graph_gets_one_point_an_interval() -> None:
-    """Quick polls do not shorten histories: 15 minutes stay 15 minutes; the newest figures are shown."""
-    pair = Pair()
-    for at in [*times(1, 0, 10), *times(4, 10, 30)]:
-        view = feed(pair, at)
-    points = [at for at, _ in view.history.running]
-    assert points == [START + second for second in range(30)]
-    assert view.load is not None
-    assert len(view.load.running) == 10 + 80
-
-
-def test_jitter_of_usual_looks_loses_no_point() -> None:
-    """At the usual interval a late answer and an early one after it are both drawn."""
-    pair = Pair()
-    for at in (0.01, 1.45, 2.02, 3.02, 3.95, 5.0):
-        view = feed(pair, at)
-    assert len(view.history.running) == 6
-
-
 def test_a_failure_between_quick_looks_is_drawn() -> None:
     """A gap is a gap at any pace, and the first answer after it closes it at once."""
     pair = Pair()
@@ -76,37 +57,3 @@ def test_a_failure_between_quick_looks_is_drawn() -> None:
     assert [value for _, value in view.history.running] == [2, 2, 2, None, 2]
     assert view.load is not None
     assert [value for _, value in view.load.running] == [2] * 9 + [None, 2]
-
-
-def test_a_failure_ends_the_loads_at_once() -> None:
-    """The picture of a backend that stops answering has its gap while it lasts, not only after it."""
-    pair = Pair()
-    feed(pair, 0.0)
-    pair.at = START + 0.25
-    pair.give("spark-a", Failure(FailureKind.TIMEOUT, "no answer", pair.at))
-    load = pair.store.snapshot().backends[0].load
-    assert load is not None
-    assert [value for _, value in load.running] == [2, None]
-
-
-def test_a_missed_second_is_told_at_a_quick_pace_too() -> None:
-    """It is unknown when the tokens came that were counted over a gap of three seconds."""
-    pair = Pair()
-    for at in times(4, 0, 5):
-        feed(pair, at)
-    assert feed(pair, 8.0).generation_tps_1s is None
-    assert feed(pair, 9.0).generation_tps_1s == pytest.approx(100.0)
-
-
-def test_steps_are_learned_no_faster() -> None:
-    """The usual step of a batch takes as long to learn at 4 Hz: overlapping windows count once."""
-    slow, quick = Pair(), Pair()
-    for pair, hz in ((slow, 1.0), (quick, 4.0)):
-        for at in times(hz, 0, 13):
-            feed(pair, at)
-    paces = [pair.store._tracks.backends["spark-a"].step_pace for pair in (slow, quick)]
-    assert paces == [None, None]
-    for pair, hz in ((slow, 1.0), (quick, 4.0)):
-        for at in times(hz, 13, 25):
-            feed(pair, at)
-        assert pair.store._tracks.backends["spark-a"].step_pace is not None

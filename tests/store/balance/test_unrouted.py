@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.snapshot import Snapshot
@@ -15,12 +14,11 @@ from sparktop.panels.parts.text import row_text
 from sparktop.report import markdown
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
-from tests.store.fed_traces import Look, Pair, looks
+from tests.store.fed_traces import Look, Pair
 
 pytestmark = pytest.mark.long
 
 TURN_S, LOAD, LIFE_S = 30.0, 8.0, 12.0
-UNROUTED = "no router is known to distribute their requests; if one does, list it with its backends under"
 
 
 def owners(seconds: float, hz: float = 2.0) -> list[Look]:
@@ -49,21 +47,6 @@ def test_owners_that_take_turns_raise_no_alarm(taking_turns: list[Snapshot]) -> 
     assert taking_turns[-1].events == ()
 
 
-def test_the_description_has_the_true_period_and_no_cause(taking_turns: list[Snapshot]) -> None:
-    """The period is that of the owners, 60 s; there is nothing lost, no cause and no hint."""
-    (found,) = taking_turns[-1].balance
-    assert (found.router, found.bad, found.cause, found.hint, found.lost_percent) == (
-        None,
-        False,
-        None,
-        None,
-        None,
-    )
-    assert found.period_s == pytest.approx(60.0, abs=1.0)
-    assert found.reasons[0] == "the loads of spark-a and spark-b take turns, there and back in 60 s"
-    assert found.reasons[1].startswith(UNROUTED)
-
-
 def test_the_same_loads_behind_a_router_are_a_swing() -> None:
     """With a known router the very same loads are an oscillation, with an alert."""
     seen = [*Pair().play(owners(200), life_s=LIFE_S, snapshot_every_s=5.0)][-1]
@@ -86,12 +69,3 @@ def test_every_form_says_that_no_router_is_known(taking_turns: list[Snapshot]) -
     evidence = [row_text(row) for row in evidence_screen(seen.balance[0], seen, 80, 22)]
     turns = next(row for row in evidence if "Do they fill and empty in turns?" in row)
     assert turns.startswith("│ ✓ ")
-
-
-def test_a_recorded_swing_without_its_router_warns_of_nothing() -> None:
-    """A real see-saw whose router is not listed: the swing is described with its own period."""
-    seen = [*Pair(router=None).play(looks("leastbusy-c16"), life_s=3.6)][-1]
-    (found,) = seen.balance
-    assert (found.word, found.cause, found.hint, seen.alerts, seen.events) == (Is.UNEVEN, None, None, (), ())
-    assert 5.0 <= (found.period_s or 0.0) <= 6.5
-    assert not replace(found, word=Is.OSCILLATING).bad

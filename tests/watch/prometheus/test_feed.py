@@ -10,9 +10,7 @@ from aiohttp import web
 from sparktop.analysis.state import scraped_state
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
-from sparktop.model.fleet import Fleet
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
-from sparktop.sources.source import Reading
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
 from sparktop.watch.prometheus_finder import MOST_AT_ONCE, Pace
@@ -139,33 +137,6 @@ async def test_of_many_servers_one_group_is_read_raw_and_all_are_on_the_wall() -
         assert len(fleet.servers) == MOST_RAW + 16
 
 
-async def test_the_first_figures_of_many_servers_wait_for_no_machine() -> None:
-    """They are delivered before machines are searched for, and used for the complete wall as well."""
-    scraped = Scraped(MOST_RAW + 16)
-    async with watched(scraped) as (feed, store):
-        delivered: list[tuple[Fleet, int]] = []
-
-        def deliver(key: SourceKey, reading: Reading, took_ms: float | None) -> None:
-            if isinstance(reading, Fleet):
-                delivered.append((reading, len(scraped.queries)))
-            store.accept(key, reading, took_ms)
-
-        feed._deliver = deliver
-        await feed.look()
-        (first, asked), (complete, _) = delivered
-        assert not any("node_uname_info" in one for one in scraped.queries[:asked])
-        assert any("node_uname_info" in one for one in scraped.queries[asked:])
-        assert sum(one.startswith("sum by") for one in scraped.queries) == 5
-        assert [(one.name, one.running, one.ttft_p95_s) for one in first.servers] == [
-            (one.name, one.running, None) for one in complete.servers
-        ]
-        assert complete.answer_ms is not None
-        assert first.answer_ms is not None
-        assert complete.answer_ms > first.answer_ms
-        await feed.look()
-        assert len(delivered) == 2  # the next is due after 13.5 s
-
-
 async def test_a_router_makes_a_group_of_the_servers_that_it_names() -> None:
     """production-stack's, by its label `server`; a password in an address is left out."""
     scraped = Scraped(4, per_group=1)
@@ -226,23 +197,6 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
         await feed.look()
         assert [one.name for one in store.snapshot().backends] == ["h:0"]
         assert SourceKey.backend("h:1") not in store.identities()
-
-
-async def test_a_target_that_was_down_and_is_removed_is_forgotten_at_once() -> None:
-    """It was removed on purpose, and its alert ends."""
-    scraped = Scraped(2)
-    async with watched(scraped) as (feed, store):
-        await feed.look()
-        scraped.dead = {"h:1"}
-        for _ in range(3):
-            await feed.look()
-        assert store.snapshot().alerts
-        del scraped.labels[1]
-        feed.find_again()
-        await feed.look()
-        shown = store.snapshot()
-        assert [one.name for one in shown.backends] == ["h:0"]
-        assert not shown.alerts
 
 
 async def test_a_server_goes_on_under_the_new_name_of_its_job() -> None:
@@ -331,20 +285,6 @@ async def test_labels_with_control_characters_reach_no_screen() -> None:
         assert len(names) == 4
         assert all(text.isprintable() for text in names)
         assert shown.backends[0].ok
-
-
-async def test_routers_that_name_themselves_or_each_other_end_nothing() -> None:
-    """A loop is a router with servers that are not there; nothing is asked because of it."""
-    scraped = Scraped(2)
-    scraped.behind = ["http://r:80", "http://r:80/", "http://r:80/metrics", "x", ""]
-    async with watched(scraped) as (feed, store):
-        await feed.look()
-        before = len(scraped.queries)
-        await feed.look()
-        (router,) = store.snapshot().routers
-        assert set(router.deployments or ()) == {"http://r:80"}
-        assert len(scraped.queries) - before < before
-        assert all(one.ok for one in store.snapshot().backends)
 
 
 @pytest.mark.parametrize("status", [400, 405, 422, 503])

@@ -92,17 +92,6 @@ async def test_a_server_that_is_down_at_the_start_is_unreachable() -> None:
         assert all(one.ok for one in store.snapshot().backends)
 
 
-async def test_all_servers_down_at_the_start_are_unreachable() -> None:
-    """The Prometheus has no failure then; without a list of targets, `up` says how often it scrapes."""
-    scraped = Scraped(2)
-    scraped.dead = scraped.unseen = {"h:0", "h:1"}
-    async with watched(scraped) as (feed, store):
-        await feed.look()
-        shown = store.snapshot()
-        assert shown.fleets[0].failure is None
-        assert [one.failure is not None for one in shown.backends] == [True, True]
-
-
 async def test_targets_that_are_down_and_never_were_servers_are_named() -> None:
     """There is no sample by which they would be known; the first three are named, clean."""
     scraped = Scraped(4)
@@ -134,32 +123,3 @@ async def test_where_the_past_hour_cannot_be_read_all_else_goes_on(status: int) 
         assert shown.fleets[0].ok
         assert [one.name for one in shown.backends] == ["h:0"]
         assert feed.pace.slowed == 1
-
-
-async def test_a_target_that_stays_down_and_was_no_server_is_asked_for_each_tenth_time() -> None:
-    """The query names each target, and a Prometheus may have hundreds that are down for good."""
-    scraped = Scraped(2)
-    scraped.dead = scraped.never = {"h:1"}
-    async with watched(scraped) as (feed, _):
-        for _ in range(11):
-            await feed.look()
-            feed.find_again()
-        asked = [place for place, one in enumerate(scraped.queries) if "last_over_time" in one]
-        assert len(asked) == 2
-        scraped.labels.append({"job": "vllm", "instance": "h:2", "model_name": "m0"})
-        scraped.dead = scraped.never = {"h:1", "h:2"}
-        await feed.look()
-        (newest,) = [one for one in scraped.queries[asked[-1] + 1 :] if "last_over_time" in one]
-        assert "h:2" in newest
-        assert "h:1" not in newest
-
-
-async def test_the_past_is_asked_for_only_where_a_target_is_down_that_is_not_known() -> None:
-    """So it costs nothing as long as all is well, and nothing once a server is known."""
-    scraped = Scraped(2)
-    async with watched(scraped) as (feed, _):
-        await feed.look()
-        scraped.dead = {"h:1"}
-        feed.find_again()
-        await feed.look()
-        assert not any("last_over_time" in one for one in scraped.queries)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from itertools import permutations
-from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sparktop.sources.prometheus.client import Series
 from sparktop.sources.prometheus.found import FoundServer, Key
@@ -16,7 +13,6 @@ from sparktop.sources.prometheus.machines import (
     found_exporters,
     host_of,
     joined,
-    machines_query,
     placing,
 )
 from tests.sources.prometheus.steps import at_once
@@ -115,25 +111,3 @@ def test_labels_from_outside_are_cleaned() -> None:
     assert found[0].fact("modelName") in {"x y", None}
     assert host_of("[bad") == ""
     assert host_of("https://Spark-1.:9400/metrics") == "spark-1"
-
-
-def test_the_query_names_each_label_once() -> None:
-    """The query has each label once, and the matchers of the configuration."""
-    query = machines_query('cluster="a"')
-    labels = query[query.index("(") + 1 : query.index(")")].split(", ")
-    assert len(labels) == len(set(labels))
-    assert "node_uname_info" in query
-    assert query.endswith(',cluster="a"})')
-
-
-@given(
-    st.lists(st.sampled_from(["http://", "a", "B", "1", ".", "-", ":", "/", "@", "[::1]", "é", "\n", " "]))
-)
-def test_the_usual_address_is_read_as_any_other(pieces: list[str]) -> None:
-    """A parser of our own for host and port gives the same as `urlsplit`."""
-    address = "".join(pieces)
-    try:
-        host = urlsplit(address if "://" in address else f"//{address}").hostname or ""
-    except ValueError:
-        host = ""
-    assert host_of(address) == host.rstrip(".")
