@@ -9,13 +9,16 @@ can run. Child processes need no timer of their own: the kernel ends them with t
 from __future__ import annotations
 
 import _thread
-import asyncio
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 PATIENCE_S = 10.0
 """Seconds from the request to end until the process is ended by force, twice the time that saving a sweep
@@ -150,6 +153,8 @@ def stopped_by_signals() -> Iterator[asyncio.Future[int]]:
 
     Requires a running event loop. The signal handlers are removed when the context ends.
     """
+    import asyncio  # late: a command without an event loop must not load asyncio
+
     stop: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def end(number: signal.Signals) -> None:
@@ -183,6 +188,8 @@ class _Timeout:
 
     async def __aenter__(self) -> None:
         """Start the timer that cancels the current task."""
+        import asyncio  # late: a command without an event loop must not load asyncio
+
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine of the event loop runs in a task
         self._task = task
@@ -190,6 +197,8 @@ class _Timeout:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Stop the timer; replace its cancellation by `TimeoutError`."""
+        import asyncio  # late: a command without an event loop must not load asyncio
+
         self._timer.cancel()
         if not self._late:
             return
@@ -205,4 +214,6 @@ class _Timeout:
 
 def timeout(delay_s: float) -> AbstractAsyncContextManager[object]:
     """Return a context that raises `TimeoutError` once it has taken `delay_s` seconds."""
+    import asyncio  # late: a command without an event loop must not load asyncio
+
     return asyncio.timeout(delay_s) if sys.version_info >= (3, 11, 3) else _Timeout(delay_s)
