@@ -199,14 +199,6 @@ def _grown(total: Histogram | None, lanes: list[Histogram], steps: list[Histogra
     return lanes[0] if len(lanes) == 1 else Histogram(merged.bounds, (0.0,) * len(merged.bounds), 0.0)
 
 
-def _alike(before: Tally, tally: Tally) -> bool:
-    """Return whether two tallies certainly have the same counters, and histograms with the same bounds."""
-    if before.counters.keys() != tally.counters.keys() or before.histograms.keys() != tally.histograms.keys():
-        return False
-    earlier = before.histograms
-    return all(earlier[name].bounds is total.bounds for name, total in tally.histograms.items())
-
-
 class Window:
     """The newest running totals (tallies) of a server, and the rates and latencies computed from them.
 
@@ -227,9 +219,6 @@ class Window:
         self._latencies: dict[str, tuple[float, float, Histogram, Latency]] = {}
         """By latency name: count and sum at the start of the window, the histogram at its end, and the
         latency computed from them (cached)."""
-        self._first: dict[float, PackedTally | None] = {}
-        """By length of a window in seconds: its oldest tally but for the newest one, None where it has no
-        other (cached until the next tally is added)."""
 
     def __len__(self) -> int:
         return len(self._recent) + len(self._past) + (self.newest is not None)
@@ -237,7 +226,7 @@ class Window:
     def clear(self) -> None:
         """Remove all tallies and cached results, as after a restart of the server."""
         self.newest = None
-        known = (self._reported_since, self._bounds_since, self._latencies, self._first)
+        known = (self._reported_since, self._bounds_since, self._latencies)
         for kept in (self._recent, self._past, *known):
             kept.clear()
 
@@ -249,7 +238,6 @@ class Window:
         """
         before, recent, past = self.newest, self._recent, self._past
         self._note_since(before, tally)
-        self._first.clear()
         self.newest = tally
         if before is not None:
             kept = recent or past
@@ -263,8 +251,6 @@ class Window:
 
     def _note_since(self, before: Tally | None, tally: Tally) -> None:
         counters = before.counters if before else {}
-        if before is not None and _alike(before, tally):
-            return
         reported, bounds = self._reported_since, self._bounds_since
         self._reported_since = {
             name: reported[name] if name in counters else tally.at for name in tally.counters
@@ -288,12 +274,7 @@ class Window:
 
     def _begin(self, newest: Tally, window_s: float, since: float) -> Tally | PackedTally:
         """Return the oldest tally of the newest `window_s` seconds that is not before the time `since`."""
-        if window_s not in self._first:
-            self._first[window_s] = self._oldest(newest.at - window_s - EDGE_SLACK_S)
-        first = self._first[window_s]
-        if first is not None and first.at < since:
-            first = self._oldest(since)
-        return first or newest
+        return self._oldest(max(since, newest.at - window_s - EDGE_SLACK_S)) or newest
 
     def rate(self, name: str, window_s: float, least_s: float = 0.0) -> float | None:
         """Return the increase per second of counter `name` over the newest `window_s` seconds.
@@ -484,7 +465,6 @@ _RETURNS_WITHIN_S = 60.0
 """Two jumps of the counters within so many seconds come from several servers."""
 _REMEMBERED = 4
 """How many earlier servers' last samples are kept; a load balancer rarely has more servers behind it."""
-_restart_histograms_of = attrgetter(*LANE_HISTOGRAMS)
 
 
 class LinkKind(Enum):
@@ -606,8 +586,6 @@ def _plausible(lineage: Lineage, last: EngineSample, sample: EngineSample, *, fa
 def fell(earlier: EngineSample, later: EngineSample) -> bool:
     """Return whether any counter or histogram count of any lane is lower in `later` than in `earlier`."""
     lanes = {lane.lane: lane for lane in earlier.lanes}
-    if not any(_may_have_fallen(lanes[lane.lane], lane) for lane in later.lanes if lane.lane in lanes):
-        return False
     return any(
         value < before[name]
         for lane in later.lanes
@@ -616,24 +594,6 @@ def fell(earlier: EngineSample, later: EngineSample) -> bool:
         for name, value in _everything_counted(lane).items()
         if name in before
     )
-
-
-def _may_have_fallen(earlier: LaneSample, later: LaneSample) -> bool:
-    """Return False if certainly no counter or histogram count is lower in `later`; cheap to compute."""
-    for before, value in zip(_counters_of(earlier), _counters_of(later), strict=True):
-        if before is not None and value is not None and value < before:
-            return True
-    for before, value in zip(_restart_histograms_of(earlier), _restart_histograms_of(later), strict=True):
-        if before is None or value is None or before is value:
-            continue
-        if value.count < before.count or value.sum < before.sum:
-            return True
-    if later.counts or later.finished:
-        counted = earlier.counts
-        return any(value < counted.get(name, value) for name, value in later.counts.items()) or math.fsum(
-            later.finished.values()
-        ) < math.fsum(earlier.finished.values())
-    return False
 
 
 def zeroed(sample: EngineSample, at: float) -> EngineSample:

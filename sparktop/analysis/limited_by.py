@@ -15,11 +15,12 @@ from itertools import combinations, pairwise
 from math import floor
 from operator import add, mul
 from statistics import fmean, median, median_high
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer, prefill_s
+from sparktop.analysis.evidence import Evidence, Look, MachineLook, Peer, prefill_s
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.limit import Limit, LimitKind
@@ -74,7 +75,10 @@ class Load(Struct, frozen=True):
         return self.passing is not None and self.waiting * self.queued <= _PASSING * self.passing
 
 
-def newest(looks: Sequence[Look], span_s: float) -> Sequence[Look]:
+_AnyLook = TypeVar("_AnyLook", Look, MachineLook)
+
+
+def newest(looks: Sequence[_AnyLook], span_s: float) -> Sequence[_AnyLook]:
     """Return the looks of the newest `span_s` seconds."""
     if not looks:
         return looks
@@ -173,14 +177,6 @@ LINK_SHARE = 0.4
 """Share of the time that the link between ranks is in use from which on it is the largest part of a step."""
 
 
-def recent_machine(machine: Machine, window_s: float) -> list[MachineLook]:
-    """Return the samples of a machine that lie in the window of a verdict."""
-    if not machine.looks:
-        return []
-    since = machine.looks[-1].at - window_s - 0.5
-    return [look for look in machine.looks if look.at >= since]
-
-
 def sees_clock(evidence: Evidence) -> bool:
     """Return whether the clock of each machine's GPU is read, and with several machines the link between.
 
@@ -190,7 +186,7 @@ def sees_clock(evidence: Evidence) -> bool:
     seen = [
         machine
         for machine in evidence.machines
-        if (looks := recent_machine(machine, evidence.window_s))
+        if (looks := newest(machine.looks, evidence.window_s))
         and any(look.clock_mhz is not None for look in looks)
         and (not several or any(look.link_share is not None for look in looks))
     ]
@@ -202,7 +198,7 @@ def sees_cores(evidence: Evidence) -> bool:
     seen = [
         machine
         for machine in evidence.machines
-        if any(look.core_percent is not None for look in recent_machine(machine, evidence.window_s))
+        if any(look.core_percent is not None for look in newest(machine.looks, evidence.window_s))
     ]
     return len(seen) >= evidence.spans
 
@@ -212,8 +208,7 @@ def gpu_percent(evidence: Evidence) -> float | None:
     if not evidence.machines or len(evidence.machines) < evidence.spans:
         return None
     means = [
-        _mean(look.gpu_percent for look in recent_machine(one, evidence.window_s))
-        for one in evidence.machines
+        _mean(look.gpu_percent for look in newest(one.looks, evidence.window_s)) for one in evidence.machines
     ]
     known = [mean for mean in means if mean is not None]
     return fmean(known) if len(known) == len(means) else None
@@ -229,7 +224,7 @@ def foreign_gpu_percent(evidence: Evidence) -> float | None:
     since = evidence.looks[-1].at - evidence.window_s
     used = [
         look.gpu_percent
-        for look in recent_machine(evidence.machines[0], evidence.window_s)
+        for look in newest(evidence.machines[0].looks, evidence.window_s)
         if look.gpu_percent is not None and look.at >= since and _was_empty(evidence.looks, look.at)
     ]
     mean = fmean(used) if len(used) >= _FEWEST_FOREIGN else 0.0
@@ -247,7 +242,7 @@ def power_limit(evidence: Evidence) -> Limit | None:
     """Return the limit by a machine whose clock is far below what its GPU can do; None if there is none."""
     for machine in evidence.machines:
         word = machine.speed.word
-        clock = _mean(look.clock_mhz for look in recent_machine(machine, evidence.window_s))
+        clock = _mean(look.clock_mhz for look in newest(machine.looks, evidence.window_s))
         usual = machine.usual_mhz
         low = clock is not None and usual is not None and clock < _THROTTLED_SHARE * usual
         if word == SLOW_CLOCK or (word == THROTTLED and low):
@@ -275,7 +270,7 @@ def cpu_limit(evidence: Evidence) -> Limit | None:
     for machine in evidence.machines:
         cores = [
             look.core_percent
-            for look in recent_machine(machine, evidence.window_s)
+            for look in newest(machine.looks, evidence.window_s)
             if look.core_percent is not None
         ]
         full = median(cores) if cores else 0.0
@@ -290,7 +285,7 @@ def network_limit(evidence: Evidence) -> Limit | None:
     if evidence.spans < 2:  # noqa: PLR2004 - ranks on one machine do not use the network
         return None
     for machine in evidence.machines:
-        looks = recent_machine(machine, evidence.window_s)
+        looks = newest(machine.looks, evidence.window_s)
         share = _mean(look.link_share for look in looks)
         if share is None or share < LINK_SHARE:
             continue

@@ -1,22 +1,33 @@
-"""Determines the state of a backend (busy, idle …), the rule behind it, and the time that it covers.
-
-A state may be judged over the last seconds while the values shown beside it are current: requests waited
-in most of these seconds, but none waits now. Such a state carries the length of its time window, so that a
-reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, without an explanation.
-"""
+"""The states of servers and machines, walls of them, and the summary of a snapshot in one line."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from heapq import nlargest
+from operator import itemgetter
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from sparktop.analysis.speed_state import IDLE_PERCENT
+from sparktop.model.balance import Balance, BalanceWord, balance_cost, leading
+from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import FleetServer
+from sparktop.model.failure_words import failure_words
+from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Sum, stale_s
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.progress import Progress, ProgressView
-from sparktop.model.snapshot import BackendState
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
 from sparktop.model.targets import StateThresholds
+
+# A state may be judged over the last seconds while the values shown beside it are current: requests waited
+# in most of these seconds, but none waits now. Such a state carries the length of its time window, so that
+# a
+# reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, without an explanation.
+
 
 GRAVITY = (
     BackendState.UNREACHABLE,
@@ -276,3 +287,586 @@ def shown_limit(limit: Limit | None, state: BackendState) -> Limit | None:
 def _count(value: float) -> str:
     """Format a number: without decimals if it is an integer, else with one decimal."""
     return f"{value:.0f}" if value == round(value) else f"{value:.1f}"
+
+
+# Servers and machines by group, the worst first, and lists of the worst: what a wall of hundreds shows.
+
+
+Server = FleetServer | BackendView
+"""An inference server on a wall: one that is polled, or one that a Prometheus scrapes."""
+STALE = "stale"
+"""The state of a server whose newest figures are old, although nothing failed."""
+NO_GPU = "no GPU"
+"""The state of a machine that answers and has no GPU."""
+NODE_GRAVITY = (
+    "unreachable",
+    "GPU lost",
+    "low memory",
+    "slow clock",
+    "slow steps",
+    "throttled",
+    "hot",
+    "busy",
+    "idle",
+    NO_GPU,
+    "unknown",
+)
+"""The states of machines, the worst first."""
+_RANKS: dict[str, int] = {state.value: rank for rank, state in enumerate(GRAVITY)}
+_NODE_RANKS = {state: rank for rank, state in enumerate(NODE_GRAVITY)}
+DOWN = frozenset({"unreachable", "engine dead", "stuck"})
+SLOW = frozenset({"slow clock", "slow steps", "throttled"})
+"""States of machines whose GPU is slower than its load explains."""
+MOST_LISTED = 100
+"""Most servers in a list of the worst."""
+_SILENT = frozenset({"unreachable", "engine dead", STALE})
+_SHORT_OF_KV = frozenset({"preempting", "KV-full"})
+_LATE_POLLS, _LATE_S = 3.0, 5.0
+"""Figures of servers that are polled are stale after this many polls, and not before `_LATE_S`."""
+_MEMORY_ALERTS, _HEAT_ALERTS = frozenset({"headroom", "headroom-limit"}), frozenset({"thermal"})
+
+
+class Top(StrEnum):
+    """The lists of the worst servers or machines, by what makes them the worst."""
+
+    WAITING = "most waiting"
+    KV = "fullest KV"
+    TTFT = "slowest TTFT p95"
+    CLOCK = "slow clock"
+
+
+class Stated(Struct, frozen=True):
+    """A server with its state in a word, which for stale figures differs from the last one reported."""
+
+    server: Server
+    state: str
+
+    @property
+    def rank(self) -> int:
+        """The place of its state in `GRAVITY`: 0 is the worst."""
+        return _RANKS.get(self.state, len(_RANKS))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its figures are those of now: it answers, and its newest sample is not old."""
+        return self.state not in _SILENT and (
+            isinstance(self.server, FleetServer) or self.server.failure is None
+        )
+
+
+class WallGroup(Struct, frozen=True, eq=False):
+    """The servers of one group, the worst first, with sums and extremes of what is known of them."""
+
+    name: str
+    servers: tuple[Stated, ...]
+    counts: Mapping[str, int]
+    """Number of servers by state, the worst first."""
+    balance: Balance | None = None
+    """The verdict on how evenly the group is loaded; None where it is not judged."""
+    running: Sum = Sum()
+    waiting: Sum = Sum()
+    generation_tps: Sum = Sum()
+    kv_percent: float | None = None
+    """Of the fullest server."""
+    ttft_p95_s: float | None = None
+    """Of the slowest server."""
+
+    @property
+    def states(self) -> list[str]:
+        """The states of its servers, the worst first."""
+        return [one.state for one in self.servers]
+
+    @property
+    def badness(self) -> tuple[float, ...]:
+        """A sort key: first what is down, then a bad verdict, a full KV cache, and waiting requests.
+
+        Waiting requests count by powers of two, so that groups do not change places at every poll.
+        """
+        down = sum(count for state, count in self.counts.items() if state in DOWN)
+        full = sum(count for state, count in self.counts.items() if state in _SHORT_OF_KV)
+        waits = int(self.waiting.value or 0).bit_length()
+        return (-down, -verdict_rank(self.balance), -full, -waits)
+
+
+class Wall(Struct, frozen=True, eq=False):
+    """All servers and machines that a wall shows, after its filter."""
+
+    groups: tuple[WallGroup, ...]
+    """The groups, the worst first."""
+    nodes: tuple[FleetNode, ...] = ()
+    """The machines, the worst first."""
+    total: int = 0
+    """Servers before the filter."""
+    total_nodes: int = 0
+    """Machines before the filter."""
+    tops: Mapping[Top, tuple[tuple[Stated, float], ...]] = field(default_factory=dict)
+    """By list of servers: at most `MOST_LISTED` servers with the highest figures, and these figures."""
+
+    @property
+    def count(self) -> int:
+        """Number of servers."""
+        return sum(len(group.servers) for group in self.groups)
+
+    @property
+    def slow_nodes(self) -> list[FleetNode]:
+        """The machines whose GPU is slower than its load explains, the worst first."""
+        return [one for one in self.nodes if one.state in SLOW]
+
+    def group(self, name: str) -> WallGroup | None:
+        """Return the group of a name; None if there is none."""
+        return next((group for group in self.groups if group.name == name), None)
+
+
+def verdict_rank(balance: Balance | None) -> int:
+    """Return how bad a verdict on a group's balance is: 0 where it calls for no action."""
+    if balance is None or not balance.bad:
+        return 0
+    return 2 if balance.word in {BalanceWord.OSCILLATING, BalanceWord.STARVED} else 1
+
+
+def wall_of(snapshot: Snapshot, words: str = "") -> Wall:
+    """Return the wall of all servers and machines that are watched directly, filtered by `words`."""
+    late_s = max(_LATE_POLLS * snapshot.interval_s, _LATE_S)
+    found = [Stated(one, _view_state(one, late_s)) for one in snapshot.backends]
+    balances = {one.group: one for one in snapshot.balance if one.lanes_of is None}
+    by_member = {name: one for one in balances.values() for name in one.backends}
+    kept = _matching(found, words)
+    groups = _groups(kept, balances, by_member)
+    alerted = _alerted(snapshot)
+    nodes = [node_of(view, alerted.get(view.name, frozenset())) for view in snapshot.nodes]
+    return Wall(groups, _nodes(nodes, words), len(found), len(nodes), _tops(kept))
+
+
+def wall_of_fleet(fleet: Fleet, words: str = "", thresholds: StateThresholds = USUAL) -> Wall:
+    """Return the wall of all servers and machines that a Prometheus scrapes, filtered by `words`."""
+    late_at = fleet.late_at
+    found = [Stated(one, scraped_state(one, late_at, thresholds).value) for one in fleet.servers]
+    kept = _matching(found, words)
+    nodes = _nodes(fleet.nodes, words)
+    return Wall(_groups(kept, {}, {}), nodes, len(found), len(fleet.nodes), _tops(kept))
+
+
+def _groups(
+    servers: Iterable[Stated], balances: Mapping[str, Balance], by_member: Mapping[str, Balance]
+) -> tuple[WallGroup, ...]:
+    found: dict[str, list[Stated]] = {}
+    for one in servers:
+        found.setdefault(one.server.group, []).append(one)
+    groups = [
+        _group(name, members, balances.get(name) or by_member.get(members[0].server.name))
+        for name, members in found.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: (group.badness, group.name)))
+
+
+def _group(name: str, servers: Sequence[Stated], balance: Balance | None) -> WallGroup:
+    known = [one.server for one in servers if one.is_current and one.state not in DOWN]
+
+    def gravity(one: Stated) -> tuple[float, ...]:
+        load = (
+            ()
+            if one.state in DOWN or not one.is_current
+            else (-(one.server.waiting or 0.0), -(one.server.running or 0.0))
+        )
+        return (one.rank, *load)
+
+    def total(of: Callable[[Server], float | None]) -> Sum:
+        """Return a sum over the servers, a lower bound where some are down or late, as in the top line."""
+        return Sum.of_values(map(of, known), absent=len(servers) - len(known))
+
+    ordered = tuple(sorted(servers, key=gravity))
+    return WallGroup(
+        name,
+        ordered,
+        Counter(one.state for one in ordered),
+        balance,
+        total(lambda one: one.running),
+        total(lambda one: one.waiting),
+        total(lambda one: one.generation_tps),
+        _most(map(kv_percent, known)),
+        _most(map(ttft_s, known)),
+    )
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def kv_percent(server: Server) -> float | None:
+    """Return the used share of the KV cache in percent, of the fullest engine core where that is known."""
+    fullest = None if isinstance(server, FleetServer) else server.kv_fullest_percent
+    return server.kv_cache_percent if fullest is None else fullest
+
+
+def ttft_s(server: Server) -> float | None:
+    """Return the 95 % quantile of the time to first token in seconds; its bound where only that is known."""
+    if isinstance(server, FleetServer):
+        return server.ttft_p95_s
+    return None if server.ttft.p95 is None else server.ttft.p95.seconds
+
+
+def _view_state(view: BackendView, late_s: float) -> str:
+    if view.scrape is not None:
+        late_s = stale_s(view.scrape.every_s)
+    late = view.failure is None and view.age_s is not None and view.age_s > late_s
+    return STALE if late else view.state.value
+
+
+def _alerted(snapshot: Snapshot) -> dict[str, frozenset[str]]:
+    """Return the kinds of alerts on each machine, by its name."""
+    found: dict[str, frozenset[str]] = {}
+    for alert in snapshot.alerts:
+        prefix, _, rest = alert.id.partition(":")
+        if prefix == "node":
+            kind = rest.rpartition(":")[2].partition("/")[0]
+            found[alert.subject] = found.get(alert.subject, frozenset()) | {kind}
+    return found
+
+
+def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
+    """Return a machine that is watched directly as a machine on a wall; `alerts` are the kinds that hold."""
+    sample, failure = view.sample, view.failure
+    if failure is not None and failure.kind is FailureKind.LATE:  # its Prometheus is not at fault alone
+        return FleetNode(view.name, None if sample is None else sample.at)
+    if sample is None:
+        return FleetNode(view.name, down=failure is not None, state=_node_state(view, None, alerts))
+    use = _mean([gpu.utilization_percent for gpu in sample.gpus])
+    return FleetNode(
+        view.name,
+        at=sample.at,
+        down=failure is not None,
+        state=_node_state(view, use, alerts),
+        gpus=len(sample.gpus),
+        gpu_percent=use,
+        temperature_c=_most(gpu.temperature_c for gpu in sample.gpus),
+        power_w=Sum.of_values(gpu.power_w for gpu in sample.gpus).value,
+        sm_clock_mhz=min((gpu.sm_clock_mhz for gpu in sample.gpus if gpu.sm_clock_mhz), default=None),
+        memory_total_bytes=sample.memory.total_bytes,
+        headroom_bytes=sample.memory.headroom_bytes,
+        load1=sample.cpu.load1,
+        backends=tuple({one.backend: None for one in view.engine_processes if one.backend}),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _node_state(view: NodeView, gpu_percent: float | None, alerts: frozenset[str]) -> str:
+    """Return the state of a machine in a word, the first of `NODE_GRAVITY` that holds."""
+    works = None if gpu_percent is None else "busy" if gpu_percent >= IDLE_PERCENT else "idle"
+    if view.sample is not None and not view.sample.gpus and view.scrape is None:  # else its exporter may lack
+        works = NO_GPU
+    rules = (
+        ("unreachable", view.failure is not None),
+        ("GPU lost", bool(view.gpus_lost)),
+        ("low memory", bool(alerts & _MEMORY_ALERTS)),
+        (view.speed.word, view.speed.word in SLOW),
+        ("hot", bool(alerts & _HEAT_ALERTS)),
+        (works or "unknown", True),
+    )
+    return next(word for word, holds in rules if holds)
+
+
+def counts_of(groups: Iterable[WallGroup]) -> dict[str, int]:
+    """Return the number of servers of some groups by state, the worst first."""
+    counts: dict[str, int] = {}
+    for group in groups:
+        for state, count in group.counts.items():
+            counts[state] = counts.get(state, 0) + count
+    return {state: counts[state] for state in sorted(counts, key=lambda one: _RANKS.get(one, len(_RANKS)))}
+
+
+def node_rank(state: str) -> int:
+    """Return the place of a machine's state in `NODE_GRAVITY`: 0 is the worst, and where it is unknown."""
+    return _NODE_RANKS.get(state, 0)
+
+
+def _nodes(nodes: Iterable[FleetNode], words: str) -> tuple[FleetNode, ...]:
+    wanted = words.casefold().split()
+    kept = (one for one in nodes if not wanted or _has(wanted, ("machines", one.name, one.state)))
+    return tuple(sorted(kept, key=lambda one: (node_rank(one.state), -(one.gpu_percent or 0.0), one.name)))
+
+
+def _matching(servers: Sequence[Stated], words: str) -> Sequence[Stated]:
+    wanted = words.casefold().split()
+    return servers if not wanted else [one for one in servers if _has(wanted, _texts(one))]
+
+
+def _texts(one: Stated) -> tuple[str, ...]:
+    server = one.server
+    further = () if isinstance(server, FleetServer) else (server.model or "", server.engine or "")
+    return (server.name, server.group, server.url, one.state, *further, *server.nodes)
+
+
+def _has(words: Iterable[str], texts: Iterable[str]) -> bool:
+    found = " ".join(texts).casefold()
+    return all(word in found for word in words)
+
+
+_SERVER_FIGURES: Mapping[Top, Callable[[Server], float | None]] = {
+    Top.WAITING: lambda one: one.waiting,
+    Top.KV: kv_percent,
+    Top.TTFT: ttft_s,
+}
+
+
+def _tops(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float], ...]]:
+    """Return the lists of servers, without those that are down or stale, or whose figure is unknown or 0."""
+    answering = [one for one in servers if one.is_current and one.state not in DOWN]
+    found: dict[Top, tuple[tuple[Stated, float], ...]] = {}
+    for top, value in _SERVER_FIGURES.items():
+        known = [(one, figure) for one in answering if (figure := value(one.server))]
+        found[top] = tuple(nlargest(MOST_LISTED, known, key=itemgetter(1)))
+    return found
+
+
+# The summary of a snapshot in one line, which a user reads first: its most severe problem.
+
+
+_LONGEST = 60
+"""Most characters of an alert's message that are part of the verdict."""
+_CLAUSE = re.compile(r" \(|; |: ")
+_FIRST_CHOICE = re.compile(r" or |, ")
+_CONDITIONS = {
+    "unreachable": ("down", "", "e"),
+    "engine-dead": ("engine dead", "restart the server", "e"),
+    "dead-rank": ("a process of its engine ended", "restart the server", "e"),
+    "blocked": ("requests wait and none runs", "", "z"),
+    "stuck": ("stuck", "restart the server", "z"),
+    "absent-model": ("asks for a model that is not served", "correct its deployment", "e"),
+    "restarts": ("restarts again and again", "read its log", "e"),
+    "kv-full": ("KV cache full", "fewer or shorter requests", "z"),
+    "refused": ("refuses requests", "fewer requests at once", "e"),
+    "http-errors": ("answers with HTTP 5xx", "read its log", "e"),
+    "deployments": ("a deployment fails", "read its log", "e"),
+    "preempting": ("preempts requests", "fewer requests at once", "z"),
+    "headroom": ("short of memory", "see which process grows", "P"),
+    "headroom-limit": ("memory runs out", "see which process grows", "P"),
+    "swap-in": ("swaps", "see which process grows", "P"),
+    "thermal": ("near its thermal limit", "cooler air", "e"),
+    "throttled": ("throttled", "", "e"),
+    "slow-clock": ("slow clock", "", "e"),
+    "slow-steps": ("slow steps", "", "e"),
+    "rdma-errors": ("RDMA errors", "check cable and port", "e"),
+    "gpu-lost": ("GPU lost", "", "e"),
+}
+"""(words, hint, key) by the name of an alert's condition: a few words, what to try, and the key that shows
+more."""
+
+_MUTE = {FailureKind.TIMEOUT, FailureKind.REFUSED, FailureKind.UNREACHABLE}
+_WELL = {BackendState.BUSY, BackendState.BORED, BackendState.IDLE}
+
+
+class Verdict(Struct, frozen=True):
+    """The most severe problem at present as text, or that all is well."""
+
+    severity: Severity | None
+    """Severity of the alert; INFO for a problem without an alert; None if all is well."""
+    words: str
+    short: str
+    """The text of `words` shortened for narrow screens."""
+    hint: str = ""
+    """What to try; "" if that is not known."""
+    key: str = ""
+    """The key on the keyboard that shows more about the problem; "" for none."""
+    subject: str = ""
+    """Name of the backend or node that it is about; "" if it is about none or several."""
+    about: str = ""
+    """The id of the alert that it names; "" without an alert."""
+
+    @property
+    def short_hint(self) -> str:
+        """The first of the suggestions in `hint`."""
+        return _FIRST_CHOICE.split(self.hint)[0]
+
+
+def verdict(snapshot: Snapshot) -> Verdict:
+    """Return the most severe alert of a snapshot as text; without alerts, a summary of the servers' states.
+
+    Among alerts of equal severity, the first choice is uneven load that a user can mend, because all backends
+    suffer from it, and the second is the oldest alert. Alerts of severity INFO are ignored, and those about
+    the engine cores of a server whose group has a graver verdict.
+    """
+    groups = {_alert_id(one): one for one in snapshot.balance}
+    calm = groups.keys() - {_alert_id(one) for one in leading(snapshot.balance)}
+    hinted = {alert_id for alert_id, balance in groups.items() if balance.hint}
+    worst = min(
+        (one for one in snapshot.alerts if one.severity is not Severity.INFO and one.id not in calm),
+        key=lambda alert: (-alert.severity.rank, alert.id not in hinted),
+        default=None,
+    )
+    if worst is None:
+        return _without_alert(snapshot)
+    return _of_balance(worst, groups[worst.id]) if worst.id in groups else _of_alert(worst, snapshot)
+
+
+def _alert_id(balance: Balance) -> str:
+    return f"balance:{balance.group}:{balance.word.value}"
+
+
+def _named(balance: Balance) -> str:
+    return f"{balance.group} {'is' if balance.lanes_of is None else 'are'} {balance.word.value}"
+
+
+def _of_balance(alert: Alert, balance: Balance) -> Verdict:
+    word, cost = balance.word.value, balance_cost(balance)
+    short = f"{'' if balance.lanes_of is None else 'lanes '}{word} {cost}".strip()
+    named = _named(balance) + (f", {cost}" if cost else "")
+    hint = _CLAUSE.split(balance.hint or "")[0]
+    return Verdict(alert.severity, named, short, hint, "w", about=alert.id)
+
+
+def _of_alert(alert: Alert, snapshot: Snapshot) -> Verdict:
+    condition = alert.id.rpartition(":")[2].partition("/")[0]
+    known, hint, key = _CONDITIONS.get(condition, (condition.replace("-", " "), "", "e"))
+    if condition in {"slow-clock", "slow-steps"}:
+        fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
+        hint = _CLAUSE.split(next(fixes, None) or "")[0]
+    said = re.split(r"\. |: (?=its log)", alert.message)[0]
+    if condition == "stuck":
+        said = next(
+            (_verdict_standing(view) for view in snapshot.backends if view.name == alert.subject), said
+        )
+    if len(said) > _LONGEST:
+        said = (condition == "unreachable" and _why_down(snapshot, alert.subject)) or known
+    words = f"{alert.subject}: {said}"
+    return Verdict(alert.severity, words, f"{alert.subject} {known}", hint, key, alert.subject, alert.id)
+
+
+def _why_down(snapshot: Snapshot, name: str) -> str:
+    """Return in a few words why a server or machine fails; "" if it does not."""
+    nodes = ((one.name, one.failure, one.via) for one in snapshot.nodes)
+    failing = (*nodes, *((one.name, one.failure, "") for one in snapshot.backends))
+    found = (failure_words(failure, via) for one, failure, via in failing if one == name and failure)
+    return next(found, "")
+
+
+def _verdict_standing(view: BackendView) -> str:
+    """Return how long an engine has been stuck, in words."""
+    progress = view.progress
+    return view.state.value if progress is None else f"{progress.word.value}, {progress.fact}"
+
+
+def _still(snapshot: Snapshot) -> Verdict | None:
+    """Return the verdict where an engine holds requests without progress; None if none does."""
+    standing = [
+        (one.progress.seconds, one.name, one.progress.fact)
+        for one in snapshot.backends
+        if one.progress is not None
+    ]
+    if not standing:
+        return None
+    _, name, fact = max(standing)
+    return Verdict(Severity.INFO, f"{name}: {fact}", f"{name}: {fact}", key="z", subject=name)
+
+
+def _without_alert(snapshot: Snapshot) -> Verdict:
+    backends = snapshot.backends
+    silent = _silent(snapshot)
+    if silent is not None:
+        return silent
+    if not backends:
+        found = "no inference server found yet" if snapshot.searching else "no backend to watch"
+        return Verdict(Severity.INFO, found, "no server")
+    swinging = next((one for one in leading(snapshot.balance) if one.bad), None)
+    if swinging is not None:
+        word = swinging.word.value
+        return Verdict(Severity.INFO, _named(swinging), word, key="w")
+    awake = (view for view in backends if view.state is not BackendState.ASLEEP)
+    queueing = [view for view in awake if view.waiting and not view.in_sweep]
+    if queueing:
+        return _queues(queueing, alone=len(backends) == 1)
+    return _of_states(snapshot)
+
+
+def _queues(queueing: list[BackendView], *, alone: bool) -> Verdict:
+    """Return the verdict where requests wait: at which server, and whether it is full.
+
+    The header has their number already. `alone` is True if only one server is watched.
+    """
+    most = max(queueing, key=lambda view: view.waiting or 0.0)
+    name, slots, running = most.name, most.slots, most.running
+    if len(queueing) > 1:
+        words, short = f"longest queue: {most.waiting:.0f} at {name}", f"{name}: {most.waiting:.0f} wait"
+    elif slots and running is not None and running >= slots:
+        words, short = f"{name} is full: {running:.0f} of {slots} slots run", f"{name} is full"
+    else:
+        words, short = f"{'' if alone else 'only '}{name} has a queue", f"{name} has a queue"
+    return Verdict(Severity.INFO, words, short, subject=name)
+
+
+def _of_states(snapshot: Snapshot) -> Verdict:
+    """Return the verdict where nothing is wrong: how many servers have which state."""
+    backends = snapshot.backends
+    states = Counter((view.state, view.is_full_by_sweep) for view in backends)
+    said = ", ".join(
+        f"{states[state, by_sweep]} {state.value}{' (sweep)' if by_sweep else ''}"
+        for state in BackendState
+        for by_sweep in (False, True)
+        if states[state, by_sweep]
+    )
+    open_groups = [
+        one
+        for one in snapshot.balance
+        if one.within is None
+        and not one.in_sweep
+        and ((one.word is BalanceWord.UNKNOWN and not one.is_slow) or one.word_now.bad)
+    ]
+    open_groups.sort(key=lambda one: one.too_few)
+    # The balance covers a sweep for longer than the states do.
+    swept = [one for one in snapshot.balance if one.within is None and one.in_sweep and not _is_settled(one)]
+    if swept or any(view.in_sweep for view in backends):
+        swung = next((one for one in leading(swept) if one.word.bad), None)
+        words = said if swung is None else f"{said}; {swung.group}: {swung.word.value} (sweep)"
+        return Verdict(Severity.INFO, words, said, key="" if swung is None else "w")
+    slow = next((one for one in snapshot.routers if one.slow is not None and one.failure is None), None)
+    if slow is not None:
+        return Verdict(Severity.INFO, f"{slow.name} is slow: {slow.slow}", f"{slow.name} is slow")
+    if open_groups and any(view.running for view in backends):
+        group = open_groups[0].group
+        doubt = open_groups[0].word_now
+        if open_groups[0].too_few and not doubt.bad:
+            # It lasts, and nothing is wrong: whatever else there is to say comes first.
+            calm = all(state in _WELL or by_sweep for state, by_sweep in states)
+            head = f"all well: {said}" if calm else said
+            return Verdict(
+                None if calm else Severity.INFO,
+                f"{head}; {group}: {open_groups[0].title}",
+                "all well" if calm else said,
+                key="w",
+            )
+        judged = f"perhaps {doubt.value}" if doubt.bad else "balance not known yet"
+        return Verdict(Severity.INFO, f"{said}; {group}: {judged}", f"{group}: {judged}", key="w")
+    if all(state in _WELL or by_sweep for state, by_sweep in states):
+        return Verdict(None, f"all well: {said}", "all well")
+    return Verdict(Severity.INFO, said, said)
+
+
+def _is_settled(balance: Balance) -> bool:
+    """Return whether the newest window confirms a verdict that is not bad."""
+    known = balance.word is not BalanceWord.UNKNOWN and balance.word is balance.word_now
+    return known and not balance.word.bad
+
+
+def _silent(snapshot: Snapshot) -> Verdict | None:
+    """Return the verdict where a server or machine does not answer, is stale, loads or stands still."""
+    loads = [view for view in snapshot.backends if view.state is BackendState.LOADING]
+    failed = [(view.name, view.failure) for view in snapshot.backends if view not in loads and view.failure]
+    failed += [(view.name, view.failure) for view in snapshot.nodes if view.failure]
+    if failed:
+        name, failure = failed[0]
+        if failure.kind in _MUTE:
+            said = f"{name} does not answer"
+        elif failure.kind is FailureKind.LATE:
+            said = f"{name} is stale"
+        else:
+            said = f"{name}: {_why_down(snapshot, name)}"
+        return Verdict(Severity.INFO, said, said, key="e")
+    if not loads:
+        return _still(snapshot)
+    words = loads[0].loading.words if loads[0].loading is not None else ""
+    said = f"{loads[0].name} loads its model"
+    full = f"{said}: {words}" if words else said
+    return Verdict(Severity.INFO, full, said, key="z", subject=loads[0].name)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from sparktop.analysis.wall import Top
+from sparktop.analysis.state import Top
 from sparktop.model.text import clean
 from sparktop.panels.board.view import Sort, View
 

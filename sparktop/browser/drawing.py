@@ -8,8 +8,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from sparktop.analysis.verdict import Verdict, verdict
-from sparktop.analysis.wall import Top
+from sparktop.analysis.state import Top, Verdict, verdict
 from sparktop.browser.address import Kind, Page
 from sparktop.browser.markup import row_html
 from sparktop.browser.picture import Link, Picture, Section

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from sparktop.analysis.wall import Top
+from sparktop.analysis.state import Top
 from sparktop.browser.address import Kind, Page
 from sparktop.browser.markup import row_html
 from sparktop.browser.picture import Link, Section

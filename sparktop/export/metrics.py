@@ -18,7 +18,6 @@ from prometheus_client.core import Metric as Family
 
 from sparktop import __version__
 from sparktop.agent.exposition import counter, gauge, node_families
-from sparktop.analysis.roles import Role
 from sparktop.errors import UsageError
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import ALERT_KINDS, Alert, Event, Phase
@@ -26,6 +25,7 @@ from sparktop.model.limit import LimitKind
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.model.text import clean
 from sparktop.report.current import current
+from sparktop.store.load_log import Role
 from sparktop.sweep.result.results import Latency as LevelLatency
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import load

@@ -16,8 +16,7 @@ in a bucket whose upper edge is at least twice the lower one is interpolated, an
 from __future__ import annotations
 
 from sparktop import __version__
-from sparktop.analysis.verdict import verdict
-from sparktop.analysis.wall import wall_of
+from sparktop.analysis.state import verdict, wall_of
 from sparktop.events import event_json
 from sparktop.model.counter_figures import COUNTER_FIGURES
 from sparktop.model.event import Alert

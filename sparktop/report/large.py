@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from sparktop.analysis.wall import DOWN, MOST_LISTED, NODE_GRAVITY, Stated, Top, Wall, wall_of
+from sparktop.analysis.state import DOWN, MOST_LISTED, NODE_GRAVITY, Stated, Top, Wall, wall_of
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.fleet import FleetServer
 from sparktop.model.snapshot import Snapshot

@@ -7,7 +7,7 @@ from datetime import UTC
 from textwrap import wrap
 
 from sparktop import __version__
-from sparktop.analysis.verdict import verdict
+from sparktop.analysis.state import verdict
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN

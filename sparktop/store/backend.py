@@ -12,7 +12,6 @@ from statistics import median
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import prefill_s
-from sparktop.analysis.roles import Role
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.stall import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
@@ -35,7 +34,7 @@ from sparktop.rates import (
     follow,
 )
 from sparktop.store.figures import RATE_WINDOW_S, drawn, mean, prompt_counter, with_figures, with_limits
-from sparktop.store.load_log import LoadLog
+from sparktop.store.load_log import LoadLog, Role
 from sparktop.store.sources import Health
 from sparktop.store.steps import SlowSteps, StepBaseline, WorkLog
 

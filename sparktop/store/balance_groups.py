@@ -10,12 +10,11 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.analysis.roles import Role, reported_roles, worker_roles
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord, StepTime
 from sparktop.model.fleet import Scrape
 from sparktop.store.backend import BackendTrack
-from sparktop.store.load_log import LoadLog
-from sparktop.store.router import Group, RouterTrack, routers_of_groups
+from sparktop.store.load_log import LoadLog, Role, reported_roles, worker_roles
+from sparktop.store.tracks import Group, RouterTrack, routers_of_groups
 
 EVERY_S = 5.0
 """Seconds between two evaluations of a group."""

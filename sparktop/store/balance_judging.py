@@ -38,7 +38,6 @@ from sparktop.analysis.balance.rules import (
     starved,
     weigh_requests,
 )
-from sparktop.analysis.roles import Role
 from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
 from sparktop.model.event import Event, Phase, Severity, Values
@@ -46,8 +45,8 @@ from sparktop.model.fleet import Scrape, stale_s
 from sparktop.model.instant import Instant
 from sparktop.model.router import RouterSample
 from sparktop.store.balance_groups import BalanceWatch, JudgedGroup, Member
-from sparktop.store.load_log import length_variation, median_life_s
-from sparktop.store.router import RouterTrack
+from sparktop.store.load_log import Role, length_variation, median_life_s
+from sparktop.store.tracks import RouterTrack
 
 _SKEW_LOOKS = 8
 _LEAST_PART = 0.05

@@ -469,7 +469,3 @@ class AlertBook:
 def lasted_s(alert: Alert, when: Instant) -> float | None:
     """Return the seconds from an alert's beginning to `when`; None where its beginning is not known."""
     return None if alert.since_s is None else max(0.0, when.at - alert.since_s)
-
-
-def _order(alert: Alert) -> tuple[int, float, str]:
-    return -alert.severity.rank, alert.since_s or 0.0, alert.id

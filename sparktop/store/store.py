@@ -42,14 +42,10 @@ from sparktop.store.balance import BalanceBook
 from sparktop.store.balance_groups import judged_groups
 from sparktop.store.event_log import AlertBook, Announce, EventLog
 from sparktop.store.figures import is_simulated, totals
-from sparktop.store.limits import LimitBook
 from sparktop.store.node import ENGINE_ENDED, NodeTrack, restart_events
-from sparktop.store.progress import ProgressBook
-from sparktop.store.ranks import RankBook
-from sparktop.store.router import RouterTrack
 from sparktop.store.sources import SourceKey, SourceKind
-from sparktop.store.starts import StartBook
-from sparktop.store.tracks import FleetTrack, Placement, Tracks
+from sparktop.store.tracks import FleetTrack, Placement, RouterTrack, Tracks
+from sparktop.store.verdicts import LimitBook, ProgressBook, RankBook, StartBook
 
 
 class Change(StrEnum):

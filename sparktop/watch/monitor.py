@@ -69,7 +69,7 @@ QUICKEN_EVERY_S = 1.0
 """Seconds between two updates of the groups' poll rates."""
 TRY_WITHIN_S = 3.0
 """Seconds that a server listed by a router may take for its first answer."""
-_READING = ("sparktop.watch.scheduler", "sparktop.watch.scheduler", "sparktop.watch.discovery")
+_READING = ("sparktop.watch.scheduler", "sparktop.watch.discovery")
 
 
 class Monitor:

@@ -33,12 +33,10 @@ from sparktop.sources.prometheus.client import (
     in_steps,
     selector,
 )
+from sparktop.sources.prometheus.figures import Figures, fullest, gauges_and_rates, pages, quantiles, rows
 from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, Key, said_down
-from sparktop.sources.prometheus.pages import pages
-from sparktop.sources.prometheus.wall import Figures, fullest, gauges_and_rates, quantiles, rows
 from sparktop.store import SourceKey, Store
-from sparktop.watch.prometheus_finder import Finder, Pace
-from sparktop.watch.prometheus_machines import Deliver, MachineFeed
+from sparktop.watch.prometheus_finder import Deliver, Finder, MachineFeed, QueryPace
 
 _log = logging.getLogger(__name__)
 MOST_RAW = 64
@@ -76,7 +74,7 @@ class PrometheusFeed:
         self._sleep = sleep
         self._key = SourceKey.prometheus(target.name)
         self._client = PrometheusClient(target, clock=clock)
-        self.pace = Pace()
+        self.pace = QueryPace()
         """How much is asked for, and how often."""
         self._clocks: Clocks | None = None
         self._finder = Finder(target, self._client)
@@ -394,7 +392,7 @@ class SampleReader:
         self._apart.discard(key)
 
     async def read(
-        self, servers: Sequence[FoundServer], pace: Pace, count: int, to_monotonic_s: float
+        self, servers: Sequence[FoundServer], pace: QueryPace, count: int, to_monotonic_s: float
     ) -> None:
         """Read what is new of `servers`, which are some of the `count` that are read sample by sample.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.roles import Role, Work, reported_roles, worker_roles
+from sparktop.store.load_log import Role, Work, reported_roles, worker_roles
 
 PREFILL = Work(100.0, 51_200.0, 100.0)
 DECODE = Work(98.0, 0.0, 12_000.0)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.verdict import Verdict, verdict
+from sparktop.analysis.state import Verdict, verdict
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind

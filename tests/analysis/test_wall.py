@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.state import LoadFigures, backend_state
-from sparktop.analysis.wall import Top, Wall, node_of, wall_of, wall_of_fleet
+from sparktop.analysis.state import LoadFigures, Top, Wall, backend_state, node_of, wall_of, wall_of_fleet
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind

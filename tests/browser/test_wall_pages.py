@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.wall import Top
+from sparktop.analysis.state import Top
 from sparktop.browser.address import Kind, Page, parse_path
 from sparktop.browser.choice import Choice
 from sparktop.browser.drawing import draw

@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.wall import MOST_LISTED, Top, wall_of
+from sparktop.analysis.state import MOST_LISTED, Top, wall_of
 from sparktop.commands.snapshot import render
 from sparktop.model.snapshot import BackendState, Latency, Quantile, Snapshot
 from sparktop.panels.board.wall_lines import top_keys

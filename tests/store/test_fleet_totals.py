@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sparktop.analysis.wall import wall_of_fleet
+from sparktop.analysis.state import wall_of_fleet
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, FleetServer, FleetView, Sum, Totals
 from sparktop.model.snapshot import BackendView

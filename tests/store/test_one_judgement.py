@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.analysis.verdict import verdict
+from sparktop.analysis.state import verdict
 from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import LimitKind
 from sparktop.model.router import LITELLM, RouterSample

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.verdict import verdict
+from sparktop.analysis.state import verdict
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Phase, Severity
 from sparktop.model.node import (

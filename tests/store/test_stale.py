@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sparktop.analysis.wall import wall_of, wall_of_fleet
+from sparktop.analysis.state import wall_of, wall_of_fleet
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Fleet, FleetServer, Scrape

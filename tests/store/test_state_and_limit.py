@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from sparktop.analysis.verdict import verdict
+from sparktop.analysis.state import verdict
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Severity

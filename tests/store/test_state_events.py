@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from sparktop.analysis.verdict import verdict
+from sparktop.analysis.state import verdict
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind

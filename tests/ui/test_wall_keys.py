@@ -8,7 +8,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
-from sparktop.analysis.wall import Top
+from sparktop.analysis.state import Top
 from sparktop.model.fleet import Fleet, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey

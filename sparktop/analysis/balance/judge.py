@@ -23,8 +23,18 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance import words as balance_words
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out, slow_members
-from sparktop.analysis.balance.pace import FLAT, GroupPace, full_slots, group_pace, variance_factor
+from sparktop.analysis.balance.load_grid import (
+    FLAT,
+    GroupLoad,
+    GroupPace,
+    LoadGrid,
+    LoadTrack,
+    full_slots,
+    group_pace,
+    lay_out,
+    slow_members,
+    variance_factor,
+)
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.balance.spread import (
     Lead,
@@ -112,20 +122,7 @@ def thinned(track: LoadTrack, step_s: float) -> LoadTrack:
     for index, time in enumerate(track.times_s):
         if not kept or time - track.times_s[kept[-1]] >= _THINNED * step_s:
             kept.append(index)
-    if len(kept) == len(track.times_s):
-        return track
-
-    def only_kept(values: Sequence[float] | None) -> list[float] | None:
-        return None if values is None else [values[index] for index in kept]
-
-    return replace(
-        track,
-        times_s=[track.times_s[index] for index in kept],
-        running=[track.running[index] for index in kept],
-        waiting=only_kept(track.waiting),
-        generation_tps=only_kept(track.generation_tps),
-        arrived=only_kept(track.arrived),
-    )
+    return track if len(kept) == len(track.times_s) else track.only(kept)
 
 
 def quick_since(tracks: Sequence[LoadTrack]) -> float:

@@ -15,8 +15,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from sparktop.analysis.balance.load_grid import LoadGrid, picker
-from sparktop.analysis.balance.pace import full_slots, throughput, with_slope
+from sparktop.analysis.balance.load_grid import LoadGrid, full_slots, picker, throughput, with_slope
 from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1

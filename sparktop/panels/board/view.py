@@ -17,7 +17,7 @@ from sparktop.panels.machine.processes import ProcessOrder
 from sparktop.panels.server.table import ColumnOrder
 
 if TYPE_CHECKING:
-    from sparktop.analysis.wall import Top
+    from sparktop.analysis.state import Top
 
 
 HOLD_S = 5.0

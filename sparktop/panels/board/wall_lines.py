@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sparktop.analysis.wall import DOWN, NO_GPU, Stated, Top, Wall, WallGroup, kv_percent, ttft_s
+from sparktop.analysis.state import DOWN, NO_GPU, Stated, Top, Wall, WallGroup, kv_percent, ttft_s
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
 from sparktop.model.fleet import FleetNode, FleetServer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparktop.analysis.verdict import verdict
+from sparktop.analysis.state import verdict
 from sparktop.config.keys import KEYS, Key
 from sparktop.model.balance import BalanceWord, leading
 from sparktop.model.snapshot import Snapshot

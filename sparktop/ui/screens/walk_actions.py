@@ -143,7 +143,7 @@ class WalkActions(BalanceActions):
 
     def action_lists(self) -> None:
         """Show the next list of the worst on the wall; after the last one, the groups again."""
-        from sparktop.analysis.wall import Top  # late: most boards have no wall
+        from sparktop.analysis.state import Top  # late: most boards have no wall
 
         if not self._has_lists:
             self.notify("the lists are on the wall of many servers", timeout=2)

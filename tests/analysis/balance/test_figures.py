@@ -9,8 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, lay_out
-from sparktop.analysis.balance.pace import fit_step_time, throughput, variance_factor
+from sparktop.analysis.balance.load_grid import (
+    LoadGrid,
+    LoadTrack,
+    fit_step_time,
+    lay_out,
+    throughput,
+    variance_factor,
+)
 from sparktop.analysis.balance.spread import (
     dispersion,
     follow_lead,

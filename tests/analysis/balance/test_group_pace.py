@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from sparktop.analysis.balance.judge import judge
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.pace import GroupPace, group_pace
+from sparktop.analysis.balance.load_grid import GroupLoad, GroupPace, LoadTrack, group_pace
 
 BASE_S, SLOPE_S = 0.03, 0.002
 HOLD_S, HZ = 6, 2

@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import GRAVITY
-from sparktop.analysis.wall import wall_of
+from sparktop.analysis.state import GRAVITY, wall_of
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_order

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.verdict import verdict
+from sparktop.analysis.state import verdict
 from sparktop.model.balance import Balance, BalanceWord, leading
 from sparktop.model.event import Alert, Severity
 from sparktop.model.snapshot import Snapshot

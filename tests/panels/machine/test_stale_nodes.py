@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.verdict import verdict
-from sparktop.analysis.wall import wall_of
+from sparktop.analysis.state import verdict, wall_of
 from sparktop.demo.machine import Machine, node_sample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.fleet import Scrape

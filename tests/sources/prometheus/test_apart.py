@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sparktop.engines.tables import RUNNING
 from sparktop.sources.prometheus.client import Series
+from sparktop.sources.prometheus.figures import merged, pages, scraped_apart
 from sparktop.sources.prometheus.found import Key
-from sparktop.sources.prometheus.pages import merged, pages, scraped_apart
 
 GAUGE = next(iter(RUNNING))
 HERE = {"job": "vllm", "instance": "h:8000"}

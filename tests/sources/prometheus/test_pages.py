@@ -8,6 +8,7 @@ from sparktop.engines import read_page
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING, buckets_for, names_for
 from sparktop.sources.prometheus.client import Series, any_of, quoted, selector
+from sparktop.sources.prometheus.figures import pages
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
     Key,
@@ -17,7 +18,6 @@ from sparktop.sources.prometheus.found import (
     is_federated,
     servers_query,
 )
-from sparktop.sources.prometheus.pages import pages
 from tests.sources.prometheus.steps import at_once
 
 PAGE = Path(__file__).resolve().parents[2] / "data" / "vllm-0.32" / "t010.prom"

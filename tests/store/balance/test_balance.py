@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.verdict import verdict
+from sparktop.analysis.state import verdict
 from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.event import Severity

@@ -7,7 +7,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.verdict import verdict
+from sparktop.analysis.state import verdict
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.limit import LimitKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample

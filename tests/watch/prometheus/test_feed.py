@@ -13,7 +13,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
-from sparktop.watch.prometheus_finder import MOST_AT_ONCE, Pace
+from sparktop.watch.prometheus_finder import MOST_AT_ONCE, QueryPace
 from tests.sources.prometheus.api_server import api, refused
 from tests.watch.prometheus.made_up import Scraped, watched
 
@@ -163,7 +163,7 @@ async def test_warnings_stand_with_the_figures() -> None:
 
 def test_the_pace_recovers() -> None:
     """After refusals it asks for less, at least for one server; after many answers for as much as before."""
-    pace = Pace()
+    pace = QueryPace()
     usual = pace.period_s(4)
     for _ in range(9):
         pace.refused("429")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.wall import Top, Wall, node_of
+from sparktop.analysis.state import Top, Wall, node_of
 from sparktop.model.fleet import FleetNode, Scrape
 from sparktop.model.node import LostGpu, MemoryReading, NodeSample
 from sparktop.model.snapshot import NodeView

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import GRAVITY
-from sparktop.analysis.wall import NODE_GRAVITY, Stated, Top, Wall, WallGroup
+from sparktop.analysis.state import GRAVITY, NODE_GRAVITY, Stated, Top, Wall, WallGroup
 from sparktop.model.fleet import FleetNode, FleetServer
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import Boxes, PanelKey

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.wall import WallGroup, wall_of
+from sparktop.analysis.state import WallGroup, wall_of
 from sparktop.model.fleet import Fleet, FleetServer, FleetView
 from sparktop.model.series import HistoryTable, Series
 from sparktop.model.snapshot import Snapshot
