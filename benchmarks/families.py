@@ -7,109 +7,81 @@ true swing is at least half of the mean load, the share detected, and detected w
 the shown loss of throughput (the true loss is relative to the best split of the same number of requests, by
 the servers' own curves).
 
-usage: families.py [--runs 100] [--seed 1000000] [--only WORDS …] [--write] [--misses]
+With --scrapes, each server is sampled at the intervals of a Prometheus, at an offset of its own: runs that
+ever stated a swing, that were called uneven although the requests were not, and swings that were called so.
+With --phases, recorded see-saws are sampled at 1 and 2 Hz, beginning at 16 times that are a sixteenth of the
+interval apart: how often oscillating is announced, and after how many seconds.
 
-With --write, the table is written to benchmarks/README.md; with --misses, each run that failed is printed.
+usage: families.py [--scrapes | --phases] [--runs 100] [--seed 1000000] [--only WORDS …] [--write] [--misses]
 """
 
 from __future__ import annotations
 
-import argparse
-import math
-import multiprocessing
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import tables
 from load_families.families import FAMILIES, Family
-from load_families.watching import SWINGS, Run, watch
+from load_families.watching import ALARMS, SWINGS, Run, watch
+from tables import share
 
-README = Path(__file__).resolve().parent / "README.md"
-MARKS = ("<!-- families.py: begin -->", "<!-- families.py: end -->")
+from sparktop.analysis.balance.load_grid import LoadTrack
+from sparktop.model.balance import BalanceWord
+from tests.analysis.balance.balance_traces import LIFE_S, trace
+from tests.analysis.balance.routed_load import follow
+
 HELD_OUT_SEED = 1_000_000
-PROCESSES, NICE = 2, 10
 SOON_S = 90.0
+SCRAPES_S = (5.0, 15.0, 30.0)
+PHASES, RATES_HZ = 16, (1.0, 2.0)
+SEE_SAWS = ("leastbusy-c16", "leastbusy-c16-b", "leastbusy-c16-busy", "leastbusy-c16-busy-b", "cooldown-c64")
+HEADS = (
+    *("family", "runs", "false *oscillating*", "false *starved*", "herding found", "within 90 s"),
+    "loss, points off: median / p95 (shown)",
+)
+Task = tuple[int, str, float | None]
+"""(index of the family, seed, seconds between two scrapes or None)."""
 
 
-def interval(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the exact (Clopper–Pearson) interval of the share hits / runs, 0 to 1."""
-
-    def at_most(count: int, share: float) -> float:
-        return math.fsum(
-            math.comb(runs, one) * share**one * (1 - share) ** (runs - one) for one in range(count + 1)
-        )
-
-    tail = (1 - level) / 2
-    low = 0.0 if hits == 0 else _root(lambda share: at_most(hits - 1, share) - (1 - tail))
-    high = 1.0 if hits == runs else _root(lambda share: at_most(hits, share) - tail)
-    return low, high
+def run_one(task: Task) -> Run:
+    """Run one scene."""
+    family, seed, scrape_s = task
+    return watch(FAMILIES[family], seed, scrape_s)
 
 
-def _root(falling: Callable[[float], float]) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
-    return (low + high) / 2
+def tasks(families: Sequence[Family], runs: int, seed: int, scrape_s: float | None = None) -> list[Task]:
+    """Return the tasks of `runs` runs of each family, in their order."""
+    return [
+        (FAMILIES.index(one), f"{one.name}-{seed + index}", scrape_s)
+        for one in families
+        for index in range(runs)
+    ]
 
 
-def run_one(task: tuple[int, str]) -> Run:
-    """Run one scene; `task` is (index of the family, seed)."""
-    return watch(FAMILIES[task[0]], task[1])
-
-
-def runs_of(families: Sequence[Family], runs: int, seed: int) -> Iterator[Run]:
-    """Yield `runs` runs of each family, in their order, made by two processes."""
-    tasks = [(FAMILIES.index(one), f"{one.name}-{seed + index}") for one in families for index in range(runs)]
-    with multiprocessing.get_context("spawn").Pool(PROCESSES, os.nice, (NICE,)) as pool:
-        yield from pool.imap(run_one, tasks, chunksize=2)
-
-
-def share(hits: int, runs: int) -> str:
-    """Return "hits of runs" with the interval of the share in percent."""
-    if not runs:
-        return "–"
-    low, high = interval(hits, runs)
-    return f"{hits} of {runs} ({100 * low:.1f}–{100 * high:.1f} %)"
-
-
-def at(values: Sequence[float], part: float) -> float:
-    """Return the quantile `part` (0 to 1) of the values."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
-
-
-def row(family: Family, runs: Sequence[Run]) -> str:
+def row(family: Family, runs: Sequence[Run]) -> list[str]:
     """Return a family's row of the table."""
     cells = [family.name, str(len(runs))]
     for word in ("oscillating", "starved"):
         wrong = family.herds and word == "oscillating"
         cells.append("–" if wrong else share(sum(word in one.false_words for one in runs), len(runs)))
-    plain = [one for one in runs if one.swing >= SWINGS]
-    named = [one.named_s for one in plain if one.named_s is not None]
     if family.herds:
+        plain = [one for one in runs if one.swing >= SWINGS]
+        named = [one.named_s for one in plain if one.named_s is not None]
         soon = sum(when <= SOON_S for when in named)
         cells += [share(len(named), len(plain)), share(soon, len(plain))]
     else:
         cells += ["–", "–"]
-    errors = [error for one in runs for error in one.lost_errors]
+    off = sorted(abs(error) for one in runs for error in one.lost_errors)
     judged = sum(one.judged for one in runs)
-    if errors:
-        off = [abs(error) for error in errors]
-        cells.append(f"{at(off, 0.5):.1f} / {at(off, 0.95):.1f} ({100 * len(errors) / judged:.0f} %)")
-    else:
-        cells.append("–")
-    return f"| {' | '.join(cells)} |"
-
-
-HEAD = (
-    "| family | runs | false *oscillating* | false *starved* | herding found | within 90 s |"
-    " loss, points off: median / p95 (shown) |\n|---|---|---|---|---|---|---|"
-)
+    last = off[int(0.95 * len(off))] if off else 0.0
+    loss = f"{median(off):.1f} / {last:.1f} ({100 * len(off) / judged:.0f} %)" if off else "–"
+    return [*cells, loss]
 
 
 def failures(family: Family, runs: Sequence[Run]) -> Iterator[str]:
@@ -121,42 +93,100 @@ def failures(family: Family, runs: Sequence[Run]) -> Iterator[str]:
             yield f"{one.seed}: {what}; swing {one.swing:.2f}; {one.about}; words {', '.join(one.words)}"
 
 
-def write_between(marks: tuple[str, str], text: str, readme: Path = README) -> None:
-    """Replace the text between the marks of the README."""
-    page = readme.read_text(encoding="utf-8")
-    head, rest = page.split(marks[0])
-    _, tail = rest.split(marks[1])
-    readme.write_text(f"{head}{marks[0]}\n\n{text}\n\n{marks[1]}{tail}", encoding="utf-8")
+def judged(families: Sequence[Family], runs: int, seed: int, *, misses: bool) -> list[str]:
+    """Return the table of families, judged by samples as the monitor takes them."""
+    rows, found = list[list[str]](), list[Run]()
+    for run in tables.in_processes(run_one, tasks(families, runs, seed)):
+        found.append(run)
+        if len(found) == runs:
+            family = families[len(rows)]
+            rows.append(row(family, found))
+            lines = ["  ".join(rows[-1]), *(failures(family, found) if misses else ())]
+            print(*lines, sep="\n", file=sys.stderr, flush=True)
+            found = []
+    return [*tables.table(HEADS, rows), "", f"Seeds {seed} to {seed + runs - 1}."]
+
+
+def scraped(families: Sequence[Family], runs: int, seed: int) -> list[str]:
+    """Return the table of scrapes: how often a word is wrong, and how often swings are called uneven."""
+    counts: dict[str, list[str]] = {
+        "a swing is stated": [],
+        "false *uneven*": [],
+        "*uneven*, of runs that herd": [],
+    }
+    for scrape_s in SCRAPES_S:
+        found = list(tables.in_processes(run_one, tasks(families, runs, seed, scrape_s)))
+        alarms = {word.value for word in ALARMS}
+        herding = {family.name for family in families if family.herds}
+        herds = [one for one in found if one.family in herding and one.swing >= SWINGS]
+        uneven = BalanceWord.UNEVEN.value
+        stated = sum(not alarms.isdisjoint(one.words) for one in found)
+        false = sum(uneven in one.false_words for one in found)
+        for cells, hits, whole in zip(
+            counts.values(),
+            (stated, false, sum(uneven in one.words for one in herds)),
+            (len(found), len(found), len(herds)),
+            strict=True,
+        ):
+            cells.append(share(hits, whole))
+    heads = ("of all families", *(f"every {scrape_s:g} s" for scrape_s in SCRAPES_S))
+    return tables.table(heads, ((name, *cells) for name, cells in counts.items()))
+
+
+def sampled(track: LoadTrack, every_s: float, phase: float) -> LoadTrack:
+    """Return a track as polls see it that begin at the share `phase` of their interval `every_s`."""
+    begin, end = track.times_s[0], track.times_s[-1]
+    count = int((end - begin) / every_s - phase) + 1
+    times = [begin + (phase + number) * every_s for number in range(count)]
+    rows = [bisect_right(track.times_s, at) - 1 for at in times]
+
+    def chosen(values: Sequence[float] | None) -> list[float] | None:
+        return None if values is None else [values[row] for row in rows]
+
+    running = [track.running[row] for row in rows]
+    return LoadTrack(track.name, times, running, chosen(track.waiting), chosen(track.generation_tps))
+
+
+def phases() -> Iterator[tuple[str, ...]]:
+    """Yield a row for each recorded trace and rate of polls."""
+    for name in LIFE_S:
+        for hz in RATES_HZ:
+            every: list[dict[BalanceWord, float]] = []
+            for phase in range(PHASES):
+                first: dict[BalanceWord, float] = {}
+                tracks = [sampled(one, 1 / hz, phase / PHASES) for one in trace(name)]
+                for step in follow(tracks, LIFE_S[name]):
+                    if step.balance.word.bad:
+                        first.setdefault(step.balance.word, step.at_s)
+                every.append(first)
+            if name in SEE_SAWS:
+                after = [one[BalanceWord.OSCILLATING] for one in every if BalanceWord.OSCILLATING in one]
+                times = f"{median(after):.0f} / {max(after):.0f}" if after else "–"
+                yield name, f"{hz:g}", f"{len(after)} of {PHASES}", times, ""
+            else:
+                yield name, f"{hz:g}", "", "", f"{sum(map(bool, every))} of {PHASES}"
 
 
 def main() -> int:
     """Run the families and print their table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=HELD_OUT_SEED)
+    parser = tables.options(__doc__, runs=100, seed=HELD_OUT_SEED)
     parser.add_argument("--only", nargs="+", metavar="WORDS", help="families whose name has one of these")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     parser.add_argument("--misses", action="store_true", help="print each run that failed")
+    parser.add_argument("--scrapes", action="store_true", help="sample at the intervals of a Prometheus")
+    parser.add_argument("--phases", action="store_true", help="recorded see-saws, by the phase of the polls")
     options = parser.parse_args()
     chosen = [
         one for one in FAMILIES if options.only is None or any(words in one.name for words in options.only)
     ]
-    rows: list[str] = []
-    found: list[Run] = []
-    for run in runs_of(chosen, options.runs, options.seed):
-        found.append(run)
-        if len(found) < options.runs:
-            continue
-        family = chosen[len(rows)]
-        rows.append(row(family, found))
-        print(rows[-1], flush=True)
-        if options.misses:
-            print("\n".join(f"    {line}" for line in failures(family, found)), flush=True)
-        found = []
-    text = "\n".join([HEAD, *rows, "", f"Seeds {options.seed} to {options.seed + options.runs - 1}."])
-    print(f"\n{text}")
-    if options.write:
-        write_between(MARKS, text)
+    if options.phases:
+        heads = ("trace", "Hz", "*oscillating*", "after s, median / latest", "bad")
+        tables.publish("families.py phases", tables.table(heads, phases()), write=options.write)
+    elif options.scrapes:
+        lines = scraped(chosen, options.runs, options.seed)
+        tables.publish("families.py scrapes", lines, write=options.write)
+    else:
+        lines = judged(chosen, options.runs, options.seed, misses=options.misses)
+        tables.publish("families.py", lines, write=options.write)
     return 0
 
 

@@ -1,26 +1,49 @@
-"""The truth server as a process, and the true figures of a load, from the server's own times.
+"""The truth server as a process, the true figures of a load, and sparktop's generator beside them.
 
-The figures are computed here independently of `sparktop.sweep.result.measure`: a truth with the same
-arithmetic would have the same mistakes.
+The true figures are computed from the server's own times, independently of `sparktop.sweep.result`: a truth
+with the same arithmetic would have the same mistakes.
 """
 
 from __future__ import annotations
 
+import ctypes
 import http.client
-import json
 import os
+import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from truth_delivery import Delivery, delivery_fields
-from truth_schedule import Pace, Stream, pace_fields
-from truth_server import heard
+import msgspec
+from truth_server import Batching, Delivery, FixedPace, Order, Stream
 
+from sparktop.model.load import Level, LoadMode
+from sparktop.sweep.generator.wire.messages import (
+    Batch,
+    Calibrate,
+    Calibrated,
+    Refused,
+    RunFinished,
+    RunLoad,
+    WorkerEnded,
+    WorkerTarget,
+)
+from sparktop.sweep.plan.plan import Timeouts
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import RequestTrace, collect
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.record import RunRecord
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.terms.statistics import quantile
+
+Pace = FixedPace | Batching
 _SERVER = Path(__file__).parent / "truth_server.py"
 _ASK_S = 30.0
 _END_S = 10.0
@@ -68,16 +91,13 @@ class TruthProcess:
         return self._process.poll() is not None
 
     def keep_to(self, pace: Pace, delivery: Delivery | None = None) -> None:
-        """Set the server's pace and delivery, and make it forget all requests.
-
-        Without a delivery, each token has its own chunk with its id.
-        """
-        shown = {} if delivery is None else {"delivery": delivery_fields(delivery)}
-        self._ask("POST", json.dumps(pace_fields(pace) | shown))
+        """Set the server's pace and delivery, and make it forget all requests."""
+        order = Order(pace) if delivery is None else Order(pace, delivery)
+        self._ask("POST", msgspec.json.encode(order))
 
     def streams(self) -> list[Stream]:
         """Return all requests since the pace was set, in the order of their arrival."""
-        return [heard(fields) for fields in self._ask("GET", None)["requests"]]
+        return msgspec.json.decode(self._ask("GET", None), type=list[Stream])
 
     def __enter__(self) -> Self:
         """Return this object."""
@@ -93,11 +113,11 @@ class TruthProcess:
             self._process.kill()
             self._process.communicate()
 
-    def _ask(self, method: str, body: str | None) -> Any:  # noqa: ANN401 - whatever the JSON holds
+    def _ask(self, method: str, body: bytes | None) -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ASK_S)
         try:
             connection.request(method, "/truth", body)
-            return json.loads(connection.getresponse().read())
+            return connection.getresponse().read()
         finally:
             connection.close()
 
@@ -151,3 +171,177 @@ def output_tps(streams: Sequence[Stream]) -> float:
 
 def _tokens_within(streams: Iterable[Stream], begin: float, end: float) -> int:
     return sum(begin < at <= end for stream in streams for at in stream.stamps)
+
+
+PROMPT_TOKENS = 64
+_LIMITS = Timeouts(connect_s=10.0, first_token_s=20.0, between_tokens_s=20.0, whole_s=60.0)
+_CANCEL_AFTER_S = 1.0
+"""Seconds after which every stream is past its first token."""
+
+
+class LoadFailedError(Exception):
+    """The generator did not perform the load; the message has the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One run, as measured by the client and as recorded by the server."""
+
+    figures: LevelResult
+    record: RunRecord
+    finished: RunFinished
+    traces: dict[str, RequestTrace]
+    """Traces by request, with the same keys as `streams`."""
+    streams: dict[str, Stream]
+    cpu_s: float
+    """CPU seconds of the generator's process, from the command to the last message."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every token that the server wrote arrived, and every request ended well."""
+        wrote = {key: len(stream.stamps) for key, stream in self.streams.items()}
+        return self.finished.failed == 0 and wrote == {key: one.tokens for key, one in self.traces.items()}
+
+    @property
+    def ttft_errors_ms(self) -> list[float]:
+        """Error of each request's TTFT in milliseconds: measured minus true."""
+        return [
+            1e3 * ((trace.ttft_s or 0.0) - ttft_s(self.streams[key])) for key, trace in self.traces.items()
+        ]
+
+    @property
+    def mean_ttft_error_ms(self) -> float:
+        """Mean error of the TTFT in milliseconds: measured minus true."""
+        return statistics.fmean(self.ttft_errors_ms)
+
+    @property
+    def p99_ttft_error_ms(self) -> float:
+        """99th percentile of the TTFT's errors in milliseconds."""
+        return quantile(sorted(self.ttft_errors_ms), 0.99)
+
+    @property
+    def late_ms(self) -> float:
+        """Milliseconds from the server's last write until the last token was read."""
+        wrote = max(stream.stamps[-1] for stream in self.streams.values())
+        return 1e3 * (max(trace.last_token or 0.0 for trace in self.traces.values()) - wrote)
+
+
+class Generator:
+    """A running generator and the truth server that it loads."""
+
+    def __init__(self, worker: SweepWorker, truth: TruthProcess) -> None:
+        """Use a running worker, which `generator_on` starts and ends, and a truth server."""
+        self._worker = worker
+        self._truth = truth
+        self._target = WorkerTarget(truth.url, "truth")
+        self._runs = 0
+
+    async def calibrate(self) -> None:
+        """Calibrate the generator on the server; once is enough."""
+        await self._worker.send(Calibrate("calibration", self._target, PROMPT_TOKENS, 8, 0, _LIMITS))
+        async for message in self._worker.messages():
+            if isinstance(message, Calibrated) and message.failure is None:
+                return
+            raise LoadFailedError(repr(message))
+
+    async def burst(
+        self, concurrency: int, tokens: int, pace: Pace, delivery: Delivery | None = None
+    ) -> Load:
+        """Perform one run of a burst."""
+        return await self._make(self._load(concurrency, tokens), pace, delivery)
+
+    async def steady(self, concurrency: int, tokens: int, pace: Pace, duration_s: float) -> Load:
+        """Perform one run of steady load; all streams start within a tenth of a second."""
+        load = self._load(concurrency, tokens, LoadMode.STEADY, duration_s)
+        return await self._make(load, pace)
+
+    async def cancel_s(self, concurrency: int, tokens: int, pace: Pace) -> float:
+        """Cancel a burst in mid-stream; return the seconds until it has ended here and at the server."""
+        load = self._load(concurrency, tokens)
+        self._truth.keep_to(pace)
+        asked_at: float | None = None
+        begun_at = time.perf_counter()
+        async for message in self._worker.run(load):
+            self._refuse(message)
+            full = isinstance(message, Batch) and message.in_flight == concurrency
+            if full and asked_at is None and time.perf_counter() > begun_at + _CANCEL_AFTER_S:
+                asked_at = time.perf_counter()
+                await self._worker.cancel()
+        told_at = time.perf_counter()
+        streams = self._truth.streams()
+        lost = [stream.lost_at for stream in streams if stream.lost_at is not None]
+        if asked_at is None or len(lost) != concurrency:
+            raise LoadFailedError(f"{len(lost)} of {concurrency} streams were called off")
+        return max(told_at, *lost) - asked_at
+
+    def _load(
+        self,
+        concurrency: int,
+        tokens: int,
+        mode: LoadMode = LoadMode.BURST,
+        duration_s: float | None = None,
+    ) -> RunLoad:
+        self._runs += 1
+        return RunLoad(
+            id=f"run{self._runs}",
+            target=self._target,
+            concurrency=concurrency,
+            prompt_tokens=PROMPT_TOKENS,
+            output_tokens=tokens,
+            mode=mode,
+            duration_s=duration_s,
+            ramp_s=0.1,
+            cache_salt=f"run{self._runs}",
+            timeouts=_LIMITS,
+        )
+
+    async def _make(self, load: RunLoad, pace: Pace, delivery: Delivery | None = None) -> Load:
+        self._truth.keep_to(pace, delivery)
+        record = RunRecord(load.id)
+        cpu_began_s = cpu_s(self._worker.pid)
+        async for message in self._worker.run(load):
+            self._refuse(message)
+            record.add(message)
+        took_s = cpu_s(self._worker.pid) - cpu_began_s
+        if record.finished is None:
+            raise LoadFailedError(f"{load.id} has no end")
+        events = record.events()
+        level = Level(
+            "truth", load.concurrency, PROMPT_TOKENS, load.output_tokens, load.mode, 1, load.duration_s
+        )
+        return Load(
+            level_result(level, collect(events)),
+            record,
+            record.finished,
+            {trace.request_id: trace for trace in collect(events)},
+            {stream.key: stream for stream in self._truth.streams()},
+            took_s,
+        )
+
+    @staticmethod
+    def _refuse(message: object) -> None:
+        if isinstance(message, Refused | WorkerEnded):
+            raise LoadFailedError(message.failure.message if message.failure else "the generator ended")
+
+
+@asynccontextmanager
+async def generator_on(
+    truth: TruthProcess, core: int | None, *, realtime: bool = False
+) -> AsyncIterator[Generator]:
+    """Start a generator, on `core` if given, and calibrate it; end it at the end of the block."""
+    async with await SweepWorker.start() as worker:
+        if core is not None:
+            os.sched_setaffinity(worker.pid, {core})
+        if realtime:
+            go_first(worker.pid)
+        found = Generator(worker, truth)
+        await found.calibrate()
+        yield found
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of all threads of a process so far, with nanosecond resolution."""
+    clock = ctypes.c_int()
+    if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
+        raise LoadFailedError(f"process {pid} has ended")
+    return time.clock_gettime(clock.value)

@@ -1,12 +1,13 @@
-"""A small event-driven model of continuous batching: steps of a + s·b seconds, slots, a queue, counters."""
+"""Batching servers, routers and clients in virtual time, which share no code with sparktop."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import random
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 LIFE_BOUNDS_S = (
@@ -153,3 +154,279 @@ class Backend:
             self.answers.add(float(request.output))
             request.ended(request)
         self._begin_step()
+
+
+Choose = Callable[[Request, Sequence[int]], int]
+"""Function that returns the index of one of the allowed backends."""
+RETRY_S = 0.7
+"""Seconds until a refused request is sent again."""
+
+
+class Gateway:
+    """A proxy in front of backends: counts requests in flight, and skips backends that are not allowed."""
+
+    def __init__(self, clock: Clock, backends: Sequence[Backend], *, cooldown_s: float = 0.0) -> None:
+        """Start with all backends allowed; set `choose` before the first request."""
+        self.clock, self.backends = clock, backends
+        self.choose: Choose = lambda _request, allowed: allowed[0]
+        self.in_flight = [0] * len(backends)
+        self.past: deque[tuple[float, tuple[int, ...]]] = deque([(0.0, (0,) * len(backends))])
+        """(time, requests in flight per backend) after each change, for late counts."""
+        self.past_s = 0.0
+        """Seconds of `past` that are needed."""
+        self.withheld: set[int] = set()
+        """Backends that the operator drains."""
+        self.cooldown_s = cooldown_s
+        self.failures: Counter[int] = Counter()
+        self.cooldowns = self.refusals = 0
+        self._cold_until = [0.0] * len(backends)
+
+    def send(self, request: Request) -> None:
+        """Pass a request on to a backend; try again later if none is allowed."""
+        now = self.clock.now_s
+        allowed = [
+            index
+            for index, backend in enumerate(self.backends)
+            if backend.up and index not in self.withheld and self._cold_until[index] <= now
+        ]
+        if not allowed:
+            self.refusals += 1
+            self.clock.after(RETRY_S, lambda: self.send(request))
+            return
+        index = self.choose(request, allowed)
+        then = request.ended
+
+        def ended(done: Request) -> None:
+            self._count(index, -1)
+            if done.fails:
+                self.failures[index] += 1
+                if self.cooldown_s:
+                    self.cooldowns += 1
+                    self._cold_until[index] = self.clock.now_s + self.cooldown_s
+            then(done)
+
+        request.ended = ended
+        self._count(index, 1)
+        self.backends[index].send(request)
+
+    def _count(self, index: int, by: int) -> None:
+        self.in_flight[index] += by
+        if self.past_s:
+            self.past.append((self.clock.now_s, tuple(self.in_flight)))
+
+
+def shuffle(dice: random.Random, weights: Sequence[float] | None = None) -> Choose:
+    """Return random routing, with probabilities by weight if there are weights."""
+
+    def choose(_request: Request, allowed: Sequence[int]) -> int:
+        if weights is None:
+            return dice.choice(allowed)
+        return dice.choices(allowed, [weights[index] for index in allowed])[0]
+
+    return choose
+
+
+def round_robin(weights: Sequence[int] | None = None) -> Choose:
+    """Return round-robin routing; with weights, smooth weighted round-robin as in nginx."""
+    credit: Counter[int] = Counter()
+
+    def choose(_request: Request, allowed: Sequence[int]) -> int:
+        for index in allowed:
+            credit[index] += 1 if weights is None else weights[index]
+        best = max(allowed, key=lambda index: (credit[index], -index))
+        credit[best] -= len(allowed) if weights is None else sum(weights[index] for index in allowed)
+        return best
+
+    return choose
+
+
+def least_busy(counts: Callable[[], Sequence[int]], dice: random.Random | None = None) -> Choose:
+    """Return routing to the lowest count; among equal ones to the first, or with `dice` to a random one."""
+
+    def choose(_request: Request, allowed: Sequence[int]) -> int:
+        known = counts()
+        least = min(known[index] for index in allowed)
+        best = [index for index in allowed if known[index] == least]
+        return dice.choice(best) if dice else best[0]
+
+    return choose
+
+
+def late_counts(gateway: Gateway, late_s: float) -> Callable[[], Sequence[int]]:
+    """Return a function that returns the requests in flight `late_s` seconds ago, per backend."""
+    gateway.past_s = late_s
+
+    def counts() -> Sequence[int]:
+        past = gateway.past
+        while len(past) > 1 and past[1][0] <= gateway.clock.now_s - late_s:
+            past.popleft()
+        return past[0][1]
+
+    return counts
+
+
+def polled_counts(gateway: Gateway, every_s: float) -> Callable[[], Sequence[int]]:
+    """Return a function that returns the backends' loads at the last poll; polls are every `every_s`."""
+    known = [0] * len(gateway.backends)
+
+    def poll() -> None:
+        known[:] = [backend.load for backend in gateway.backends]
+        gateway.clock.after(every_s, poll)
+
+    gateway.clock.after(0.0, poll)
+    return lambda: known
+
+
+def sticky(first: Choose) -> Choose:
+    """Return routing by session: `first` routes a session's first request, the others follow it."""
+    homes: dict[int, int] = {}
+
+    def choose(request: Request, allowed: Sequence[int]) -> int:
+        home = homes.get(request.session)
+        if home is None or home not in allowed:
+            home = homes[request.session] = first(request, allowed)
+        return home
+
+    return choose
+
+
+def prefix_aware(gateway: Gateway, dice: random.Random, most_ahead: int) -> Choose:
+    """Return routing to a cached prefix, unless its backend is over `most_ahead` above the least load."""
+    homes: dict[int, set[int]] = {}
+
+    def choose(request: Request, allowed: Sequence[int]) -> int:
+        loads = gateway.in_flight
+        least = min(loads[index] for index in allowed)
+        there = [index for index in homes.setdefault(request.prefix, set()) if index in allowed]
+        if there:
+            best = min(there, key=lambda index: loads[index])
+            if loads[best] - least <= most_ahead:
+                return best
+        chosen = dice.choice([index for index in allowed if loads[index] == least])
+        homes[request.prefix].add(chosen)
+        return chosen
+
+    return choose
+
+
+Send = Callable[[Request], None]
+TURNAROUND_S = 0.008
+"""Mean time from an answer's end to the next request's arrival, without thinking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Lengths of prompts and answers in tokens."""
+
+    kind: str
+    """fixed, uniform (half to one and a half of the mean) or log-normal."""
+    output: int
+    prompt: int = 128
+
+    def draw(self, dice: random.Random) -> int:
+        """Draw the length of an answer in tokens, at least 2."""
+        if self.kind == "uniform":
+            return max(2, round(self.output * dice.uniform(0.5, 1.5)))
+        if self.kind == "log-normal":
+            return max(2, round(self.output * min(8.0, dice.lognormvariate(-0.32, 0.8))))
+        return self.output
+
+
+@dataclass(slots=True)
+class Crowd:
+    """Clients that all send to the same destination."""
+
+    clock: Clock
+    send: Send
+    dice: random.Random
+    lengths: Lengths
+
+    def request(self, ended: Callable[[Request], None], session: int = 0, prefix: int = 0) -> Request:
+        """Return a new request with a random answer length."""
+        return Request(self.lengths.prompt, self.lengths.draw(self.dice), ended, session, prefix)
+
+    def closed_loop(
+        self,
+        clients: int,
+        *,
+        think_s: float = 0.0,
+        spread_s: float = 3.0,
+        works: Callable[[], bool] = lambda: True,
+        marks: Callable[[int], dict[str, int]] = lambda _client: {},
+    ) -> None:
+        """Start clients over `spread_s` seconds; each sends again after an answer and a pause.
+
+        The pause is exponential, with the mean `think_s`. A client checks `works()` before it sends, and
+        again every 0.2 s while it is false.
+        """
+
+        def begin(client: int) -> None:
+            if not works():
+                self.clock.after(0.2, lambda: begin(client))
+                return
+            self.send(self.request(lambda _done: again(client), **marks(client)))
+
+        def again(client: int) -> None:
+            pause_s = self.dice.expovariate(1 / TURNAROUND_S)
+            pause_s += self.dice.expovariate(1 / think_s) if think_s else 0.0
+            self.clock.after(pause_s, lambda: begin(client))
+
+        for client in range(clients):
+            self.clock.after(self.dice.uniform(0.0, spread_s), lambda client=client: begin(client))  # type: ignore[misc]  # bound now
+
+    def bursts(self, clients: int, gap_s: float) -> None:
+        """Send `clients` requests at once, wait for the last answer and about `gap_s` seconds, and repeat."""
+        left = 0
+
+        def burst() -> None:
+            nonlocal left
+            left = clients
+            for _ in range(clients):
+                self.clock.after(self.dice.expovariate(1 / TURNAROUND_S), one)
+
+        def one() -> None:
+            self.send(self.request(ended))
+
+        def ended(_done: Request) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self.clock.after(gap_s * self.dice.uniform(0.5, 1.5), burst)
+
+        self.clock.after(0.5, burst)
+
+    def poisson(self, rate_per_s: float, marks: Callable[[], dict[str, int]] = dict) -> None:
+        """Send requests at random times (a Poisson process), whether or not earlier ones have ended."""
+
+        def arrive() -> None:
+            self.send(self.request(lambda _done: None, **marks()))
+            self.clock.after(self.dice.expovariate(rate_per_s), arrive)
+
+        self.clock.after(self.dice.expovariate(rate_per_s), arrive)
+
+
+def turns(clock: Clock, on_s: float, off_s: float, phase_s: float) -> Callable[[], bool]:
+    """Return a function that is true while an owner works: `on_s` of every `on_s + off_s`, from `phase_s`."""
+    return lambda: (clock.now_s - phase_s) % (on_s + off_s) < on_s
+
+
+def two_stages(prefill: Send, decode: Send) -> Send:
+    """Return a `Send` that prefills at one worker (one token) and generates the rest at another."""
+
+    def send(request: Request) -> None:
+        then, output = request.ended, request.output
+
+        def decode_it(done: Request) -> None:
+            done.prompt, done.output, done.ended = 0, max(1, output - 1), then
+            decode(done)
+
+        request.output, request.ended = 1, decode_it
+        prefill(request)
+
+    return send
+
+
+def zipf(count: int, dice: random.Random) -> int:
+    """Draw a number below `count`, with a probability proportional to 1 / (number + 1)."""
+    weights: Sequence[float] = [1 / (rank + 1) for rank in range(count)]
+    return dice.choices(range(count), weights)[0]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
-from load_families.engine import Backend, Observations
-from load_families.families import Family
-from load_families.scene import Scene
-from load_families.truth import Ledger
+from load_families.engine import Backend, Clock, Observations, Speed
+from load_families.families import Family, Scene
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.failure import Failure, FailureKind
@@ -17,9 +19,127 @@ from sparktop.model.router import RouterSample
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
 
+_SAMPLED_S = 0.25
+"""Seconds between two samples of the loads of all backends, taken at the same moment."""
+
+
+class Ledger:
+    """Integrates the throughput of the actual loads and of the best split of the same number of requests."""
+
+    def __init__(self, clock: Clock, backends: Sequence[Backend]) -> None:
+        """Follow `backends` from now on."""
+        self._clock, self._backends = clock, backends
+        self._made = self._best = self._since_s = 0.0
+        self._tables: dict[tuple[int, ...], list[float]] = {}
+        self.times_s: list[float] = []
+        self.loads: list[tuple[int, ...]] = []
+        self.waiting: list[tuple[int, ...]] = []
+        self._sums: list[tuple[float, float]] = []
+        for backend in backends:
+            backend.before_change = self._pass
+        clock.at(0.0, self._note)
+
+    def _pass(self) -> None:
+        """Add the time since the last change of any load."""
+        now = self._clock.now_s
+        span = now - self._since_s
+        if span <= 0:
+            return
+        self._since_s = now
+        up = tuple(index for index, one in enumerate(self._backends) if one.up)
+        total = 0
+        for index in up:
+            one = self._backends[index]
+            total += one.load
+            self._made += span * one.speed.tokens_per_s(one.load)
+        self._best += span * self._best_of(up, total)
+
+    def _best_of(self, up: tuple[int, ...], total: int) -> float:
+        """Return the throughput of the best split of `total` requests over the backends `up`."""
+        table = self._tables.get(up)
+        if table is None or len(table) <= total:
+            speeds = [self._backends[index].speed for index in up]
+            table = self._tables[up] = best_split(speeds, max(2 * total, 64))
+        return table[total]
+
+    def _note(self) -> None:
+        self._pass()
+        self.times_s.append(self._clock.now_s)
+        self.loads.append(tuple(one.load for one in self._backends))
+        self.waiting.append(tuple(len(one.waiting) for one in self._backends))
+        self._sums.append((self._made, self._best))
+        self._clock.after(_SAMPLED_S, self._note)
+
+    def lost_percent(self, begin_s: float, end_s: float) -> float | None:
+        """Return the throughput lost between two times, in percent of the best split's; None if idle."""
+        first, last = self._between(begin_s, end_s)
+        made = self._sums[last][0] - self._sums[first][0]
+        best = self._sums[last][1] - self._sums[first][1]
+        return 100 * (1 - made / best) if best > 0 else None
+
+    def swing(self, begin_s: float, end_s: float) -> float:
+        """Return the largest standard deviation of a backend's load minus its share, over the mean share."""
+        first, last = self._between(begin_s, end_s)
+        rows = [row for row in self.loads[first : last + 1] if sum(row)]
+        if not rows:
+            return 0.0
+        shares = [sum(row) / len(row) for row in rows]
+        widest = 0.0
+        for index in range(len(rows[0])):
+            apart = [row[index] - share for row, share in zip(rows, shares, strict=True)]
+            mean = sum(apart) / len(apart)
+            widest = max(widest, math.sqrt(sum((one - mean) ** 2 for one in apart) / len(apart)))
+        return widest / (sum(shares) / len(shares))
+
+    def starved_share(self, begin_s: float, end_s: float) -> float:
+        """Return the share of time with one backend nearly empty and another queueing or at over 1.5 shares.
+
+        Only times with at least 8 requests per backend, and at least 16 in total, count.
+        """
+        first, last = self._between(begin_s, end_s)
+        hungry = loaded = 0
+        for row, queue in zip(self.loads[first : last + 1], self.waiting[first : last + 1], strict=True):
+            mean = sum(row) / len(row)
+            if sum(row) >= max(16, 8 * len(row)):
+                loaded += 1
+                full = max(row) > 1.5 * mean or any(queue)
+                hungry += full and min(row) <= max(1, 0.1 * mean)
+        return hungry / loaded if loaded else 0.0
+
+    def mean_total(self, begin_s: float, end_s: float) -> float:
+        """Return the mean number of requests in the group between two times."""
+        first, last = self._between(begin_s, end_s)
+        return sum(map(sum, self.loads[first : last + 1])) / (last - first + 1)
+
+    def is_uneven(self) -> bool:
+        """Return whether a backend has got so many of all requests that *uneven* is true, or nearly so."""
+        came = [sum(one.finished.values()) + one.load for one in self._backends]
+        most, others = max(came), sum(came) - max(came)
+        return most * (len(came) - 1) >= UNEVEN_ODDS * others
+
+    def _between(self, begin_s: float, end_s: float) -> tuple[int, int]:
+        last = max(0, min(len(self.times_s), bisect_left(self.times_s, end_s)) - 1)
+        return min(last, bisect_left(self.times_s, begin_s)), last
+
+
+def best_split(speeds: Sequence[Speed], most: int) -> list[float]:
+    """Return the highest possible throughput with 0 to `most` requests.
+
+    The curves are concave, so each further request adds the largest remaining gain.
+    """
+    curves = [[speed.tokens_per_s(load) for load in range(most + 1)] for speed in speeds]
+    gains = sorted((later - earlier for curve in curves for earlier, later in pairwise(curve)), reverse=True)
+    table = [0.0]
+    for gain in gains[:most]:
+        table.append(table[-1] + gain)
+    return table
+
+
 ALARMS = (BalanceWord.OSCILLATING, BalanceWord.STARVED)
 SWINGS = 0.5
 """Smallest swing (standard deviation of load minus share, over the mean share) of herding that counts."""
+UNEVEN_ODDS = 2.0
+"""Multiple of the odds of an even split from which on uneven is not a false word; the judge's own is 3."""
 STARVED_PERCENT, STARVED_LOSS_PERCENT = 8.0, 4.0
 """Limits from which on starved is not a false alarm, a little below the judge's own."""
 EVERY_S = 5.0
@@ -63,9 +183,12 @@ class _Book:
 class Watching:
     """Polls a scene's servers as the monitor does, and records the verdicts of the store."""
 
-    def __init__(self, family: Family, scene: Scene) -> None:
-        """Start before the first second."""
-        self._family, self._scene = family, scene
+    def __init__(self, family: Family, scene: Scene, scrape_s: float | None) -> None:
+        """Start before the first second; `scrape_s` is the interval of a Prometheus, None for polls."""
+        self._family, self._scene, self._scrape_s = family, scene, scrape_s
+        if scrape_s is not None:
+            count = len(scene.backends)
+            scene.hz, scene.offsets_s = 1 / scrape_s, [scrape_s * index / count for index in range(count)]
         self._ledger = Ledger(scene.clock, scene.backends)
         targets = {index: self._target(index) for index in range(len(scene.backends))}
         known = [one for index, one in targets.items() if not (scene.unwatched and index in scene.appears_s)]
@@ -75,7 +198,7 @@ class Watching:
             routers = (
                 RouterTarget("proxy", "http://proxy:4000", scene.strategy, names, weights=scene.weights),
             )
-        watch = Watch(interval_s=1.0, backends=tuple(known), routers=routers)
+        watch = Watch(interval_s=scrape_s or 1.0, backends=tuple(known), routers=routers)
         self._store = Store(watch, clock=lambda: scene.clock.now_s, now=self._now)
         self._book = _Book()
         for index in range(len(scene.backends)):
@@ -120,7 +243,7 @@ class Watching:
             if now < scene.appears_s.get(index, 0.0):
                 self._store.accept(key, Failure(FailureKind.REFUSED, "connection refused", now))
             else:
-                self._store.accept(key, page(backend, now), 3.0)
+                self._store.accept(key, page(backend, now), 3.0 * max(1.0, 1 / scene.hz))
             due_s = next(turns) / scene.hz + scene.offsets_s[index]
             scene.clock.at(due_s + scene.dice.uniform(0, scene.jitter_s), look)
 
@@ -162,6 +285,8 @@ class Watching:
             self._compare_lost(found, now)
 
     def _is_false(self, found: Balance, now: float) -> bool:
+        if self._scrape_s is not None:
+            return found.word in ALARMS or (found.word is BalanceWord.UNEVEN and not self._ledger.is_uneven())
         if not found.bad:  # no known router: the verdict describes the loads and blames no router
             return found.word in ALARMS and bool(found.cause or found.hint)
         if found.word is BalanceWord.OSCILLATING:
@@ -213,10 +338,10 @@ def _histogram(seen: Observations) -> Histogram:
     return Histogram((*seen.bounds, float("inf")), cumulative, seen.total)
 
 
-def watch(family: Family, seed: str) -> Run:
-    """Run one scene of a family; return its result."""
+def watch(family: Family, seed: str, scrape_s: float | None = None) -> Run:
+    """Run one scene of a family, polled, or scraped each `scrape_s` seconds; return its result."""
     scene = family.make(seed)
-    watching = Watching(family, scene)
+    watching = Watching(family, scene, scrape_s)
     book = watching.run()
     return Run(
         family.name,

@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from families import SOON_S
 from load_families.families import FAMILIES, Family
 from load_families.watching import SWINGS, Run, watch
+from tables import Figure
 from trace_pages import RIGHT
-from truths.figure import Figure
 
 from tests.commands.test_headless_balance import watched
 

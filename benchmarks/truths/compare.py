@@ -1,16 +1,269 @@
-"""Comparisons of drawn runs with known differences: false winners, differences found, intervals, bounds."""
+"""Comparisons of drawn runs with known differences: false winners, differences found, intervals, bounds.
+
+Runs are drawn from log-normal distributions; the figures of a run are correlated, as real ones are. No code
+of the comparison is used to draw them. `compare` itself is called, and `sparktop compare` on result files.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import math
 import random
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from comparing import Tally, Truth, drawn, files, series_of_runs, tables
-from truths.figure import Figure
+from tables import Figure
 
+from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import load_reference
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_reference
+from sparktop.sweep.result.results import ComparisonResult
+from sparktop.sweep.terms.statistics import value_of
+
+LEVELS = (1, 2, 4, 8, 16, 32, 64)
+RATES = ("prefill_tps", "decode_tps", "peak_tps", "pure_decode_tps", "output_tps", "total_tps")
+TIMES = ("ttfr_ms", "ttft_ms", "itl_ms", "tpot_ms", "e2e_ms")
+_LUCK = {"prefill_tps": 1, "ttfr_ms": 1, "ttft_ms": 1}
+"""Which random factor of a run moves a figure: 1 that of its prefill, 0 (if missing) that of its decode."""
+_OWN = 0.3
+"""Part of a figure's spread that is independent of the run's other figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Targets with a known difference."""
+
+    factors: tuple[float, ...]
+    """Speed of each target, as a factor."""
+    runs: int
+    spread: float
+    """Standard deviation of logarithms between runs of a level."""
+    at: tuple[int, ...] = LEVELS
+    """Levels at which the factors hold; elsewhere the targets do not differ."""
+    baseline: bool = False
+    """Whether to compare against the first target."""
+    by_level: tuple[float, ...] = (1.0,) * len(LEVELS)
+    """Factor on `spread` at each level."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the targets."""
+        return [f"t{index}" for index in range(len(self.factors))]
+
+
+Runs = dict[str, dict[int, dict[str, list[float]]]]
+"""Values of runs by target, concurrency and metric."""
+
+
+def drawn(truth: Truth, luck: random.Random) -> Runs:
+    """Draw the runs of all targets at all levels."""
+    return {
+        name: {
+            level: _level(truth, factor if level in truth.at else 1.0, level, index, luck)
+            for index, level in enumerate(LEVELS)
+        }
+        for name, factor in zip(truth.names, truth.factors, strict=True)
+    }
+
+
+def _level(
+    truth: Truth, factor: float, level: int, index: int, luck: random.Random
+) -> dict[str, list[float]]:
+    spread = truth.spread * truth.by_level[index]
+    values: dict[str, list[float]] = {metric: [] for metric in RATES + TIMES}
+    for _ in range(truth.runs):
+        common = luck.gauss(0, 1), luck.gauss(0, 1)
+        for metric, found in values.items():
+            own = math.sqrt(1 - _OWN**2) * common[_LUCK.get(metric, 0)] + _OWN * luck.gauss(0, 1)
+            sign = 1 if metric in RATES else -1
+            found.append((100.0 + level) * (factor * math.exp(spread * own)) ** sign)
+    return values
+
+
+def series_of_runs(runs: Runs) -> list[Series]:
+    """Convert runs to the series that `compare` accepts."""
+    return [
+        Series(
+            name,
+            tuple(
+                SeriesLevel(Load(level, 1024, 128), {metric: _figure(one) for metric, one in values.items()})
+                for level, values in levels.items()
+            ),
+            source="made",
+            tool="made",
+            model="m",
+        )
+        for name, levels in runs.items()
+    ]
+
+
+def _figure(values: Sequence[float]) -> Value:
+    return value_of(sum(values) / len(values), tuple(values))
+
+
+def sweep_json(runs: Runs) -> dict[str, object]:
+    """Convert runs to the JSON values of a sweep's result file."""
+    return {
+        "schema": "sparktop.sweep/1",
+        "started_at": "2026-03-22T18:00:00.000Z",
+        "sparktop": "made",
+        "status": "done",
+        "plan": {"targets": list(runs), "concurrency": list(LEVELS), "pp": 1024, "tg": 128},
+        "targets": [
+            {
+                "name": name,
+                "url": f"http://127.0.0.1/{name}",
+                "model": "m",
+                "levels": [_level_json(level, values) for level, values in levels.items()],
+            }
+            for name, levels in runs.items()
+        ],
+    }
+
+
+def _level_json(level: int, values: Mapping[str, Sequence[float]]) -> dict[str, object]:
+    figures: dict[str, object] = {"concurrency": level, "pp": 1024, "tg": 128}
+    for metric, found in values.items():
+        mean = sum(found) / len(found)
+        if metric in RATES:
+            figures[metric] = {"mean": mean, "std": None, "values": list(found), "ci95": None}
+        else:
+            figures[metric] = {
+                "mean": mean,
+                "std": None,
+                "p50": mean,
+                "max": max(found),
+                "count": len(found),
+                "run_means": list(found),
+            }
+    return figures
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of false and true claims, over many comparisons of one kind."""
+
+    tables: int = 0
+    false: int = 0
+    """Tables with a winner, a crossover or a shown difference where there is none."""
+    asked: int = 0
+    """Pairs of targets at levels where their decode rates really differ."""
+    found: int = 0
+
+    @property
+    def false_percent(self) -> float:
+        """Percent of tables with a false claim."""
+        return 100 * self.false / self.tables
+
+    @property
+    def power_percent(self) -> float | None:
+        """Percent of real differences in decode rate that were claimed; None if there are none."""
+        return 100 * self.found / self.asked if self.asked else None
+
+
+def judged(truth: Truth, found: Mapping[str, object], tally: Tally) -> None:
+    """Add the claims of a comparison, given as JSON values, to the tally."""
+    speed = {
+        level: dict(zip(truth.names, truth.factors, strict=True))
+        if level in truth.at
+        else dict.fromkeys(truth.names, 1.0)
+        for level in LEVELS
+    }
+    tally.tables += 1
+    tally.false += any(_false(claim, speed) for claim in claims(found))
+    called = {
+        (claim.concurrency, claim.better, claim.worse)
+        for claim in claims(found)
+        if claim.metric == "decode_tps"
+    }
+    for level, factors in speed.items():
+        best = max(factors, key=lambda name: factors[name])
+        for name, factor in factors.items():
+            if factor < factors[best] and list(factors.values()).count(factors[best]) == 1:
+                tally.asked += 1
+                tally.found += (level, best, name) in called
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim of a comparison: one target is better than another."""
+
+    metric: str
+    concurrency: int
+    better: str
+    worse: str
+
+
+def claims(found: Mapping[str, object]) -> Iterator[Claim]:
+    """Yield all claims in a comparison's JSON: winners, shown differences, changes against the baseline."""
+    for row in _objects(found["rows"]):
+        metric, concurrency = str(row["metric"]), int(str(row["concurrency"]))
+        ahead, values = row.get("ahead") or row["winner"], row["values"]
+        assert isinstance(values, dict)  # noqa: S101 - of the file's own schema
+        won = row["winner"] is not None and row["significant"] is not False
+        worse = [name for name in values if name != ahead] if won else row.get("beats", [])
+        for name in worse if isinstance(worse, list) else []:
+            yield Claim(metric, concurrency, str(ahead), str(name))
+        changes = row["changes"]
+        assert isinstance(changes, dict)  # noqa: S101 - as above
+        for name, change in changes.items():
+            if change["significant"]:
+                better = (change["percent"] > 0) == (metric in RATES)
+                pair = (name, str(found["baseline"]))
+                yield Claim(metric, concurrency, *(pair if better else pair[::-1]))
+    for crossing in _objects(found["crossovers"]):
+        between = crossing["between"]
+        assert isinstance(between, list)  # noqa: S101 - as above
+        for concurrency, better, worse in ((0, "from", "to"), (1, "to", "from")):
+            names = str(crossing[better]), str(crossing[worse])
+            yield Claim(str(crossing["metric"]), int(between[concurrency]), *names)
+
+
+def _objects(values: object) -> list[dict[str, object]]:
+    assert isinstance(values, list)  # noqa: S101 - of the file's own schema
+    return values
+
+
+def _false(claim: Claim, speed: Mapping[int, Mapping[str, float]]) -> bool:
+    factors = speed[claim.concurrency]
+    return factors[claim.better] <= factors[claim.worse]
+
+
+def told(found: ComparisonResult) -> Mapping[str, object]:
+    """Return a comparison as JSON values."""
+    values: Mapping[str, object] = json.loads(found.model_dump_json(by_alias=True))
+    return values
+
+
+def tables(truth: Truth, count: int, seed: int) -> Tally:
+    """Draw and compare `count` tables of one kind; return their tally."""
+    luck, tally = random.Random(seed), Tally()  # noqa: S311 - a study, not a secret
+    for _ in range(count):
+        series = series_of_runs(drawn(truth, luck))
+        judged(truth, told(compare(series, baseline="t0" if truth.baseline else None)), tally)
+    return tally
+
+
+def files(truth: Truth, count: int, seed: int) -> Tally:
+    """Draw and compare `count` result files with the command, from its output; return their tally."""
+    from sparktop.cli import main  # late: the whole program
+
+    luck, tally = random.Random(seed), Tally()  # noqa: S311 - a study, not a secret
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "made.json"
+        words = ["compare", str(path), "--format", "json", *(["--baseline", "t0"] if truth.baseline else [])]
+        for _ in range(count):
+            path.write_text(json.dumps(sweep_json(drawn(truth, luck))), encoding="utf-8")
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                assert main(words) == 0  # noqa: S101 - the study needs to read its files
+            judged(truth, json.loads(out.getvalue()), tally)
+    return tally
+
 
 AREA = "compare"
 _USUAL = 0.065

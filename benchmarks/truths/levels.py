@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from truths.figure import Figure, relative
+from tables import Figure, relative
 
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted

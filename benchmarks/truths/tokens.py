@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from generator_load import Generator, generator_on
-from truth import TruthProcess, decode_tps, itl_s, tpot_s, ttft_s
-from truth_delivery import Answer, Delivery
-from truth_schedule import FixedPace, Stream
-from truths.figure import Figure
+from msgspec.structs import replace
+from tables import Figure
+from truth import Generator, TruthProcess, decode_tps, generator_on, itl_s, tpot_s, ttft_s
+from truth_server import Answer, Delivery, FixedPace, Stream
 
 from sparktop.model.load import Level
 from sparktop.sweep.generator.connection import Connection

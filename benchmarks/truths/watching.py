@@ -1,7 +1,7 @@
 """Check what panels and reports show of servers and machines whose truth is defined here.
 
 A scripted server on loopback answers by a virtual clock, so every count at every moment is known; pages go
-through the real socket, parser and store. Memory histories come from `headroom.py`. GPUs are those of the C
+through the real socket, parser and store. GPUs are those of the C
 library that replaces NVML in the tests; without a C compiler those rows are left out.
 """
 
@@ -22,8 +22,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import headroom
-from truths.figure import Figure, relative
+from tables import Figure, relative
 
 from sparktop.model.failure import Failure
 from sparktop.model.snapshot import BackendView, Latency
@@ -140,7 +139,6 @@ def figures(*, short: bool) -> Iterator[Figure]:
         yield from _rates_and_quantiles(seed)
     yield from _words(1 if short else 8)
     yield from _dead_engines()
-    yield from _headroom(short=short)
     yield from _lost_gpus()
 
 
@@ -214,37 +212,6 @@ def _dead_engines() -> Iterator[Figure]:
     for name, word, page, health in cases:
         shown = asyncio.run(watched(page, 30, health=health))[-1][1].state.value
         yield Figure(AREA, name, word, shown, "–", "the word", holds=shown == word)
-
-
-def _headroom(*, short: bool) -> Iterator[Figure]:
-    runs = range(200, 204) if short else range(1000, 1040)
-    names = ("AR(1), phi 0", "AR(1), phi 0.9", "AR(1), phi 0.98", "random walk within 1 GiB")
-    for name in (*names, "cache dropped every 300 s") if short else headroom.DRIFT_FREE:
-        process = headroom.DRIFT_FREE[name]
-        length_s = 2400.0 if short else headroom.LENGTH_S
-        shares = [headroom.claimed_share(process, seed, length_s=length_s) for seed in runs]
-        share = sum(shares) / len(shares)
-        yield Figure(
-            AREA,
-            f"headroom trend claimed, {name}",
-            "no drift",
-            f"{share:.1%} of the time",
-            f"{share:.1%}",
-            "5 %",
-            holds=share <= headroom.MOST_CLAIMED,
-        )
-    for name, limit_s in (("white noise of 0.05 GiB", 90.0), ("AR(1), phi 0.9, 0.1 GiB", 120.0)):
-        found = [headroom.found_after_s(headroom.NOISES[name], 1.0, seed) for seed in runs]
-        slowest = max((math.inf if one is None else one for one in found), default=math.inf)
-        yield Figure(
-            AREA,
-            f"leak of 1 GiB/min found, {name}",
-            f"{len(found)} leaks",
-            f"the slowest after {slowest:.0f} s",
-            f"{sum(one is None for one in found)} missed",
-            f"all within {limit_s:.0f} s",
-            holds=slowest <= limit_s,
-        )
 
 
 def _lost_gpus() -> Iterator[Figure]:

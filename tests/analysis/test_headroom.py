@@ -16,7 +16,7 @@ from sparktop.model.series import HistoryTable, Series
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-import headroom as headroom_study
+from truths import headroom as headroom_study
 
 pytestmark = pytest.mark.long
 

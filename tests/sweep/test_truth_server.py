@@ -7,19 +7,18 @@ import json
 import os
 import sys
 import time
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import truth as measured
 from generator import Row, percent_off
-from generator_load import generator_on
-from truth import TruthProcess
-from truth_schedule import Batching, FixedPace, Stream, Timetable, pace_fields, pace_from
+from truth import TruthProcess, generator_on
+from truth_server import Batching, FixedPace, Order, Stream, Timetable
 
 LIMIT_S = 100.0
 
@@ -37,7 +36,7 @@ def play(timetable: Timetable) -> list[tuple[float, Stream]]:
 
 
 def stamped(arrived_at: float, *stamps: float) -> Stream:
-    return Stream("", arrived_at, len(stamps), len(stamps), array("d", stamps))
+    return Stream("", arrived_at, len(stamps), len(stamps), list(stamps))
 
 
 def test_a_fixed_pace_counts_from_the_arrival() -> None:
@@ -103,7 +102,7 @@ def test_an_idle_batch_begins_with_the_next_arrival() -> None:
 def test_a_pace_survives_its_json() -> None:
     """What is posted to the server is the pace that it keeps."""
     for pace in (FixedPace(0.25, 0.02), Batching(16, 0.02, 0.03)):
-        assert pace_from(json.loads(json.dumps(pace_fields(pace)))) == pace
+        assert msgspec.json.decode(msgspec.json.encode(Order(pace)), type=Order).pace == pace
 
 
 def test_the_truth_of_rates_is_counted_by_hand() -> None:
