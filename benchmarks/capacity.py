@@ -1,43 +1,283 @@
 """Compare the capacity search with exhaustive runs, on simulated servers in virtual time.
 
 Each set-up is drawn from its seed: kind of load, speed of the server, slots, KV cache, lengths, pauses and
-conditions. The search chooses its levels as `sparktop capacity` does. The true answer (`exhaustive`) comes
+conditions. The search chooses its levels as `sparktop capacity` does. The true answer (`truth`) comes
 from runs of every level with other requests than the search's; levels near the answer have long runs. Where
 only some of these long runs pass, the truth is a band of levels. An answer agrees if it is in the band or
 within one of it (rates: within 10 %); answers within one of the middle of the band are counted as well.
 
-usage: capacity.py [--setups 20] [--seed 9300] [--only FAMILY] [--write] [--levels]
-
-With --write, the table is written to benchmarks/README.md; with --levels, each judged level is printed.
+usage: capacity.py [--runs 20] [--seed 9300] [--only FAMILY] [--write]
 """
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
-import os
+import math
+import random
 import sys
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from statistics import median
+from statistics import NormalDist, fmean, median, stdev
 from typing import NamedTuple
 
-from exhaustive import Truth, is_unstable, truth
-from msgspec.structs import replace
-from simulated_levels import FRESH_SEED, Setup, run_level, setup
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sparktop.model.load import LoadKind, LoadMode, LoadPoint
-from sparktop.sweep.plan.capacity import Pace, level_plan
-from sparktop.sweep.plan.plan import Plan
+import tables
+from limits import DENSE_8B, DENSE_70B
+from msgspec.structs import replace
+
+from sparktop.model.load import Level, LoadEvent, LoadKind, LoadMode, LoadPoint
+from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
+from sparktop.simulation.engine import Engine, EngineProfile
+from sparktop.sweep.plan.arrivals import Pattern, Rate, due_times
+from sparktop.sweep.plan.capacity import Pace, default_seconds, level_plan, parse_conditions
+from sparktop.sweep.plan.conversations.lane import planned_turns
+from sparktop.sweep.plan.conversations.reading import find_conversations
+from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.result.measure import RequestTrace, collect
+from sparktop.sweep.result.open_loop import open_loop_figures
 from sparktop.sweep.run.capacity.forecast import most_seconds, usual_seconds
 from sparktop.sweep.run.capacity.judgement import Judged, judge
 from sparktop.sweep.run.capacity.search import CapacitySearch
-from sparktop.sweep.run.conversations.level import ramp_s
+from sparktop.sweep.run.conversations.level import ramp_s, tail_s
 from sparktop.sweep.run.open_loop.arrivals import warm_up_s
+from sparktop.sweep.terms.statistics import falling_shares
+from stage.clients import ClosedLoop, DirectWay, OpenLoop, VirtualTime
+from stage.conversations import Conversations
 
-README = Path(__file__).resolve().parent / "README.md"
-MARKS = ("<!-- capacity.py: begin -->", "<!-- capacity.py: end -->")
+TUNED_SEED, FRESH_SEED = 9100, 9300
+"""First seeds: of set-ups with which the search was tuned, and of those with other models and lengths."""
+_RAMP_SHARE, _LONGEST_RAMP_S = 0.1, 5.0
+"""Ramp of a steady level as a share of its duration, and its maximum in seconds, as in the generator."""
+_MOST, _MOST_CODER = 48.0, 12.0
+_KINDS = (
+    ("coder-quick", LoadKind.AGENTS),
+    ("chat", LoadKind.AGENTS),
+    ("concurrency", LoadKind.CONCURRENCY),
+    ("rate", LoadKind.RATE),
+    ("coder", LoadKind.AGENTS),
+    ("rag", LoadKind.AGENTS),
+)
+FAMILIES = tuple(name for name, _ in _KINDS)
+
+
+class Setup(NamedTuple):
+    """A simulated server, the plan of the search on it, and a description of both."""
+
+    family: str
+    words: str
+    profile: EngineProfile
+    plan: Plan
+
+    @property
+    def capacity(self) -> Capacity:
+        """The kind of load and the conditions of the search."""
+        if self.plan.capacity is None:
+            raise ValueError(self.words)
+        return self.plan.capacity
+
+
+def setup(seed: int) -> Setup:
+    """Return the set-up drawn from a seed; consecutive seeds have different kinds of load."""
+    dice = random.Random(f"capacity/{seed}")  # noqa: S311 - no secret
+    family, kind = _KINDS[seed % len(_KINDS)]
+    fresh = seed >= FRESH_SEED
+    base = dice.choice((DENSE_8B, CLUSTER_TP2, DENSE_70B) if fresh else (SOLO, GX10_VANILLA, LONG_CONTEXT))
+    if family in {"coder", "rag"}:  # a model too slow for a single agent would test nothing
+        base = dice.choice((DENSE_8B, CLUSTER_TP2) if fresh else (SOLO, GX10_VANILLA))
+    slots = dice.choice((8, 16, 48, 128))
+    blocks = dice.choice((24_000, 48_000)) if family == "coder" else dice.choice((4_000, 8_000, 24_000))
+    profile = replace(
+        base,
+        max_num_seqs=slots,
+        kv_blocks=blocks,
+        max_model_len=131_072 if family == "coder" else 49_152,
+        max_num_batched_tokens=dice.choice((2048, 8192)),
+    )
+    ttft_ms = dice.choice((10_000, 20_000) if family in {"coder", "rag"} else (500, 1000, 2000, 4000))
+    conditions = f"ttft_{dice.choice(('p90', 'p95'))}_ms={ttft_ms},stream_tps={dice.choice((4, 8, 15))}"
+    prompt = dice.choice((64, 1024, 4096) if fresh else (128, 512, 2048))
+    output = dice.choice((48, 120, 240) if fresh else (32, 128, 300))
+    most = _MOST_CODER if family == "coder" else _MOST
+    capacity = Capacity(kind, parse_conditions(conditions, kind), most=most)
+    plan = Plan(targets=(), pp=prompt, tg=output, runs=1, duration_s=default_seconds(kind))
+    lengths = f"{prompt} + {output} tokens"
+    if kind is LoadKind.AGENTS:
+        plan = replace(plan, conversations=find_conversations(family), mode=LoadMode.AGENTS)
+        lengths = ""
+    else:
+        plan = replace(plan, mode=LoadMode.OPEN if kind is LoadKind.RATE else LoadMode.STEADY)
+    parts = (base.name, f"{slots} slots", f"{blocks * 16 // 1000}k KV", lengths)
+    words = f"{', '.join(part for part in parts if part)}: {conditions}"
+    return Setup(family, words, profile, replace(plan, capacity=capacity, points=(LoadPoint(kind, 1),)))
+
+
+def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[LoadEvent]:
+    """Simulate one run of a level with requests drawn from `seed`; return its events."""
+    time = VirtualTime([Engine(made.profile, seed=seed)])
+    way, plan = DirectWay(time), replace(made.plan, duration_s=duration_s)
+    if plan.kind is LoadKind.RATE:
+        return _arrivals(time, way, plan, value, seed)
+    if plan.kind is LoadKind.CONCURRENCY:
+        level = Level("s", int(value), plan.pp, plan.tg, LoadMode.STEADY, 1, duration_s)
+        stagger_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
+        closed = ClosedLoop(time, way, level, seed=seed, stagger_s=stagger_s)
+        closed.start()
+        time.run(duration_s + 600)
+        return closed.events
+    preset = plan.conversations
+    if preset is None:
+        raise ValueError(made)
+    turns = [planned_turns(preset, seed, lane, made.profile.max_model_len) for lane in range(int(value))]
+    agents = Conversations(time, way, turns, block_tokens=made.profile.block_tokens)
+    agents.start(duration_s, ramp_s=ramp_s(plan), tail_s=tail_s(plan))
+    time.run(duration_s + 3000)
+    return agents.events
+
+
+def _arrivals(time: VirtualTime, way: DirectWay, plan: Plan, value: float, seed: str) -> list[LoadEvent]:
+    warm_s, tail = warm_up_s(plan), tail_s(plan)
+    end_s = warm_s + (plan.duration_s or 0.0)
+    due = due_times(Pattern(), Rate(value), end_s + tail, seed)
+    loop = OpenLoop(time, way, lambda _: (plan.pp, plan.tg))
+    loop.start(due, (warm_s, end_s), end_s + tail)
+    time.run(end_s + tail)
+    return loop.events
+
+
+_SHORT_S, _SHORT_REQUESTS = 300.0, 100.0
+_LONG_S, _LONG_REQUESTS = 1800.0, 600.0
+"""Least seconds of a run, and least arrivals at a rate."""
+_RUNS = 4
+_BEYOND, _NEAR, _NEAR_NUMBERS = 1.25, 0.05, 1.0
+_GRID, _COARSE = 1.04, 1.15
+"""Ratio of neighbouring rates, and of neighbouring levels that have a short run."""
+_CERTAIN, _HALF = 0.95, 0.5
+_CLEAR, _AT_ONCE = 0.01, 2
+"""Runs are made `_AT_ONCE` at a time, until the chance is below `_CLEAR` or above 1 - `_CLEAR`."""
+_NEVER = 1e-9
+
+
+class Truth(NamedTuple):
+    """The answer of exhaustive runs."""
+
+    answer: float
+    """The largest load at which at least half of the long runs pass."""
+    low: float
+    """The largest load up to which at least 95 % pass; 0 if there is none."""
+    high: float
+    """The largest load at which more than 5 % pass; 0 if there is none."""
+
+    @property
+    def words(self) -> str:
+        """The answer with its band, such as "9 (8 to 10)"."""
+        if self.low == self.high:
+            return f"{self.answer:.3g}"
+        return f"{self.answer:.3g} ({self.low:.3g} to {self.high:.3g})"
+
+
+def truth(made: Setup, seed: int, first: float) -> Truth:
+    """Return the answer for a set-up, with requests drawn from `seed`; rates start at `first` / 16.
+
+    First, each level (above 7, and of rates, in steps of 15 %) is run for five minutes, up to a quarter
+    above the first that fails. Then the levels near the answer have runs of at least half an hour (rates:
+    and 600 requests), further out level by level, until the levels at both ends are certain. The chance
+    that such a long run passes follows from the mean and the spread of the shares of requests that met a
+    condition. Levels at which between 5 % and 95 % of long runs pass are a band: there the chance of the
+    load decides.
+    """
+    is_rate = made.capacity.kind is LoadKind.RATE
+    chances: dict[float, float] = {}
+    failed_at = math.inf
+    grid = list(_grid(made, first))
+    for value in grid:
+        if value > _BEYOND * failed_at:
+            break
+        if value < _COARSE * max(chances, default=0.0) - _NEVER:
+            continue
+        chances[value] = _chance(made, value, seed, 1, is_long=False)
+        if chances[value] < _HALF:
+            failed_at = min(failed_at, value)
+    answer = _at_least(chances, _HALF)
+    reach = _NEAR * answer if is_rate else max(_NEAR_NUMBERS, _NEAR * answer)
+    near = [value for value in grid if answer - reach <= value <= answer + reach] or grid[:1]
+    exact = {value: _chance(made, value, seed, _RUNS, is_long=True) for value in near}
+    for value in reversed([value for value in grid if value < min(exact, default=0.0)]):
+        if exact[min(exact)] >= _CERTAIN:
+            break
+        exact[value] = _chance(made, value, seed, _RUNS, is_long=True)
+    for value in [value for value in grid if value > max(exact, default=math.inf)]:
+        if exact[max(exact)] <= 1 - _CERTAIN:
+            break
+        exact[value] = _chance(made, value, seed, _RUNS, is_long=True)
+    return Truth(_at_least(exact, _HALF), _at_least(exact, _CERTAIN), _at_least(exact, 1 - _CERTAIN + _NEVER))
+
+
+def _grid(made: Setup, first: float) -> Iterator[float]:
+    """Yield the levels to run, ascending: whole numbers, or rates in steps of 4 %."""
+    if made.capacity.kind is not LoadKind.RATE:
+        yield from (float(one) for one in range(1, int(made.capacity.most) + 1))
+        return
+    value = first / 16
+    while value <= made.capacity.most:
+        yield value
+        value *= _GRID
+
+
+def _at_least(chances: dict[float, float], least: float) -> float:
+    """Return the largest load that passes with at least the chance `least`, once chances are made to fall."""
+    ascending = sorted(chances)
+    falling = falling_shares([(chances[value], 1.0) for value in ascending])
+    return max((at for at, one in zip(ascending, falling, strict=True) if one >= least), default=0.0)
+
+
+def _chance(made: Setup, value: float, seed: int, runs: int, *, is_long: bool) -> float:
+    """Return the chance (0 to 1) that a run passes, from `runs` runs, or from fewer if they are clear."""
+    judged: list[Judged] = []
+    chance = _HALF
+    while len(judged) < runs and _CLEAR < chance < 1 - _CLEAR:
+        more = range(len(judged), min(runs, len(judged) + _AT_ONCE))
+        judged += [
+            _judged(made, value, f"truth {seed}/{value}/{run}/{is_long}", is_long=is_long) for run in more
+        ]
+        chance = _passes(made, judged)
+    return chance
+
+
+def _passes(made: Setup, judged: list[Judged]) -> float:
+    """Return the chance that a run passes: the lowest of the chances for each condition."""
+    chance = fmean(0.0 if one.trouble else 1.0 for one in judged)
+    last = 1 if made.capacity.kind is LoadKind.RATE else len(made.capacity.conditions)
+    for number in range(-last, 0):
+        parts = [one.shares[number] for one in judged if one.shares[number].count]
+        if not parts:
+            continue
+        share = fmean(one.share for one in parts)
+        binomial = math.sqrt(share * (1 - share) / fmean(one.count for one in parts))
+        spread = max(binomial, stdev([one.share for one in parts]) if len(parts) > 1 else 0.0)
+        needed = parts[0].needed
+        passes = float(share >= needed) if spread == 0 else 1 - NormalDist(share, spread).cdf(needed)
+        chance = min(chance, passes)
+    return chance
+
+
+def _judged(made: Setup, value: float, seed: str, *, is_long: bool) -> Judged:
+    capacity = made.capacity
+    seconds, requests = (_LONG_S, _LONG_REQUESTS) if is_long else (_SHORT_S, _SHORT_REQUESTS)
+    if capacity.kind is LoadKind.RATE:
+        seconds = max(seconds, requests / value)
+    traces = collect(run_level(made, value, seconds, seed))
+    unstable = is_unstable(traces, seconds) if capacity.kind is LoadKind.RATE else ""
+    return judge(capacity, traces, max_error_share=0.01, unstable=unstable)
+
+
+def is_unstable(traces: list[RequestTrace], seconds: float) -> str:
+    """Return "unstable" if latencies grow over the `seconds` of a run at a rate, else ""."""
+    begin = min((one.due for one in traces if one.due is not None), default=0.0)
+    figures = open_loop_figures(traces, begin, begin + seconds)
+    return "unstable" if figures is not None and figures.unstable else ""
+
+
 _REST_S = 3.0
 """Seconds between two runs."""
 _RATIO = 1.1 + 1e-9
@@ -115,7 +355,7 @@ class Measured:
         return found
 
 
-def search(made: Setup, seed: int, *, show: bool) -> tuple[CapacitySearch, Measured]:
+def search(made: Setup, seed: int) -> tuple[CapacitySearch, Measured]:
     """Run the capacity search on a set-up; return (the search, its runs)."""
     capacity, measured, first = made.capacity, Measured(made, seed), 1.0
     if capacity.kind is LoadKind.RATE:
@@ -123,10 +363,8 @@ def search(made: Setup, seed: int, *, show: bool) -> tuple[CapacitySearch, Measu
         first = 1 / median(one.e2e_s or 1.0 for one in alone if one.ok)
     found = CapacitySearch(capacity, first)
     while (probe := found.next()) is not None:
-        judged = measured.judge(probe.point.value, probe.run, decides=probe.decides)
-        found.add(probe.point.value, judged)
-        if show:
-            _show("search", probe.point.value, judged)
+        value = probe.point.value
+        found.add(value, measured.judge(value, probe.run, decides=probe.decides))
     return found, measured
 
 
@@ -137,18 +375,10 @@ def _alone(plan: Plan) -> Plan:
     return replace(plan, mode=LoadMode.STEADY, capacity=replace(capacity, kind=LoadKind.CONCURRENCY))
 
 
-def _show(which: str, value: float, judged: Judged) -> None:
-    shares = " ".join(f"{one.share:.3f}[{one.low:.3f}]/{one.needed:.2f}={one.value}" for one in judged.shares)
-    sys.stderr.write(
-        f"{which} {value:g}: {judged.holds} {judged.certain.name} n={judged.requests} {shares} "
-        f"{judged.trouble}\n"
-    )
-
-
-def row(seed: int, *, show: bool = False) -> Row:
+def row(seed: int) -> Row:
     """Return the answers of both ways for the set-up drawn from `seed`."""
     made = setup(seed)
-    found, measured = search(made, seed, show=show)
+    found, measured = search(made, seed)
     return Row(
         seed,
         made.family,
@@ -163,80 +393,36 @@ def row(seed: int, *, show: bool = False) -> Row:
     )
 
 
-def table(rows: list[Row]) -> str:
-    """Return Markdown: the rows, the figures of each family and a summary."""
-    lines = [
-        "| set-up | search | exhaustive | apart | in its interval | runs | min |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for one in sorted(rows, key=lambda one: (one.family, one.seed)):
-        apart = f"{100 * (one.found / one.truth.answer - 1):+.0f} %" if one.rates and one.truth.answer else ""
-        apart = apart or f"{one.found - one.truth.answer:+.0f}"
-        lines.append(
-            f"| {one.family}: {one.words} | {one.found:g} | {one.truth.words} | {apart} | "
-            f"{'yes' if one.inside else 'no'} | {one.runs} | {one.minutes:.0f} |"
-        )
-    return "\n".join([*lines, "", *families(rows), "", summary(rows)])
-
-
-def families(rows: list[Row]) -> list[str]:
-    """Return agreement and duration of each family as Markdown rows; minutes are those of virtual time."""
-    lines = [
-        "| family | set-ups | agree | strictly | runs | min, median (range) | forecast, min |",
-        "|---|---|---|---|---|---|---|",
-    ]
+def table(rows: Sequence[Row]) -> list[str]:
+    """Return each family as Markdown, and a summary; minutes are those of virtual time."""
+    cells = []
     for family, group in groupby(sorted(rows, key=lambda one: one.family), key=lambda one: one.family):
         part = list(group)
         minutes = sorted(one.minutes for one in part)
         usual, most = (median(one.forecast[end] for one in part) for end in (0, 1))
         good, strict = sum(one.good for one in part), sum(one.strict for one in part)
-        lines.append(
-            f"| {family} | {len(part)} | {good} | {strict} | {median(one.runs for one in part):.0f} | "
-            f"{median(minutes):.0f} ({minutes[0]:.0f} to {minutes[-1]:.0f}) | {usual:.0f} to {most:.0f} |"
-        )
-    return lines
-
-
-def summary(rows: list[Row]) -> str:
-    """Return how many answers agree with the truth, and the family with the least agreement."""
-    shares: dict[str, list[bool]] = {}
-    for one in rows:
-        shares.setdefault(one.family, []).append(one.good)
-    worst, found = min(shares.items(), key=lambda item: sum(item[1]) / len(item[1]))
+        span = f"{median(minutes):.0f} ({minutes[0]:.0f} to {minutes[-1]:.0f})"
+        runs = f"{median(one.runs for one in part):.0f}"
+        cells.append((family, len(part), good, strict, runs, span, f"{usual:.0f} to {most:.0f}"))
+    heads = ("family", "set-ups", "agree", "strictly", "runs", "min, median (range)", "forecast, min")
     good, strict, inside = (sum(getattr(one, name) for one in rows) for name in ("good", "strict", "inside"))
     agree = f"{good} of {len(rows)} agree within one (rates: 10 %), {strict} strictly"
-    return (
-        f"{agree}; the exhaustive answer lies in the search's interval in {inside}. The worst family is "
-        f"*{worst}*: {sum(found)} of {len(found)}."
-    )
+    words = f"{agree}; the exhaustive answer lies in the search's interval in {inside}."
+    return [*tables.table(heads, cells), "", words]
 
 
 def main() -> int:
     """Print the table; return 1 if an answer does not agree, else 0."""
-    parser = argparse.ArgumentParser(description="capacity search beside exhaustive runs")
-    parser.add_argument("--setups", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=FRESH_SEED)
-    parser.add_argument("--only")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--levels", action="store_true")
-    asked = parser.parse_args()
-    seeds = [
-        seed
-        for seed in range(asked.seed, asked.seed + asked.setups)
-        if asked.only in {None, setup(seed).family}
-    ]
-    if asked.levels:
-        rows = [row(seed, show=True) for seed in seeds]
-    else:
-        with multiprocessing.Pool(2, os.nice, (10,)) as pool:
-            rows = list(pool.imap(row, seeds))
-    text = table(rows)
-    sys.stdout.write(f"{text}\n")
-    if asked.write:
-        page = README.read_text(encoding="utf-8")
-        before, _, rest = page.partition(MARKS[0])
-        after = rest.partition(MARKS[1])[2]
-        README.write_text(f"{before}{MARKS[0]}\n\n{text}\n\n{MARKS[1]}{after}", encoding="utf-8")
+    parser = tables.options(__doc__, runs=20, seed=FRESH_SEED)
+    parser.add_argument("--only", choices=FAMILIES, help="one kind of load")
+    options = parser.parse_args()
+    chosen = range(options.seed, options.seed + options.runs)
+    rows: list[Row] = []
+    for one in tables.in_processes(row, [at for at in chosen if options.only in {None, setup(at).family}]):
+        rows.append(one)
+        line = f"{one.seed} {one.family}: {one.words}: {one.found:g} {one.interval}, truth {one.truth.words}"
+        print(line, file=sys.stderr, flush=True)
+    tables.publish("capacity.py", table(rows), write=options.write)
     return 0 if all(one.good for one in rows) else 1
 
 

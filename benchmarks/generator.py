@@ -7,11 +7,7 @@ figure: judge a missed goal by the load average above the table.
 With --realtime (as root), server and clients have priority over everything else on their cores, for a machine
 with other work.
 
-With --beside (as root), processes that are never idle run on the same cores at the client's priority; the
-server, which must keep its schedule, has priority over them.
-
-usage: generator.py [--rounds 3] [--only NAME…] [--realtime] [--beside N] [--without-llama-benchy]
-                    [--peers FOLDER] [--check]
+usage: generator.py [--runs 3] [--only NAME…] [--realtime] [--without-llama-benchy] [--peers FOLDER] [--write]
 """
 
 from __future__ import annotations
@@ -27,14 +23,12 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import tables
 from truth import (
-    PROMPT_TOKENS,
     Generator,
     Load,
     LoadFailedError,
@@ -46,13 +40,11 @@ from truth import (
     sustained_tps,
     ttft_s,
 )
-from truth_server import Batching, FixedPace, Stream
+from truth_server import Batching, FixedPace
 
 PEERS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparktop-benchmarks"
 USUAL_DESCRIPTORS = 1024
 """The usual soft limit of file descriptors in a login shell."""
-_SWEEP_S = 60.0
-SWEEP_STREAMS, SWEEP_RUNS = 64, 3
 
 PACE, TOKENS = FixedPace(first_token_s=0.3, token_gap_s=0.02), 128
 SLOW_PACE, SLOW_TOKENS = FixedPace(first_token_s=0.3, token_gap_s=0.04), 64
@@ -73,7 +65,6 @@ COSTS = {
 """Pace and tokens by concurrency. A single stream wakes the process for each event, so it has no goal."""
 KEEPS_UP_MS = 50.0
 """Largest lag at the end of four seconds with which a client keeps up."""
-MANY, MANY_PACE, MANY_TOKENS = 1024, FixedPace(first_token_s=0.5, token_gap_s=0.1), 16
 CANCELLED, CANCELLED_PACE, CANCELLED_TOKENS = 256, FixedPace(first_token_s=0.2, token_gap_s=0.04), 500
 
 
@@ -202,13 +193,14 @@ class Row:
         median = statistics.median(self.ours)
         return median >= self.limit if self.at_least else abs(median) <= self.limit
 
-    def __str__(self) -> str:
-        """Return the row in Markdown."""
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row's cells in Markdown."""
         goal = "" if self.limit is None else f"{'≥' if self.at_least else '≤'} {self.limit:,g}"
         verdict = {None: "", True: "met", False: "**missed**"}[self.met]
-        return f"| {self.what} | {self._told(self.ours)} | {goal} | {verdict} | {self._told(self.theirs)} |"
+        return (self.what, self._shown(self.ours), goal, verdict, self._shown(self.theirs))
 
-    def _told(self, values: list[float]) -> str:
+    def _shown(self, values: list[float]) -> str:
         if not values:
             return "–"
         median = f"{statistics.median(values):,.{self.digits}f}"
@@ -228,10 +220,15 @@ class Table:
         """Return the row of that name; create it if it is new."""
         return self.rows.setdefault(what, Row(what, limit, at_least, digits))
 
-    def print(self) -> int:
-        """Print the table; return the number of missed goals."""
-        print(f"| what | sparktop | goal | | llama-benchy {VERSION} |\n|---|---|---|---|---|")
-        print(*self.rows.values(), sep="\n")
+    @property
+    def lines(self) -> list[str]:
+        """The table in Markdown."""
+        heads = ("what", "sparktop", "goal", "", f"llama-benchy {VERSION}")
+        return tables.table(heads, (row.cells for row in self.rows.values()))
+
+    @property
+    def missed(self) -> int:
+        """Number of missed goals."""
         return sum(row.met is False for row in self.rows.values())
 
 
@@ -329,47 +326,10 @@ class Bench:
             row = self.table.row(f"CPU per event, c = {concurrency}, µs", goal, digits=1)
             row.ours.append(1e6 * load.cpu_s / (concurrency * tokens))
 
-    async def many(self) -> None:
-        """Measure a thousand streams with the usual limit of file descriptors."""
-        row = self.table.row(f"requests that ended well, c = {MANY}", MANY, at_least=True, digits=0)
-        try:
-            load = await self.generator.burst(MANY, MANY_TOKENS, MANY_PACE)
-        except LoadFailedError as error:
-            print(f"c = {MANY}: {error}", file=sys.stderr)
-            return
-        row.ours.append(load.figures.requests.ok if load.whole else 0)
-        self.table.row(f"mean TTFT, c = {MANY}, ms off").ours.append(load.mean_ttft_error_ms)
-
     async def cancel(self) -> None:
         """Measure the time that cancelling a level in mid-stream takes."""
         row = self.table.row(f"cancelling c = {CANCELLED}: all streams closed after, s", 0.5, digits=3)
         row.ours.append(await self.generator.cancel_s(CANCELLED, CANCELLED_TOKENS, CANCELLED_PACE))
-
-    async def small_sweep(self) -> None:
-        """Measure the CPU time of a whole sweep: start, calibration, 192 requests, figures, result file."""
-        row = self.table.row("CPU of a sweep of 192 requests, 128 tokens, c = 64: whole program, s", 3.0)
-        self.truth.keep_to(PACE)
-        cpu_s, level = await asyncio.to_thread(_sweep_command, self.truth.url)
-        row.ours.append(cpu_s)
-        streams = self._whole_sweep()
-        rate = self.table.row("the same sweep's decode_tps in its result file, % off", 0.5)
-        runs = [streams[at : at + SWEEP_STREAMS] for at in range(0, len(streams), SWEEP_STREAMS)]
-        true_tps = statistics.fmean(decode_tps(run) for run in runs)
-        rate.ours.append(percent_off(level["decode_tps"]["mean"], true_tps))
-        mean = self.table.row("the same sweep's mean TTFT in its result file, ms off", 2.0)
-        mean.ours.append(level["ttft_ms"]["mean"] - 1e3 * statistics.fmean(map(ttft_s, streams)))
-        if self.benchy is not None:
-            self.truth.keep_to(PACE)
-            told = await self._benchy_burst(SWEEP_STREAMS, TOKENS, runs=SWEEP_RUNS, warm_up=False)
-            self._whole_sweep()
-            row.theirs.append(told.cpu_s)
-
-    def _whole_sweep(self) -> list[Stream]:
-        """Return the streams of the small sweep without its calibration; raise if any is incomplete."""
-        streams = [one for one in self.truth.streams() if one.asked_tokens == TOKENS]
-        if len(streams) != SWEEP_STREAMS * SWEEP_RUNS or any(len(one.stamps) != TOKENS for one in streams):
-            raise LoadFailedError(f"the small sweep made {len(streams)} requests, or not all of their tokens")
-        return streams
 
     async def _benchy_burst(
         self, concurrency: int, tokens: int, runs: int = 1, *, warm_up: bool = True
@@ -397,26 +357,6 @@ def _must_be_whole(load: Load) -> None:
         )
 
 
-def _sweep_command(url: str) -> tuple[float, dict[str, Any]]:
-    """Run `sparktop sweep`; return (CPU seconds of it and its generator, the level in its result)."""
-    options = ["-c", str(SWEEP_STREAMS), "--runs", str(SWEEP_RUNS), "--tg", str(TOKENS), "--no-warm-up"]
-    options += ["--pp", str(PROMPT_TOKENS), "--format", "json"]
-    with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "HOME": home, "XDG_DATA_HOME": home, "XDG_CONFIG_HOME": home}
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        said = subprocess.run(
-            [sys.executable, "-m", "sparktop", "sweep", url, *options],
-            check=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_SWEEP_S,
-            env=environment,
-        ).stdout
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    (level,) = json.loads(said)["targets"][0]["levels"]
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, level
-
-
 def peer(options: argparse.Namespace) -> LlamaBenchy | None:
     """Return llama-benchy; None if it is excluded or cannot be installed."""
     if options.without_llama_benchy:
@@ -428,31 +368,19 @@ def peer(options: argparse.Namespace) -> LlamaBenchy | None:
         return None
 
 
-@contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """Keep `count` processes busy at normal priority until the end of the block."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
 async def measure(options: argparse.Namespace, cores: list[int]) -> Table:
     """Run all rounds; return the table."""
     benchy = await asyncio.to_thread(peer, options)
     table = Table()
     server_core, client_core = cores[0], cores[1]
-    with TruthProcess(server_core, realtime=options.realtime or options.beside > 0) as truth:
+    with TruthProcess(server_core, realtime=options.realtime) as truth:
         async with generator_on(truth, client_core, realtime=options.realtime) as generator:
             os.sched_setaffinity(0, set(cores[2:]) or {server_core})
             bench = Bench(generator, truth, table, benchy, client_core)
             await generator.burst(16, 16, PACE)  # a process's first run has one-time costs
-            for number in range(options.rounds):
+            for number in range(options.runs):
                 for name in options.only or PARTS:
-                    print(f"round {number + 1} of {options.rounds}: {name}", file=sys.stderr)
+                    print(f"round {number + 1} of {options.runs}: {name}", file=sys.stderr)
                     await PARTS[name](bench)
     return table
 
@@ -463,40 +391,30 @@ PARTS = {
     "batching": Bench.batching,
     "steady": Bench.steady,
     "fast": Bench.fast,
-    "many": Bench.many,
     "cancel": Bench.cancel,
-    "small_sweep": Bench.small_sweep,
 }
 
 
 def main() -> int:
-    """Print the table; return 1 with --check if a goal is missed, else 0."""
-    parser = argparse.ArgumentParser(prog="generator.py", description=(__doc__ or "").split("\n\n", 1)[0])
-    parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured")
+    """Print the table; return 1 if a goal is missed, else 0."""
+    parser = tables.options(__doc__, runs=3)
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="NAME", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--realtime", action="store_true", help="let server and clients go first")
-    parser.add_argument("--beside", type=int, default=0, metavar="N", help="processes that are never idle")
     parser.add_argument("--without-llama-benchy", action="store_true", help="measure sparktop alone")
     parser.add_argument("--peers", type=Path, default=PEERS, help="where llama-benchy is installed")
-    parser.add_argument("--check", action="store_true", help="exit 1 when a goal is missed")
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         parser.error("server and client need a core each")
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(USUAL_DESCRIPTORS, hard), hard))
-    load_before = os.getloadavg()[0]
-    with busy_processes(options.beside):
-        table = asyncio.run(measure(options, cores))
-    print(
-        f"{platform.machine()}, {len(cores)} cores, Python {platform.python_version()}, "
-        f"{options.rounds} rounds{', real-time' if options.realtime else ''}, "
-        f"{options.beside} busy processes beside it; "
-        f"load average before {load_before:.1f}, after {os.getloadavg()[0]:.1f}\n"
+    before = os.getloadavg()[0]
+    table = asyncio.run(measure(options, cores))
+    words = (
+        f"{platform.machine()}, {len(cores)} cores, Python {platform.python_version()}, {options.runs} rounds"
+        f"{', real-time' if options.realtime else ''}; load average before {before:.1f}, after "
+        f"{os.getloadavg()[0]:.1f}; {table.missed} goals missed."
     )
-    missed = table.print()
-    print(f"\n{missed} goals missed")
-    return int(options.check and missed > 0)
+    tables.publish("generator.py", [*table.lines, "", words], write=options.write)
+    return int(table.missed > 0)
 
 
 if __name__ == "__main__":

@@ -6,20 +6,23 @@ until one of them is new: a pause that is over is no limit any more. `tuned` fam
 while the rules were written. `held out` families have other engines, other lengths and loads, and were only
 run afterwards. Prints the confusion table of either: rows are the limits that runs were built with, columns
 the verdicts of the store at their ends.
+
+usage: limits.py [--held-out] [--blind] [--long-prompts] [--only KIND] [--runs 30] [--seed 0] [--write]
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import tables
 
 from sparktop.analysis.balance.spread import fewest_requests
 from sparktop.demo.machine import Machine
@@ -31,8 +34,8 @@ from stage.limited import LengthsDraw, LimitedRun, Setting, Users, kinds
 
 SECONDS = 75
 STEP_S, LONGEST_S = 15, 660
-JUDGED_S = 10
-"""Seconds after which the store has judged a server twice, as a new word needs."""
+JUDGED_S = 15
+"""Seconds after which a pause is a tenth of the polls, and the store has judged a server twice since."""
 DENSE_8B = EngineProfile(
     name="dense-8b",
     model="dense-8b",
@@ -226,48 +229,52 @@ def _is_judged(simulated: LimitedRun) -> bool:
     return shown.at >= LONGEST_S or any(one.word is not BalanceWord.UNKNOWN for one in shown.balance)
 
 
+Job = tuple[LimitKind, int, bool, bool, bool]
+"""(kind, seed, whether the family is held out, has long prompts, has no view of its machines)."""
+
+
+def _run(job: Job) -> tuple[str, str]:
+    kind, seed, held_out, long_prompts, blind = job
+    return run(kind, Family(seed, held_out=held_out, long_prompts=long_prompts), seed, blind=blind)
+
+
+def table(found: Mapping[LimitKind, Counter[str]]) -> list[str]:
+    """Return the confusion table: the limits that runs were built with, and the verdicts on them."""
+    words = [kind.value for kind in FAMILIES] + [LimitKind.UNKNOWN.value]
+    words += sorted({word for counts in found.values() for word in counts} - set(words))
+    rows = ([kind.value, *(counts[word] or "" for word in words)] for kind, counts in found.items())
+    total = sum(counts.total() for counts in found.values())
+    right = sum(counts[kind.value] for kind, counts in found.items())
+    unknown = sum(counts[LimitKind.UNKNOWN.value] for counts in found.values())
+    said = f"{total} runs: right {right} ({100 * right / total:.1f} %), unknown {unknown}"
+    lines = tables.table(("built to be limited by", *words), rows)
+    return [*lines, "", f"{said}, wrong {total - right - unknown}."]
+
+
 def main() -> None:
-    """Run the families and print the confusion tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=30, help="runs of each family")
+    """Run the families and print the confusion table."""
+    parser = tables.options(__doc__, runs=30)
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--blind", action="store_true", help="without a view of the machines")
     parser.add_argument("--long-prompts", action="store_true", help="of servers with full slots")
     parser.add_argument("--only", choices=[kind.name for kind in FAMILIES])
-    parser.add_argument("--from", dest="first", type=int, default=0, help="first seed")
-    parser.add_argument("--lines", action="store_true", help="print the verdicts that are not right")
-    chosen = parser.parse_args()
-    table: dict[LimitKind, Counter[str]] = {}
-    for kind in FAMILIES:
-        if chosen.only not in {None, kind.name}:
-            continue
-        table[kind] = Counter()
-        for seed in range(chosen.first, chosen.first + chosen.runs):
-            family = Family(seed, held_out=chosen.held_out, long_prompts=chosen.long_prompts)
-            word, line = run(kind, family, seed, blind=chosen.blind)
-            table[kind][word] += 1
-            if chosen.lines and word != kind.value:
-                sys.stdout.write(f"{kind.value} {seed}: {line}\n")
-                sys.stdout.flush()
-    sys.stdout.write("\n".join(_rows(table)) + "\n")
-
-
-def _rows(table: dict[LimitKind, Counter[str]]) -> list[str]:
-    words = [kind.value for kind in FAMILIES] + [LimitKind.UNKNOWN.value]
-    others = sorted({word for counts in table.values() for word in counts} - set(words))
-    columns = [*words, *others]
-    rows = ["| built to be limited by | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for kind, counts in table.items():
-        cells = " | ".join(str(counts[word]) if counts[word] else "" for word in columns)
-        rows.append(f"| {kind.value} | {cells} |")
-    total = sum(sum(counts.values()) for counts in table.values())
-    right = sum(counts[kind.value] for kind, counts in table.items())
-    unknown = sum(counts[LimitKind.UNKNOWN.value] for counts in table.values())
-    wrong = total - right - unknown
-    rows.append(
-        f"\n{total} runs: right {right} ({100 * right / total:.1f} %), unknown {unknown}, wrong {wrong}."
+    options = parser.parse_args()
+    variant = (options.held_out, options.long_prompts, options.blind)
+    jobs: list[Job] = [
+        (kind, seed, *variant)
+        for kind in FAMILIES
+        if options.only in {None, kind.name}
+        for seed in range(options.seed, options.seed + options.runs)
+    ]
+    found: dict[LimitKind, Counter[str]] = {}
+    for job, (word, line) in zip(jobs, tables.in_processes(_run, jobs), strict=True):
+        found.setdefault(job[0], Counter())[word] += 1
+        if word != job[0].value:
+            print(f"{job[0].value} {job[1]}: {line}", file=sys.stderr, flush=True)
+    words = " ".join(
+        name for name in ("held-out", "long-prompts", "blind") if getattr(options, name.replace("-", "_"))
     )
-    return rows
+    tables.publish(f"limits.py {words or 'tuned'}", table(found), write=options.write)
 
 
 if __name__ == "__main__":

@@ -21,19 +21,16 @@ With --write, the table is written to benchmarks/README.md.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
+import tables
 from msgspec.structs import replace
-from stuck_pages import NOISE, PAGES, Noise
 
 from sparktop.demo import faults
 from sparktop.demo.engine_page import Ledger
@@ -49,16 +46,171 @@ from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONT
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
 from sparktop.store import SourceKey, Store
 from stage.clients import ClosedLoop, DirectWay, VirtualTime
+from stage.page import engine_page
 
-HERE = Path(__file__).resolve().parent
-MARKS = ("<!-- stuck.py: begin -->", "<!-- stuck.py: end -->")
-FAMILY_MARKS = ("<!-- stuck.py families: begin -->", "<!-- stuck.py families: end -->")
 START = datetime(2026, 1, 1, tzinfo=UTC)
+RUNS, FAMILY_RUNS = 14, 2
+"""Runs of each phase; of families a run takes half a second of one core, and one each is 290."""
 WITHIN_S = 130.0
 """Seconds within which a hang must be named if the machines are watched."""
 BLIND_WITHIN_S = 910.0
 _AFTER_S = 40.0
 _KEY = SourceKey.backend("engine")
+
+
+NOISE = ("none", "aborts", "invalid requests", "retries", "health checks and polls")
+_INTERVALS_S = (3.0, 20.0, 45.0)
+
+
+@dataclass(slots=True)
+class Noise:
+    """What clients and monitors have made the HTTP side count so far."""
+
+    kind: str
+    dice: random.Random
+    aborted: int = 0
+    invalid: int = 0
+    arrived: int = 0
+    polls: int = 0
+    away: int = 0
+    """Requests that a client has given up at this second, and sends again in the next."""
+    next_s: float | None = None
+
+    def advance(self, at: float) -> None:
+        """Count what happened up to `at` seconds."""
+        self.polls += self.kind == "health checks and polls"
+        self.away = 0
+        if self.next_s is None:
+            self.next_s = at + self.dice.uniform(0, 5)
+        if at < self.next_s or self.kind in {"none", "health checks and polls"}:
+            return
+        self.next_s = at + self.dice.expovariate(1 / self.dice.choice(_INTERVALS_S))
+        self.aborted += self.kind in {"aborts", "retries"}
+        self.invalid += self.kind == "invalid requests"
+        self.arrived += 1
+        self.away = int(self.kind == "retries")
+
+
+def _vllm(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+    page = engine_page(engine, ledger, 1.0)
+    # An abort counts with its reason and its time; an image of a new request is looked up when it arrives.
+    more = f"""
+vllm:request_success_total{{engine="0",finished_reason="abort",model_name="m"}} {noise.aborted}
+vllm:request_success_total{{engine="0",finished_reason="error",model_name="m"}} {noise.invalid}
+vllm:mm_cache_queries_total{{engine="0",model_name="m"}} {noise.arrived}
+vllm:e2e_request_latency_seconds_bucket{{engine="0",le="+Inf",model_name="m"}} {noise.aborted}
+vllm:e2e_request_latency_seconds_count{{engine="0",model_name="m"}} {noise.aborted}
+vllm:e2e_request_latency_seconds_sum{{engine="0",model_name="m"}} {30 * noise.aborted}
+http_requests_total{{handler="/v1/chat/completions",method="POST",status="4xx"}} {noise.invalid}
+http_requests_total{{handler="/v1/models",method="GET",status="2xx"}} {noise.polls}
+"""
+    return page + more.encode()
+
+
+def _sglang(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+    now, tally, labels = engine.gauges, engine.tally, 'model_name="m",tp_rank="0",pp_rank="0"'
+    ended = sum(ledger.ended.values())
+    return f"""sglang:num_running_reqs{{{labels}}} {now.running}
+sglang:num_queue_reqs{{{labels}}} {now.waiting}
+sglang:token_usage{{{labels}}} {now.kv_usage}
+sglang:realtime_tokens_total{{mode="decode",{labels}}} {tally.generation_tokens}
+sglang:realtime_tokens_total{{mode="prefill_compute",{labels}}} {tally.rows - tally.generation_tokens}
+sglang:num_requests_total{{model_name="m"}} {ended}
+sglang:num_aborted_requests_total{{model_name="m"}} {noise.aborted}
+sglang:http_requests_total{{endpoint="/v1/chat/completions",method="POST"}} {noise.arrived + noise.polls}
+sglang:http_responses_total{{endpoint="/v1/chat/completions",status_code="400"}} {noise.invalid}
+""".encode()
+
+
+def _sglang_old(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+    now, tally = engine.gauges, engine.tally
+    tokens = ledger.generation_tokens.sum or bool(tally.generation_tokens)
+    return f"""sglang:num_running_reqs{{model_name="m"}} {now.running}
+sglang:num_queue_reqs{{model_name="m"}} {now.waiting}
+sglang:token_usage{{model_name="m"}} {now.kv_usage}
+sglang:prompt_tokens_total{{model_name="m"}} {ledger.prompt_tokens.sum}
+sglang:generation_tokens_total{{model_name="m"}} {tokens}
+sglang:num_requests_total{{model_name="m"}} {ledger.e2e_s.cumulative[-1]}
+sglang:num_aborted_requests_total{{model_name="m"}} {noise.aborted}
+""".encode()
+
+
+def _llamacpp(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+    now, tally = engine.gauges, engine.tally
+    del noise  # it counts nothing by itself
+    return f"""llamacpp:requests_processing {now.running}
+llamacpp:requests_deferred {now.waiting}
+llamacpp:prompt_tokens_total {tally.prompt_tokens}
+llamacpp:tokens_predicted_total {ledger.generation_tokens.sum}
+llamacpp:tokens_predicted_seconds_total {ledger.decode_s.sum}
+llamacpp:n_decode_total {tally.steps}
+""".encode()
+
+
+def _tgi(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+    now, tally, done = engine.gauges, engine.tally, ledger.e2e_s.cumulative[-1]
+    received = tally.prompt_tokens + 200 * noise.arrived
+    return f"""tgi_batch_current_size {max(0, now.running - noise.away)}
+tgi_queue_size {now.waiting}
+tgi_request_success {done}
+tgi_request_failure{{err="validation"}} {noise.invalid}
+tgi_request_failure{{err="generation"}} {noise.aborted}
+tgi_request_count {done + noise.arrived}
+tgi_batch_inference_count{{method="decode"}} {tally.steps}
+tgi_request_duration_sum {ledger.e2e_s.sum}
+tgi_request_duration_count {done}
+tgi_request_input_length_sum {received}
+tgi_request_input_length_count {noise.arrived}
+tgi_request_generated_tokens_sum {ledger.generation_tokens.sum}
+tgi_request_generated_tokens_count {done}
+""".encode()
+
+
+def _trtllm(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+    now, tally = engine.gauges, engine.tally
+    done = ledger.e2e_s.cumulative[-1]
+    latency = tally.busy_s % 0.1 + 0.01
+    return f"""trtllm_num_requests_running{{model_name="m"}} {now.running}
+trtllm_num_requests_waiting{{model_name="m"}} {now.waiting}
+trtllm_kv_cache_utilization{{model_name="m"}} {now.kv_usage}
+trtllm_iteration_latency_seconds{{model_name="m"}} {latency}
+trtllm_prompt_tokens_total{{model_name="m"}} {ledger.prompt_tokens.sum}
+trtllm_generation_tokens_total{{model_name="m"}} {ledger.generation_tokens.sum}
+trtllm_request_success_total{{finished_reason="length",model_name="m"}} {done}
+trtllm_request_success_total{{finished_reason="cancelled",model_name="m"}} {noise.aborted}
+trtllm_request_error_total{{http_code="400",error_type="invalid",model_name="m"}} {noise.invalid}
+trtllm_e2e_request_latency_seconds_bucket{{le="+Inf",model_name="m"}} {done + noise.aborted}
+trtllm_e2e_request_latency_seconds_count{{model_name="m"}} {done + noise.aborted}
+trtllm_e2e_request_latency_seconds_sum{{model_name="m"}} {ledger.e2e_s.sum + 30 * noise.aborted}
+""".encode()
+
+
+def _triton(engine: Engine, ledger: Ledger, noise: Noise) -> bytes:
+    now, tally, model = engine.gauges, engine.tally, 'model="tensorrt_llm",version="1"'
+    done, spent_us = ledger.e2e_s.cumulative[-1], 1e6 * ledger.e2e_s.sum
+    return f"""nv_inference_request_success{{{model}}} {done}
+nv_inference_request_failure{{reason="CANCELED",{model}}} {noise.aborted}
+nv_inference_request_failure{{reason="REJECTED",{model}}} {noise.invalid}
+nv_inference_request_duration_us{{{model}}} {spent_us + 3e7 * noise.aborted:.0f}
+nv_trt_llm_request_metrics{{request_type="scheduled",{model}}} {now.running}
+nv_trt_llm_request_metrics{{request_type="waiting",{model}}} {now.waiting}
+nv_trt_llm_kv_cache_block_metrics{{kv_cache_block_type="fraction",{model}}} {now.kv_usage}
+nv_trt_llm_general_metrics{{general_type="iteration_counter",{model}}} {tally.steps}
+nv_llm_input_token_len_sum{{{model}}} {tally.prompt_tokens + 200 * noise.arrived}
+nv_llm_output_token_len_sum{{{model}}} {ledger.generation_tokens.sum}
+""".encode()
+
+
+PAGES: Mapping[str, tuple[str, Callable[[Engine, Ledger, Noise], bytes]]] = {
+    "vLLM": ("vllm", _vllm),
+    "SGLang": ("sglang", _sglang),
+    "SGLang, older": ("sglang", _sglang_old),
+    "llama.cpp": ("llamacpp", _llamacpp),
+    "TGI": ("tgi", _tgi),
+    "TensorRT-LLM": ("trtllm", _trtllm),
+    "Triton": ("triton", _triton),
+}
+"""By the engine's name in the table: its name in a configuration, and its page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,23 +482,24 @@ def play(phase: Phase, seed: int, engine: str = "vLLM", noise: str = "none") -> 
     )
 
 
-def _play(place: int, seed: int) -> Outcome:
-    return play(PHASES[place], seed)
+Job = tuple[str, str, str, int]
+"""(engine, noise, name of the phase, seed)."""
 
 
-def _play_family(engine: str, noise: str, phase: str, seed: int) -> Outcome:
-    lasts_s = _FAMILY_PHASES[phase]
-    return play(
-        dataclasses.replace(next(one for one in PHASES if one.name == phase), lasts_s=lasts_s),
-        seed,
-        engine,
-        noise,
-    )
+def _play(job: Job) -> Outcome:
+    engine, noise, name, seed = job
+    return play(next(one for one in PHASES if one.name == name), seed, engine, noise)
 
 
-def families(runs: int, seed: int, workers: int = 2) -> dict[tuple[str, str], list[Outcome]]:
-    """Play `runs` runs of each phase for each engine and kind of noise; return them by (engine, noise)."""
-    jobs = [
+def _play_briefly(job: Job) -> Outcome:
+    engine, noise, name, seed = job
+    phase = next(one for one in PHASES if one.name == name)
+    return play(dataclasses.replace(phase, lasts_s=_FAMILY_PHASES[name]), seed, engine, noise)
+
+
+def family_jobs(runs: int, seed: int) -> list[Job]:
+    """Return `runs` runs of each phase for each engine and kind of noise."""
+    return [
         (engine, noise, phase, seed + index)
         for engine, (kind, _) in PAGES.items()
         for noise in NOISE
@@ -354,102 +507,65 @@ def families(runs: int, seed: int, workers: int = 2) -> dict[tuple[str, str], li
         for index in range(runs)
         if kind == "vllm" or phase not in _ONLY_VLLM
     ]
-    found: dict[tuple[str, str], list[Outcome]] = {}
-    with ProcessPoolExecutor(workers) as pool:
-        for job, outcome in zip(
-            jobs, pool.map(_play_family, *zip(*jobs, strict=True), chunksize=1), strict=True
-        ):
-            found.setdefault(job[:2], []).append(outcome)
-    return found
 
 
-def family_table(found: Mapping[tuple[str, str], Sequence[Outcome]]) -> list[str]:
+def family_table(found: Sequence[tuple[Job, Outcome]]) -> list[str]:
     """Return the latest *stuck* of hangs, and the healthy runs suspected, of each family, as Markdown."""
-    lines = [
-        f"| engine | {' | '.join(NOISE)} | healthy runs suspected |",
-        f"|---|{'---:|' * (len(NOISE) + 1)}",
-    ]
+    rows = []
     for engine in PAGES:
         cells = []
         for noise in NOISE:
-            hung = [one for one in found[engine, noise] if one.hangs]
+            hung = [one for job, one in found if job[:2] == (engine, noise) and one.hangs]
             late = [one.stuck_s for one in hung if one.stuck_s is not None]
             cells.append(_latest(late) if len(late) == len(hung) else f"{len(hung) - len(late)} never")
-        well = [one for noise in NOISE for one in found[engine, noise] if not one.hangs]
-        wrong = sum(not one.right for one in well)
-        lines.append(f"| {engine} | {' | '.join(cells)} | {wrong} of {len(well)} |")
-    every = [one for several in found.values() for one in several]
-    return [*lines, "", f"{sum(one.right for one in every)} of {len(every)} runs were right."]
-
-
-def outcomes(runs: int, seed: int, workers: int = 2) -> list[Outcome]:
-    """Play `runs` runs of each phase, from `seed` on."""
-    jobs = [(place, seed + index) for place in range(len(PHASES)) for index in range(runs)]
-    with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(_play, *zip(*jobs, strict=True), chunksize=2))
+        well = [one for job, one in found if job[0] == engine and not one.hangs]
+        rows.append((engine, *cells, f"{sum(not one.right for one in well)} of {len(well)}"))
+    lines = tables.table(("engine", *NOISE, "healthy runs suspected"), rows)
+    return [*lines, "", f"{sum(one.right for _, one in found)} of {len(found)} runs were right."]
 
 
 def table(found: Sequence[Outcome]) -> list[str]:
     """Return the confusion table as lines of Markdown."""
-    lines = [
-        "| phase | runs | never | *stuck?* only | *stuck* | first *stuck?* | first *stuck* | right |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    rows = []
     for phase in PHASES:
         mine = [one for one in found if one.phase == phase.name]
         stuck = [one.stuck_s for one in mine if one.stuck_s is not None]
         suspected = [one.suspected_s for one in mine if one.suspected_s is not None]
         counts = (len(mine), len(mine) - len(suspected), len(suspected) - len(stuck), len(stuck))
-        cells = [*map(str, counts), _latest(suspected), _latest(stuck)]
-        right = sum(one.right for one in mine)
-        lines.append(f"| {phase.name} | {' | '.join(cells)} | {right} of {len(mine)} |")
+        right = f"{sum(one.right for one in mine)} of {len(mine)}"
+        rows.append((phase.name, *counts, _latest(suspected), _latest(stuck), right))
     hung = [one for one in found if one.hangs]
     well = [one for one in found if not one.hangs]
     named, false = sum(one.right for one in hung), sum(not one.right for one in well)
-    said = (
-        f"{named} of {len(hung)} hangs were named in time and ended; {false} of {len(well)} healthy runs were"
-    )
-    return [*lines, "", f"{said} suspected."]
+    said = f"{named} of {len(hung)} hangs were named in time and ended"
+    heads = ("phase", "runs", "never", "*stuck?* only", "*stuck*", "first *stuck?*", "first *stuck*", "right")
+    return [*tables.table(heads, rows), "", f"{said}; {false} of {len(well)} healthy runs were suspected."]
 
 
 def _latest(seconds: Sequence[float]) -> str:
     return f"≤ {max(seconds):.0f} s" if seconds else "–"
 
 
-def write(lines: Sequence[str], page: Path, marks: tuple[str, str] = MARKS) -> None:
-    """Write the table between its marks in a page."""
-    text = page.read_text(encoding="utf-8")
-    head, _, rest = text.partition(marks[0])
-    _, _, tail = rest.partition(marks[1])
-    page.write_text("\n".join((f"{head}{marks[0]}", "", *lines, "", f"{marks[1]}{tail}")), encoding="utf-8")
-
-
 def main() -> int:
     """Play the runs and print the table; return 1 if a run was judged wrongly."""
-    parser = argparse.ArgumentParser(description="Hangs and what only looks like one, in virtual time.")
-    parser.add_argument("--runs", type=int, default=14, help="runs of each phase")
-    parser.add_argument("--seed", type=int, default=1)
+    parser = tables.options(__doc__, runs=0, seed=1)
     parser.add_argument("--families", action="store_true", help="each engine with each kind of HTTP noise")
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
-    if asked.families:
-        by_family = families(asked.runs, asked.seed)
-        found = [one for several in by_family.values() for one in several]
-        lines = family_table(by_family)
-        for family, several in by_family.items():
-            for one in several:
-                if not one.right:
-                    print(f"WRONG: {family}: {one}", file=sys.stderr)
+    options = parser.parse_args()
+    if options.families:
+        jobs = family_jobs(options.runs or FAMILY_RUNS, options.seed)
     else:
-        found = outcomes(asked.runs, asked.seed)
-        lines = table(found)
-        for one in found:
-            if not one.right:
-                print(f"WRONG: {one}", file=sys.stderr)
-    print("\n".join(lines))
-    if asked.write:
-        write(lines, HERE / "README.md", FAMILY_MARKS if asked.families else MARKS)
-    return int(any(not one.right for one in found))
+        seeds = range(options.seed, options.seed + (options.runs or RUNS))
+        jobs = [("vLLM", "none", phase.name, seed) for phase in PHASES for seed in seeds]
+    played = tables.in_processes(_play_briefly if options.families else _play, jobs)
+    found = list(zip(jobs, played, strict=True))
+    for job, outcome in found:
+        if not outcome.right:
+            print(f"WRONG: {job}: {outcome}", file=sys.stderr)
+    if options.families:
+        tables.publish("stuck.py families", family_table(found), write=options.write)
+    else:
+        tables.publish("stuck.py", table([outcome for _, outcome in found]), write=options.write)
+    return int(not all(outcome.right for _, outcome in found))
 
 
 if __name__ == "__main__":

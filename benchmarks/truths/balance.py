@@ -1,8 +1,7 @@
-"""The balance judge: false alarms, detection and loss on independent simulations, and headless verdicts."""
+"""The balance judge: false alarms, detection and loss on independent simulations."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,9 +14,6 @@ from families import SOON_S
 from load_families.families import FAMILIES, Family
 from load_families.watching import SWINGS, Run, watch
 from tables import Figure
-from trace_pages import RIGHT
-
-from tests.commands.test_headless_balance import watched
 
 AREA = "balance"
 SHORT_RUNS, LONG_RUNS = 1, 20
@@ -28,11 +24,10 @@ SHORT_SEED, LONG_SEED = 500, 2_000_000
 LOSS_POINTS = 2.0
 """Largest median error of the shown loss, in percentage points."""
 FOUND_SHARE = 0.95
-SHORT_TRACES = (("leastbusy-c16-b", 1), ("shuffle-c16", 1), ("leastbusy-c2", 4))
 
 
 def figures(*, short: bool) -> Iterator[Figure]:
-    """Measure each family of loads, then the verdicts of the headless command on recorded loads."""
+    """Measure each family of loads."""
     for family in FAMILIES:
         runs = list(_runs(family, short=short))
         yield _false_alarms(family, runs)
@@ -40,8 +35,6 @@ def figures(*, short: bool) -> Iterator[Figure]:
             yield _found(family, runs)
         if any(one.judged for one in runs):
             yield _loss(family, runs)
-    for name, hz in SHORT_TRACES if short else [(name, hz) for name in RIGHT for hz in (4, 2, 1)]:
-        yield _headless(name, hz)
 
 
 def _runs(family: Family, *, short: bool) -> Iterator[Run]:
@@ -87,12 +80,3 @@ def _loss(family: Family, runs: Sequence[Run]) -> Figure:
         f"{LOSS_POINTS:g} points",
         holds=off is None or off <= LOSS_POINTS,
     )
-
-
-def _headless(name: str, hz: int) -> Figure:
-    data = json.loads(watched(name, hz))
-    word, right = data["balance"][0]["verdict"], RIGHT[name]
-    alerts = sum(one["id"].startswith("balance:") for one in data["alerts"])
-    holds = word in right and bool(alerts) == (word == "oscillating")
-    what = f"headless word, {name} at {hz} Hz"
-    return Figure(AREA, what, " or ".join(right), word, f"{alerts} alerts", "the right word", holds=holds)

@@ -1,20 +1,16 @@
 """Comparisons of drawn runs with known differences: false winners, differences found, intervals, bounds.
 
 Runs are drawn from log-normal distributions; the figures of a run are correlated, as real ones are. No code
-of the comparison is used to draw them. `compare` itself is called, and `sparktop compare` on result files.
+of the comparison is used to draw them. Its claims are read from its JSON.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
 import random
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tables import Figure
 
@@ -103,44 +99,6 @@ def series_of_runs(runs: Runs) -> list[Series]:
 
 def _figure(values: Sequence[float]) -> Value:
     return value_of(sum(values) / len(values), tuple(values))
-
-
-def sweep_json(runs: Runs) -> dict[str, object]:
-    """Convert runs to the JSON values of a sweep's result file."""
-    return {
-        "schema": "sparktop.sweep/1",
-        "started_at": "2026-03-22T18:00:00.000Z",
-        "sparktop": "made",
-        "status": "done",
-        "plan": {"targets": list(runs), "concurrency": list(LEVELS), "pp": 1024, "tg": 128},
-        "targets": [
-            {
-                "name": name,
-                "url": f"http://127.0.0.1/{name}",
-                "model": "m",
-                "levels": [_level_json(level, values) for level, values in levels.items()],
-            }
-            for name, levels in runs.items()
-        ],
-    }
-
-
-def _level_json(level: int, values: Mapping[str, Sequence[float]]) -> dict[str, object]:
-    figures: dict[str, object] = {"concurrency": level, "pp": 1024, "tg": 128}
-    for metric, found in values.items():
-        mean = sum(found) / len(found)
-        if metric in RATES:
-            figures[metric] = {"mean": mean, "std": None, "values": list(found), "ci95": None}
-        else:
-            figures[metric] = {
-                "mean": mean,
-                "std": None,
-                "p50": mean,
-                "max": max(found),
-                "count": len(found),
-                "run_means": list(found),
-            }
-    return figures
 
 
 @dataclass(slots=True)
@@ -248,23 +206,6 @@ def tables(truth: Truth, count: int, seed: int) -> Tally:
     return tally
 
 
-def files(truth: Truth, count: int, seed: int) -> Tally:
-    """Draw and compare `count` result files with the command, from its output; return their tally."""
-    from sparktop.cli import main  # late: the whole program
-
-    luck, tally = random.Random(seed), Tally()  # noqa: S311 - a study, not a secret
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "made.json"
-        words = ["compare", str(path), "--format", "json", *(["--baseline", "t0"] if truth.baseline else [])]
-        for _ in range(count):
-            path.write_text(json.dumps(sweep_json(drawn(truth, luck))), encoding="utf-8")
-            out = io.StringIO()
-            with contextlib.redirect_stdout(out):
-                assert main(words) == 0  # noqa: S101 - the study needs to read its files
-            judged(truth, json.loads(out.getvalue()), tally)
-    return tally
-
-
 AREA = "compare"
 _USUAL = 0.065
 """Standard deviation of logarithms between identical runs on DGX Sparks."""
@@ -289,7 +230,6 @@ def figures(*, short: bool) -> Iterator[Figure]:
     seed = 1 if short else random.SystemRandom().randrange(1 << 30)
     for name, truth in _ALIKE:
         yield _rarely(name, tables(truth, count, seed))
-    yield _rarely("two alike in a result file, by the command", files(_ALIKE[2][1], 8 if short else 60, seed))
     for name, truth, least in _DIFFERENT:
         yield _often(name, tables(truth, count, seed), least)
     yield _covered(count, seed)

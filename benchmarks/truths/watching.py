@@ -1,26 +1,18 @@
-"""Check what panels and reports show of servers and machines whose truth is defined here.
+"""Check what panels and reports show of servers whose truth is defined here.
 
 A scripted server on loopback answers by a virtual clock, so every count at every moment is known; pages go
-through the real socket, parser and store. GPUs are those of the C
-library that replaces NVML in the tests; without a C compiler those rows are left out.
+through the real socket, parser and store.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import os
 import random
-import shutil
-import subprocess
-import sys
-import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from tables import Figure, relative
 
@@ -31,7 +23,6 @@ from sparktop.sources.engine_http import EngineSource
 from sparktop.store import SourceKey, Store
 
 AREA = "watching"
-ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Upper bounds of the scripted server's TTFT buckets in seconds."""
 LOADED_S, WATCHED_S = 90, 80
@@ -134,12 +125,11 @@ async def _path(reader: asyncio.StreamReader) -> bytes:
 
 
 def figures(*, short: bool) -> Iterator[Figure]:
-    """Yield the rows of rates, quantiles, state words, memory and GPUs."""
+    """Yield the rows of rates, quantiles and state words."""
     for seed in (1,) if short else range(1, 9):
         yield from _rates_and_quantiles(seed)
     yield from _words(1 if short else 8)
     yield from _dead_engines()
-    yield from _lost_gpus()
 
 
 def _rates_and_quantiles(seed: int) -> Iterator[Figure]:
@@ -212,56 +202,3 @@ def _dead_engines() -> Iterator[Figure]:
     for name, word, page, health in cases:
         shown = asyncio.run(watched(page, 30, health=health))[-1][1].state.value
         yield Figure(AREA, name, word, shown, "–", "the word", holds=shown == word)
-
-
-def _lost_gpus() -> Iterator[Figure]:
-    """Read eight GPUs through the C library: with one lost, without the driver, and with MIG changed."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        return
-    from tests.nvml_shim import shim_states
-
-    whole = shim_states.eight_h100()
-    lost = f"5 nvmlDeviceGetUtilizationRates !15\n{whole}"
-    gone = f"* nvmlDeviceGetTemperature !1\n- nvmlInitWithFlags !9\n{whole}"
-    other_mig = "\n".join(line for line in whole.splitlines() if not line.startswith("3.2 ")) + "\n"
-    steps = {"lost": [(0.0, whole), (2.0, lost)], "restarted": [(0.0, whole), (2.0, gone)]}
-    steps["split anew"] = [(0.0, whole), (40.0, other_mig)]
-    found = _read_machines(compiler, steps)
-    truths: tuple[tuple[str, str, list[int], int], ...] = (
-        ("one of eight GPUs lost: which", "lost", [5], 7),
-        ("driver gone under eight GPUs: lost ones", "restarted", [], 0),
-        ("MIG instances changed: lost ones", "split anew", [], 8),
-    )
-    for name, machine, missing, answering in truths:
-        last = found[machine][-1]
-        shown = [gpu["index"] for gpu in last["gpus_lost"]]
-        holds = shown == missing and len(last["gpus"]) == answering
-        yield Figure(AREA, name, f"{missing}", f"{shown}", "–", "exactly these", holds=holds)
-
-
-def _read_machines(
-    compiler: str, steps: dict[str, list[tuple[float, str]]]
-) -> dict[str, list[dict[str, list[dict[str, int]]]]]:
-    """Return the readings of the real nvidia-ml-py for each machine at each of its steps."""
-    shim = ROOT / "tests" / "nvml_shim"
-    with tempfile.TemporaryDirectory() as folder:
-        library = f"{folder}/libnvidia-ml.so.1"
-        command = [compiler, "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", library]
-        subprocess.run([*command, str(shim / "libnvidia_ml.c")], check=True, timeout=60)
-        env = os.environ | {
-            "LD_LIBRARY_PATH": folder,
-            "NVML_SHIM_STATE": f"{folder}/state",
-            "PYTHONPATH": str(ROOT),
-        }
-        done = subprocess.run(
-            [sys.executable, str(shim / "read_machines.py"), folder],
-            input=json.dumps(steps),
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-    found: dict[str, list[dict[str, list[dict[str, int]]]]] = json.loads(done.stdout)
-    return found

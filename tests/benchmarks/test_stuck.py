@@ -11,7 +11,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import stuck
-from stuck_pages import PAGES
 
 
 @pytest.mark.long
@@ -23,7 +22,7 @@ def test_a_phase_is_judged_rightly(phase: stuck.Phase) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", PAGES)
+@pytest.mark.parametrize("engine", stuck.PAGES)
 @pytest.mark.parametrize("noise", ["aborts", "invalid requests", "retries"])
 def test_a_hang_is_named_whatever_the_http_side_counts(engine: str, noise: str) -> None:
     """The page of each engine, while clients give up, send invalid requests or try again."""

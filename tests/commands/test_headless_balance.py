@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-
-from trace_pages import RIGHT, trace
 
 from sparktop.commands.observation import observe
 from sparktop.commands.snapshot import render
 from sparktop.engines import read_page
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.sources.source import Reading, Source
+from tests.commands.trace_pages import RIGHT, trace
 from tests.virtual_loop import VirtualLoop
 from tests.watch.monitor_fakes import FakeSource, FakeWays
 

