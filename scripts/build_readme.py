@@ -25,7 +25,7 @@ from sparktop.config.schema import Reach, Settings, default_toml
 from sparktop.export.metrics import Metric, metric_tables
 from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
 from sparktop.sweep.plan.capacity import PUBLISHED_LIMITS
-from sparktop.sweep.plan.conversations.reading import find_conversations
+from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.presets import BUILT_IN
 from sparktop.sweep.terms.definitions import MEANINGS, METRICS, TERMS, WORDS
 from sparktop.ui.screens.help import FIGURES

@@ -27,10 +27,9 @@ from sparktop.model.targets import SweepSettings
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import Store
 from sparktop.sweep.history import History
-from sparktop.sweep.plan.order import Load, load_at
-from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
+from sparktop.sweep.plan.plan import Load, Plan, load_at
 from sparktop.sweep.plan.presets import Wishes, make_plan
-from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
 from sparktop.sweep.session import Stage, Sweeping

@@ -18,8 +18,7 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS, Scenario
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView
 from sparktop.sweep.compare.series import Reference
-from sparktop.sweep.plan.order import Load
-from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import Phase, PhaseChanged, SweepEvent
 from sparktop.sweep.run.runner import SweepRunner

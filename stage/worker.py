@@ -23,8 +23,8 @@ from sparktop.model.load import (
 )
 from sparktop.simulation.engine import EngineEvent
 from sparktop.simulation.routers import make_router
-from sparktop.sweep.generator.run_log import RunLog
-from sparktop.sweep.generator.wire.messages import (
+from sparktop.sweep.generator.exchange import RunLog
+from sparktop.sweep.generator.wire import (
     Calibrate,
     Calibrated,
     Cancel,
@@ -36,7 +36,7 @@ from sparktop.sweep.generator.wire.messages import (
     RunLoad,
     WorkerMessage,
 )
-from sparktop.sweep.plan.conversations.lane import planned_turns
+from sparktop.sweep.plan.conversations import planned_turns
 from sparktop.sweep.run.worker_process import SweepWorker
 from stage.clients import ClosedLoop, DirectWay, ProxyHabits, RoutedWay, Way
 from stage.conversations import Conversations

@@ -22,7 +22,7 @@ from sparktop.files import find_config
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.sweep.history import History
-from sparktop.sweep.plan import last_choice
+from sparktop.sweep.plan import draft as last_choice
 from sparktop.sweep.plan.draft import Draft
 from sparktop.sweep.plan.presets import all_presets, find_preset
 from sparktop.sweep.result.store import load, sweeps_folder

@@ -19,13 +19,13 @@ from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.load import EndReason, FirstToken, LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.store import SourceKey
-from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.level import largest_run_share
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.guard import GuardWatch
-from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.server_side import ServerLog, node_point, server_point
 from sparktop.sweep.terms.definitions import QUEUE_LIMITED

@@ -23,14 +23,13 @@ from truth_server import Answer, Delivery, FixedPace, Stream
 
 from sparktop.model.load import Level
 from sparktop.sweep.generator.connection import Connection
-from sparktop.sweep.generator.exchange import Exchange, Request, Terms
-from sparktop.sweep.generator.run_log import RunLog
+from sparktop.sweep.generator.exchange import Exchange, Request, RunLog, Terms
 from sparktop.sweep.plan.plan import Plan, Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.run.record import RunRecord
 from sparktop.sweep.run.validity import LevelFacts, judge
+from sparktop.sweep.run.worker_process import RunRecord
 from sparktop.sweep.terms.definitions import HIDDEN_TOKENS
 
 AREA = "tokens"

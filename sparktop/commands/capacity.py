@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING
 from sparktop.commands.arguments import add_keys, format_name, number, refuse_removed, seconds, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
-from sparktop.commands.sweep.command import ask_first, counts, verdict
+from sparktop.commands.sweep.command import (
+    add_own_options,
+    add_shape_options,
+    add_timeout_option,
+    ask_first,
+    counts,
+    request_wishes,
+    verdict,
+)
 from sparktop.commands.sweep.command import render as render_sweep
-from sparktop.commands.sweep.conversations import add_shape_options
-from sparktop.commands.sweep.requests import add_own_options, add_timeout_option, request_wishes
 from sparktop.errors import UsageError
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_S, MOST_TOKENS
 
@@ -220,7 +226,7 @@ def plan_of(arguments: argparse.Namespace, capacity: Capacity, chosen: Chosen, g
     Raises:
         UsageError: settings contradict each other.
     """
-    from sparktop.sweep.plan.searched import make_capacity_plan  # late: as above
+    from sparktop.sweep.plan.capacity import make_capacity_plan  # late: as above
 
     return make_capacity_plan(capacity, chosen.targets, _wishes(arguments), guard=guard)
 
@@ -228,7 +234,7 @@ def plan_of(arguments: argparse.Namespace, capacity: Capacity, chosen: Chosen, g
 def _wishes(arguments: argparse.Namespace) -> Wishes:
     import secrets  # late: as above
 
-    from sparktop.sweep.plan.conversations.reading import find_conversations
+    from sparktop.sweep.plan.conversations import find_conversations
     from sparktop.sweep.plan.plan import Api
     from sparktop.sweep.plan.presets import Wishes
 
@@ -249,7 +255,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     import asyncio  # late: as above
 
     from sparktop.commands.sweep.run import Keeper, make_sweep
-    from sparktop.sweep.run.capacity.forecast import plan_sentences
+    from sparktop.sweep.run.forecast import plan_sentences
 
     for line in plan_sentences(plan, datetime.now().astimezone()):
         tell(line)

@@ -106,7 +106,7 @@ def _check_sweeps(loaded: Config) -> None:
         ConfigError: a preset cannot be used; a line for each fault.
     """
     from sparktop.config.checks import Problem, config_error
-    from sparktop.sweep.plan.preset_check import preset_faults
+    from sparktop.sweep.plan.presets import preset_faults
 
     presets = loaded.watch(os.environ).sweeps
     faults = [

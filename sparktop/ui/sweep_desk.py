@@ -239,8 +239,7 @@ class SweepDesk:
         self._app.run_worker(self._edit(selected), group="sweep editor", exit_on_error=False)
 
     async def _edit(self, selected: PanelKey | None) -> None:
-        from sparktop.sweep.plan.draft import draft_of
-        from sparktop.sweep.plan.last_choice import recall, remember, still_there
+        from sparktop.sweep.plan.draft import draft_of, recall, remember, still_there
         from sparktop.sweep.plan.presets import DEFAULT
         from sparktop.sweep.result.store import newest
         from sparktop.ui.screens.editor.screen import SweepEditor

@@ -11,10 +11,10 @@ from sparktop.commands import capacity as command
 from sparktop.commands.arguments import Parser
 from sparktop.commands.capacity import capacity_of, kind_of
 from sparktop.model.load import LoadKind
+from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import Wishes
-from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
-from sparktop.sweep.run.capacity.forecast import plan_sentences
+from sparktop.sweep.run.forecast import plan_sentences
 
 
 @pytest.mark.outside

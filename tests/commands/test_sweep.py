@@ -11,13 +11,12 @@ from msgspec.structs import replace
 from sparktop.cli import main
 from sparktop.commands.sweep import targets as sweep_targets
 from sparktop.commands.sweep.command import chosen_format, counts
-from sparktop.commands.sweep.progress import SweepLine, level_line, progress_line
+from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
 from sparktop.commands.sweep.targets import choose_targets, named_target
 from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.model.time_range import TimeRange
-from sparktop.sweep.plan.order import Load
-from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.plan.plan import Load, TargetKind
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Notice, Phase, PhaseChanged, Progress
 

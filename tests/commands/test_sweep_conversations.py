@@ -12,8 +12,7 @@ from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.targets import SweepSettings
 from sparktop.sweep.plan.plan import Plan, SweepTarget
-from sparktop.sweep.plan.preset_words import preset_line
-from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
+from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan, preset_line
 
 
 def _plan(*words: str) -> Plan:

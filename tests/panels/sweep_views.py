@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView, SweptTarget, Topologies
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import load_reference
-from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Load
 from sparktop.sweep.result.results import SweepResult, Validity
 from sparktop.sweep.view.result import result_view, topologies
 from tests.sweep.made_results import made_level, made_sweep

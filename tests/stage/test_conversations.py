@@ -12,8 +12,7 @@ from sparktop.model.conversation import CallStart, ConversationCall, Turn
 from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO
 from sparktop.simulation.engine import Engine
-from sparktop.sweep.plan.conversations.lane import planned_turns
-from sparktop.sweep.plan.conversations.reading import find_conversations
+from sparktop.sweep.plan.conversations import find_conversations, planned_turns
 from stage.clients import DirectWay, VirtualTime
 from stage.conversations import Conversations, turn_hashes
 

@@ -10,8 +10,7 @@ from sparktop.model.load import EndReason, LoadMode
 from sparktop.model.sweep import LevelKey, SweepStatus
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
-from sparktop.sweep.plan.order import Load
-from sparktop.sweep.plan.plan import Guard, Plan
+from sparktop.sweep.plan.plan import Guard, Load, Plan
 from sparktop.sweep.view.levels import result_key
 from stage.sweep import Halt, RehearsedSweep
 

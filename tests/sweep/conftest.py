@@ -15,15 +15,14 @@ from msgspec.structs import replace
 from sparktop.model.load import Level, LoadEvent, RequestEnded
 from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import LoadClient
-from sparktop.sweep.generator.clients import new_client
-from sparktop.sweep.generator.connection import ConnectionPool
-from sparktop.sweep.generator.endpoint import resolve
-from sparktop.sweep.generator.run_log import RunLog
-from sparktop.sweep.generator.wire.messages import Calibrate, Calibrated, RunLoad, WorkerTarget
+from sparktop.sweep.generator.connection import ConnectionPool, resolve
+from sparktop.sweep.generator.exchange import RunLog
+from sparktop.sweep.generator.wire import Calibrate, Calibrated, RunLoad, WorkerTarget
+from sparktop.sweep.generator.worker import new_client
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.run.record import RunRecord
+from sparktop.sweep.run.worker_process import RunRecord
 from tests.sweep.stream_server import Behave, StreamServer
 from tests.sweep.trouble_bench import Bench, bench_on
 

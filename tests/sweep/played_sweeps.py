@@ -18,9 +18,8 @@ from sparktop.model.load import (
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Latency, NodeHistory, NodeView, Snapshot
 from sparktop.model.time_range import TimeRange
-from sparktop.sweep.generator.wire.messages import TokenBin
-from sparktop.sweep.plan.order import Load
-from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.generator.wire import TokenBin
+from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, LoadTold, Phase, PhaseChanged, RunTold, SweepEnded
 from sparktop.sweep.view.live import LiveView

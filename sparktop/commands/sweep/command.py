@@ -7,15 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparktop.commands.arguments import add_keys, number, refuse_removed, seconds, typed, whole_number
 from sparktop.commands.output import check_file, tell, write_markdown, write_out
-from sparktop.commands.sweep.conversations import add_agents_option, add_shape_options, conversation_wishes
-from sparktop.commands.sweep.requests import add_own_options, add_timeout_option, request_wishes
-from sparktop.commands.sweep.traces import add_trace_options, traced
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
+from sparktop.sweep.plan.traces import FORMAT_NAMES
 from sparktop.sweep.terms.limits import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
 from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 
@@ -24,7 +22,9 @@ if TYPE_CHECKING:
     from sparktop.model.load import LoadPoint
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.sweep.plan.presets import Wishes
+    from sparktop.sweep.plan.traces import Replay
     from sparktop.sweep.result.results import SweepResult
+
 
 FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy", "post")
 _BY_SUFFIX = {".md": "md", ".html": "html", ".htm": "html", ".csv": "csv", ".svg": "svg"}
@@ -229,8 +229,7 @@ def _list_presets(config: str | None) -> int:
     # Late: --help needs none of them.
     from sparktop.commands.choice import configured_watch
     from sparktop.model.targets import Watch
-    from sparktop.sweep.plan.preset_words import preset_line
-    from sparktop.sweep.plan.presets import all_presets
+    from sparktop.sweep.plan.presets import all_presets, preset_line
 
     watch = configured_watch(config, os.environ) or Watch()
     known = all_presets(watch.sweeps)
@@ -373,8 +372,7 @@ def ask_first(targets: tuple[SweepTarget, ...], *, is_sure: bool) -> None:
 def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     import asyncio
 
-    from sparktop.commands.sweep.progress import plan_line
-    from sparktop.commands.sweep.run import Keeper, make_sweep
+    from sparktop.commands.sweep.run import Keeper, make_sweep, plan_line
     from sparktop.sweep.view.result import findings
 
     for line in plan_line(plan).splitlines():
@@ -458,3 +456,192 @@ def _draw(result: SweepResult) -> None:
         sys.stderr.flush()
     except OSError:
         return
+
+
+def add_agents_option(parser: argparse._ActionsContainer, numbers: Callable[[str], tuple[int, ...]]) -> None:
+    """Add the option for the numbers of agents, which `numbers` parses."""
+    parser.add_argument(
+        "--agents",
+        type=numbers,
+        metavar="N[,N…]",
+        help="conversations at the same time, level by level, with pauses for tools and people; the "
+        "server's answers become part of the next prompt",
+    )
+
+
+def add_shape_options(parser: argparse._ActionsContainer) -> None:
+    """Add the option for what agents do."""
+    parser.add_argument(
+        "--workload",
+        metavar="NAME",
+        help="of agents: chat, coder, coder-quick (default), rag, or a TOML file of your own",
+    )
+
+
+def conversation_wishes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the plan settings that the options give, by field name; empty without --agents.
+
+    Raises:
+        UsageError: options contradict each other, or the workload cannot be used.
+    """
+    from sparktop.model.load import LoadKind, LoadPoint  # late: --help needs none of them
+    from sparktop.sweep.plan.conversations import DEFAULT, find_conversations
+
+    agents = arguments.agents
+    if arguments.workload is not None and agents is None:
+        raise UsageError("--workload goes with --agents: give their numbers")
+    if agents is None:
+        return {}
+    _check_alone(arguments)
+    points = tuple(LoadPoint(LoadKind.AGENTS, count) for count in agents)
+    for name, value in (("--pp", arguments.pp), ("--tg", arguments.tg)):
+        if value is not None:
+            raise UsageError(f"--agents: the workload sets the lengths: leave out {name}")
+    return {"points": points, "conversations": find_conversations(arguments.workload or DEFAULT)}
+
+
+def _check_alone(arguments: argparse.Namespace) -> None:
+    """Raise UsageError if another axis or a mode is given beside --agents."""
+    axes = {
+        "-c": arguments.concurrency,
+        "--rate": arguments.rate,
+        "--agents": arguments.agents,
+    }
+    given = [name for name, value in axes.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"a sweep has one axis: give {' or '.join(given)}, not both")
+    if arguments.mode is not None:
+        raise UsageError(f"{given[0]} sets how requests follow one another: leave out --mode")
+
+
+def add_own_options(parser: argparse._ActionsContainer) -> None:
+    """Add the options for own prompts, further fields of bodies, and headers."""
+    parser.add_argument(
+        "--prompts",
+        metavar="FILE",
+        help="your own prompts in place of made ones: JSON Lines with prompt, messages or conversations, or "
+        "one prompt a line of text",
+    )
+    parser.add_argument(
+        "--extra-body",
+        metavar="JSON",
+        help="more fields of each request, as in '{\"temperature\": 0}'",
+    )
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="one more header of each request, any number of times; results hold its name alone (a key: "
+        "--api-key-env)",
+    )
+
+
+def add_timeout_option(parser: argparse._ActionsContainer) -> None:
+    """Add the time limit of a request."""
+    parser.add_argument(
+        "--timeout",
+        type=seconds(LEAST_S, MOST_S),
+        metavar="TIME",
+        help="a request that waits longer for its first or its next token has failed (default: 5m, then 1m)",
+    )
+
+
+def request_wishes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the plan settings that the options give, by field name; None for one that is not given.
+
+    Raises:
+        UsageError: the file, the fields or a header cannot be used.
+    """
+    from sparktop.sweep.plan.own_requests import (  # late: --help needs none
+        find_prompts,
+        parse_extra_body,
+        parse_headers,
+    )
+    from sparktop.sweep.plan.plan import patience
+
+    return {
+        "prompts": None if arguments.prompts is None else find_prompts(arguments.prompts),
+        "extra_body": None if arguments.extra_body is None else parse_extra_body(arguments.extra_body),
+        "headers": parse_headers(arguments.header) if arguments.header else None,
+        "timeouts": None if arguments.timeout is None else patience(arguments.timeout),
+    }
+
+
+_LEAST_SPEED, _MOST_SPEED = 0.001, 1000.0
+
+
+def add_trace_options(parser: argparse._ActionsContainer) -> None:
+    """Add the options for a file of recorded traffic, its format, the speed, and the part to replay."""
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="replay recorded traffic: each request when it was due, with its own lengths and repeated "
+        "beginnings of prompts; see docs/measuring.md for the formats",
+    )
+    parser.add_argument(
+        "--trace-format", choices=FORMAT_NAMES, help="with --trace: default: recognised from its first line"
+    )
+    parser.add_argument(
+        "--trace-speed",
+        type=number(_LEAST_SPEED, _MOST_SPEED),
+        metavar="X",
+        help="with --trace: 2 is twice as fast as recorded (default 1)",
+    )
+    parser.add_argument(
+        "--trace-range",
+        metavar="FROM..TO",
+        help="with --trace: the part from FROM to TO seconds after its first request, as in 600..1200 or "
+        "10m..1h; one of them may be left out",
+    )
+
+
+def traced(arguments: argparse.Namespace) -> Replay | None:
+    """Return the recorded traffic that the options choose, after reading it once; None without --trace.
+
+    Raises:
+        UsageError: options contradict each other, or the file cannot be used.
+    """
+    parts = {
+        "--trace-format": arguments.trace_format,
+        "--trace-speed": arguments.trace_speed,
+        "--trace-range": arguments.trace_range,
+    }
+    if arguments.trace is None:
+        for name, value in parts.items():
+            if value is not None:
+                raise UsageError(f"{name} goes with --trace: give the file")
+        return None
+    _traces_check_alone(arguments)
+    from sparktop.sweep.plan.traces import find_replay, parse_range  # late: --help needs none of them
+
+    if arguments.trace_range is not None:
+        try:
+            parse_range(arguments.trace_range)
+        except UsageError as error:
+            raise UsageError(f"--trace-range: {error}") from None
+    return find_replay(arguments.trace, arguments.trace_format, arguments.trace_speed, arguments.trace_range)
+
+
+def _traces_check_alone(arguments: argparse.Namespace) -> None:
+    """Raise UsageError if another option sets what the trace sets."""
+    axes = {
+        "-c": arguments.concurrency,
+        "--rate": arguments.rate,
+        "--agents": arguments.agents,
+    }
+    for name, value in axes.items():
+        if value is not None:
+            raise UsageError(f"a sweep has one axis: give {name} or --trace, not both")
+    lengths = {"--pp": arguments.pp, "--tg": arguments.tg, "--depth": arguments.depth}
+    for name, value in lengths.items():
+        if value is not None:
+            raise UsageError(f"--trace: each request has its own lengths: leave out {name}")
+    for name, value in {"--duration": arguments.duration, "--requests": arguments.requests}.items():
+        if value is not None:
+            raise UsageError(f"--trace: choose a part of it with --trace-range: leave out {name}")
+    for name, value in {"--mode": arguments.mode, "--arrivals": arguments.arrivals}.items():
+        if value is not None:
+            raise UsageError(f"--trace sends each request when it was due: leave out {name}")
+    if arguments.longest:
+        raise UsageError("--trace: each request has its own lengths: leave out --longest")

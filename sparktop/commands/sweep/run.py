@@ -9,21 +9,38 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from time import monotonic
+from typing import Self, TextIO
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from sparktop.commands.output import tell, write_file
-from sparktop.commands.sweep.progress import SweepLine
+from sparktop.commands.output import folded, tell, write_file
 from sparktop.ending import hear
 from sparktop.errors import OutputError
+from sparktop.graphics.numbers import duration_words, range_words
+from sparktop.model.load import LoadKind
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
+from sparktop.sweep.run.forecast import forecast, pieces, requests_words
+from sparktop.sweep.run.open_loop import replay_sentences
+from sparktop.sweep.run.progress import (
+    GuardSet,
+    LevelMeasured,
+    Notice,
+    Phase,
+    PhaseChanged,
+    Progress,
+    ProgressFold,
+    SweepEnded,
+    SweepEvent,
+)
 from sparktop.sweep.run.runner import SweepRunner
+from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.view.words import conversation_words
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.state_files import announced_load
 
@@ -111,3 +128,222 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
 def _is_live() -> bool:
     """Return True if standard error is a terminal that understands escape sequences."""
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+# Progress of a sweep on standard error: a line per finished level and, on a terminal, a live line.
+
+
+REDRAW_S = 0.2
+_ERASE = "\r\x1b[K"
+_BEFORE = {Phase.WARMING_UP: "warm-up", Phase.CONTEXT: "context"}
+"""Words for the phases before a measured run."""
+
+
+class SweepLine(Struct):
+    """Listener of a sweep that prints its events and, on a terminal, keeps a live line of its progress."""
+
+    live: bool
+    """True on a terminal that understands escape sequences."""
+    width: int = 100
+    stream: TextIO | None = field(default_factory=lambda: sys.stderr)
+    trace_s: float | None = None
+    """Duration of the recorded traffic that is replayed; None for other sweeps."""
+    clock: Callable[[], float] = monotonic
+    _fold: ProgressFold = field(default_factory=ProgressFold)
+    _drawn_at: float | None = None
+
+    def hear(self, event: SweepEvent) -> None:
+        """Handle an event of the sweep.
+
+        Print a notice, the limits at which the sweep stops itself, or the summary of a finished level; other
+        events print nothing. On a terminal, also redraw the live line if that is due.
+        """
+        progress = self._fold.take(event)
+        match event:
+            case Notice():
+                self._print(event.message)
+            case GuardSet():
+                self._print(event.words)
+            case LevelMeasured():
+                self._print(level_line(event.target, event.level))
+            case SweepEnded():
+                self._write(_ERASE if self.live else "")
+                return
+            case _:
+                pass
+        if self.live and (isinstance(event, PhaseChanged) or self._is_due()):
+            self._drawn_at = self.clock()
+            self._write(_ERASE + progress_line(progress, self.trace_s, self.width - 1))
+
+    def _is_due(self) -> bool:
+        return self._drawn_at is None or self.clock() - self._drawn_at >= REDRAW_S
+
+    def _print(self, line: str) -> None:
+        words = f"sparktop: {clean(line, 1000)}"
+        self._write(f"{_ERASE}{folded(words, self.width)}\n" if self.live else f"{words}\n")
+
+    def _write(self, text: str) -> None:
+        """Write text to the stream, if there is one.
+
+        If that fails, as after SIGHUP, write nothing from then on: the sweep must go on until its result is
+        saved.
+        """
+        if self.stream is None or not text:
+            return
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except (OSError, ValueError):
+            self.stream = None
+
+
+def plan_line(plan: Plan) -> str:
+    """Return what a sweep is about to do: concurrencies, number of requests and least duration.
+
+    That is one line, for recorded traffic a few.
+    """
+    if plan.conversations is not None:
+        return conversations_line(plan)
+    if plan.trace is not None:
+        return "\n".join((*replay_sentences(plan.trace), pieces(forecast(plan, ()))[2]))
+    expected = forecast(plan, ())
+    more = expected.most_concurrency
+    return f"{', '.join([_axis_words(plan, more), *_request_words(plan)])}: {', '.join(pieces(expected))}"
+
+
+def conversations_line(plan: Plan) -> str:
+    """Return a line on what a sweep of agents is about to do, and how long it takes at least."""
+    numbers = ", ".join(point.words for point in plan.axis)
+    levels, each_s = len(plan.axis) * len(plan.targets), plan.duration_s or 0.0
+    name = plan.conversations.name if plan.conversations is not None else ""
+    noun = "level" if levels == 1 else "levels"
+    names = plan.kind.value if len(plan.axis) > 1 or plan.axis[0].value != 1 else plan.kind.value[:-1]
+    total = forecast(plan, ()).time
+    time = "" if total is None else f", {range_words(total.least_s, total.most_s)}"
+    what = f"{numbers} {names} (workload {name}): {levels} {noun} of {each_s:g} s"
+    return f"{what}{time}; {requests_words(plan)}"
+
+
+def _request_words(plan: Plan) -> tuple[str, ...]:
+    from sparktop.sweep.run.result_book import plan_result  # late: it loads the modules of result files
+
+    return plan_result(plan).request_words
+
+
+def _axis_words(plan: Plan, more: int | None) -> str:
+    """Return the levels of a plan: "c = 1, 4", "0.5, 1 requests/s (poisson)"."""
+    if plan.find_knee:
+        return f"rates from one request at a time until the server does not keep up ({plan.arrivals})"
+    levels = ", ".join(point.words for point in plan.axis)
+    match plan.kind:
+        case LoadKind.RATE:
+            return f"{levels} requests/s ({plan.arrivals})"
+        case LoadKind.CONCURRENCY:
+            return f"c = {levels}" + ("" if more is None else f", then up to {more} while tok/s rise")
+        case kind:
+            return f"{levels} {kind.value}"
+
+
+def progress_line(now: Progress, trace_s: float | None = None, width: int | None = None) -> str:
+    """Return the text of the live line: target, concurrency, phase, live values and estimated time left.
+
+    `trace_s` is the duration of recorded traffic that is replayed. Where all of it is wider than `width`
+    cells, leave out whole parts, those that matter least first.
+    """
+    parts, spare = [], []
+    if now.target is not None:
+        parts.append(clean(now.target, 40))
+    if now.load is not None:
+        depth = f" @ {now.load.depth:,}" if now.load.depth else ""
+        parts.append(f"{now.load.point.label}{depth}")
+    if now.phase is Phase.RUNNING or now.phase in _BEFORE:
+        if now.phase is not Phase.RUNNING:
+            parts.append(_BEFORE[now.phase])
+        elif now.run is not None:
+            parts.append(f"run {now.run + 1}" + (f"/{now.runs}" if now.runs else ""))
+        spare = [f"TTFT p50 {_number(now.ttft_p50_ms)} ms", f"{now.in_flight} in flight"]
+        failed = f"{now.failed} failed"
+        parts += [*_rate_parts(now, trace_s), spare[1], f"{_number(now.tps)} tok/s", spare[0], failed]
+        if not now.failed:
+            spare.insert(0, failed)
+    else:
+        parts.append(now.phase.value)
+    if now.left is not None:
+        parts.append(f"{range_words(now.left.least_s, now.left.most_s)} left")
+    while width is not None and len(" · ".join(parts)) > width and spare:
+        parts.remove(spare.pop(0))
+    return " · ".join(parts)[:width]
+
+
+def _rate_parts(now: Progress, trace_s: float | None) -> list[str]:
+    """Return how far a replay is, and the rates of a load of requests per second; empty for other loads."""
+    if now.load is None or now.load.point.kind is not LoadKind.RATE or now.phase is not Phase.RUNNING:
+        return []
+    parts = []
+    if trace_s is not None and now.run_s is not None:
+        parts.append(f"{duration_words(min(now.run_s, trace_s))} of {duration_words(trace_s)}")
+    if now.requests_per_s is not None:
+        sent, completed = now.requests_per_s
+        parts.append(f"{_number(sent)} /s sent, {_number(completed)} /s completed")
+    return parts
+
+
+def level_line(target: str, level: LevelResult) -> str:
+    """Return a one-line summary of a finished level of the target `target`."""
+    if level.error is not None:
+        return f"{clean(target, 40)}: {level.point.label}, pp {level.pp} · ❌ {clean(level.error, 300)}"
+    if level.open_loop is not None:
+        return " · ".join((*_open_loop_parts(target, level), *_doubt_parts(level)))
+    if level.agents is not None:
+        tps = f"output {_number(level.output_tps.mean if level.output_tps else None)} tok/s"
+        name = f"{clean(target, 40)}: {level.point.label}"
+        return " · ".join((name, conversation_words(level), tps, *_doubt_parts(level)))
+    depth = f" @ {level.depth:,}" if level.depth else ""
+    decode = level.decode_tps or level.sustained_tps
+    output = level.output_tps if decode is None else None
+    prefill = level.prefill_tps
+    ttft = level.ttft_ms
+    parts = [
+        f"{clean(target, 40)}: {level.point.label}{depth}" + (f", pp {level.pp}" if level.pp else ""),
+        f"prefill {_number(prefill.mean if prefill else None)} tok/s",
+        f"output {_number(output.mean)} tok/s"
+        if output
+        else f"decode {_number(decode.mean if decode else None)} tok/s",
+        f"TTFT mean {_number(ttft.mean if ttft else None)} ms",
+    ]
+    return " · ".join((*parts, *_doubt_parts(level)))
+
+
+def _open_loop_parts(target: str, level: LevelResult) -> list[str]:
+    """Return the rates of an open-loop level, and its latency from the due time or its growth."""
+    found = level.open_loop
+    completed = None if found is None else found.completed_per_s
+    ttft = level.ttft_due_ms
+    output = level.output_tps.mean if level.output_tps else None
+    return [
+        f"{clean(target, 40)}: {level.point.label}" + (f", pp {level.pp}" if level.pp else ""),
+        f"{'–' if completed is None else format(completed, '.2f')} /s completed",
+        f"output {_number(output)} tok/s",
+        f"unstable: {found.growth_words}"
+        if found is not None and found.unstable
+        else f"TTFT p50 {_number(ttft.p50 if ttft else None)} ms from due time",
+    ]
+
+
+def _doubt_parts(level: LevelResult) -> list[str]:
+    """Return how many requests failed, the reasons to doubt a level, and why it is slow."""
+    parts = []
+    if level.requests.failed:
+        parts.append(f"{level.requests.failed} of {level.requests.failed + level.requests.ok} failed")
+    marks = marks_of(level)
+    if doubts := [mark.word for mark in marks if mark.doubt]:
+        parts.append(f"warnings: {', '.join(doubts)}")
+    if slow := [mark.word for mark in marks if not mark.doubt]:
+        parts.append(", ".join(slow))
+    return parts
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"  # noqa: PLR2004 - three digits are enough

@@ -25,7 +25,7 @@ from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
 from sparktop.sweep.plan.capacity import default_seconds
-from sparktop.sweep.plan.conversations.reading import BUILT_IN
+from sparktop.sweep.plan.conversations import BUILT_IN
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
     CapacityAnswer,

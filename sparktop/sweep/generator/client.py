@@ -9,18 +9,25 @@ requests in flight. A request is sent again, once, only if the server had closed
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Coroutine
+import math
+from array import array
+from collections import defaultdict, deque
+from collections.abc import Coroutine, Iterator
+from itertools import chain, count
+from math import ceil
 from time import perf_counter
 from typing import Any
 
+from msgspec.structs import replace
+
 from sparktop.model.load import EndReason, LoadMode, RequestEnded, RunEnded, RunStarted
-from sparktop.sweep.generator.body import CACHE_SALT, BodyForm
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
-from sparktop.sweep.generator.exchange import Exchange, Request, Terms
-from sparktop.sweep.generator.prompts.prompts import NewPrompt
-from sparktop.sweep.generator.run_log import RunLog
-from sparktop.sweep.generator.wire.messages import RunLoad
+from sparktop.sweep.generator.exchange import CACHE_SALT, BodyForm, Exchange, Request, RunLog, Terms
+from sparktop.sweep.generator.prompts import BlockPrompts, NewPrompt
+from sparktop.sweep.generator.wire import ContextLoad, OpenLoop, RunLoad
+from sparktop.sweep.plan.arrivals import Rate, due_times, later_times, parse_pattern
+from sparktop.sweep.plan.own_requests import Prompt
+from sparktop.sweep.plan.traces import Trace, TraceChoice, TracedRequest, TraceError
 from sparktop.sweep.terms.request_errors import RequestFailure, connect_failure
 
 _CHECK_S = 0.1
@@ -302,3 +309,300 @@ class LoadClient:
         for task in self._tasks:
             if not task.cancelled():
                 task.result()
+
+
+# The load generator's bursts with context before each prompt, as a server's prefix cache would find it.
+
+
+_TINY = "Go on."
+"""The user's message of a run that only fills the cache."""
+_BLOCK = 512
+
+
+class ContextClient(LoadClient):
+    """Executes a run whose requests have a context: a system message, or text before the prompt."""
+
+    def __init__(
+        self,
+        load: RunLoad,
+        context: ContextLoad,
+        pool: ConnectionPool,
+        form: BodyForm,
+        prompt: NewPrompt,
+        blocks: BlockPrompts,
+        log: RunLog,
+        *,
+        first_event_is_token: bool = False,
+    ) -> None:
+        """Create the run `load`; `blocks` makes the contexts. For the other arguments see `LoadClient`."""
+        super().__init__(load, pool, form, prompt, log, first_event_is_token=first_event_is_token)
+        self._context = context
+        self._blocks = blocks
+
+    def _make(self) -> Request:
+        load, context, number = self._load, self._context, self._made
+        self._made += 1
+        keys = (f"{number}#{place}" for place in count())
+        text, context_tokens = self._blocks.bare(context.tokens, _BLOCK, keys)
+        prompt: Prompt = _TINY
+        tokens: int | None = context_tokens
+        if not context.alone:
+            prompt, prompt_tokens = self._prompt(number, load.prompt_salt or f"{load.seed}/{load.id}")
+            tokens = None if prompt_tokens is None else context_tokens + prompt_tokens
+        salt = self._salt(f"{context.cache_salt}-{number}")
+        content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, salt, text)
+        return Request(f"{load.id}-{number}", content, tokens, load.output_tokens)
+
+
+# The load generator's open loop: each request is sent when it is due, however many are in flight.
+
+
+LEAD_S = 0.05
+"""Seconds from the start of the run to its time 0, so that the first request can be sent in time."""
+_AHEAD_S = 0.5
+"""Bodies and connections for the arrivals of so many seconds are kept ready."""
+_LEAST_AHEAD = 4
+
+
+def run_times(arrivals: OpenLoop) -> Iterator[float]:
+    """Yield the due times of a run in seconds, ascending without end: warm-up, measured part, tail."""
+    pattern = parse_pattern(arrivals.pattern)
+    rate = Rate(arrivals.per_s, arrivals.end_per_s)
+    begin, end = arrivals.warm_up_s, arrivals.warm_up_s + arrivals.duration_s
+    warm_up = due_times(pattern, Rate(arrivals.per_s), begin, f"{arrivals.seed}/warm-up") if begin else []
+    measured = (begin + one for one in due_times(pattern, rate, arrivals.duration_s, arrivals.seed))
+    return chain(warm_up, measured, later_times(pattern, rate, end, f"{arrivals.seed}/tail"))
+
+
+class OpenLoopClient(LoadClient):
+    """Executes a run in which requests are due at given times; only `concurrency` limits those in flight.
+
+    Requests above that limit wait in the client. Their latencies from the due time include this wait.
+    """
+
+    def __init__(
+        self,
+        load: RunLoad,
+        arrivals: OpenLoop,
+        pool: ConnectionPool,
+        form: BodyForm,
+        prompt: NewPrompt,
+        log: RunLog,
+        *,
+        first_event_is_token: bool = False,
+    ) -> None:
+        """Create the run `load` with these arrivals; for the others see `LoadClient`."""
+        self._arrivals = arrivals
+        super().__init__(load, pool, form, prompt, log, first_event_is_token=first_event_is_token)
+        self._turns = asyncio.Semaphore(load.concurrency)
+        self._unsent: dict[str, Request] = {}
+        """Requests that are due and wait in the client, by id."""
+        self._measured: set[asyncio.Task[object]] = set()
+        """Tasks of measured requests that have not ended."""
+        self._fault: BaseException | None = None
+        self._origin = 0.0
+        """Time 0 of the due times, in monotonic seconds."""
+
+    def _ahead(self) -> int:
+        fastest = max(self._arrivals.per_s, self._arrivals.end_per_s or 0.0)
+        return min(self._load.concurrency, max(_LEAST_AHEAD, ceil(_AHEAD_S * fastest)))
+
+    def _run_started(self, number: int) -> RunStarted:
+        arrivals, at = self._arrivals, perf_counter()
+        self._origin = at + LEAD_S
+        begin = self._origin + arrivals.warm_up_s
+        return RunStarted(at, number, (begin, begin + arrivals.duration_s))
+
+    async def _execute(self) -> None:
+        arrivals, origin = self._arrivals, self._origin
+        begin = origin + arrivals.warm_up_s
+        end = begin + arrivals.duration_s
+        tail_end = end + arrivals.tail_s
+        for due_s in run_times(arrivals):
+            due = origin + due_s
+            if due >= end:
+                await self._measured_ended(min(due, tail_end))
+                if not self._measured or due >= tail_end:
+                    break
+            await self._pause(due - LEAD_S - perf_counter())
+            self._ready_connection()
+            await self._pause(due - perf_counter())
+            if self._stopping.is_set():
+                break
+            self._begin_due(due, is_measured=begin <= due < end)
+        self._end_all()
+        if self._fault is not None:
+            raise self._fault
+
+    def _ready_connection(self) -> None:
+        """Begin to open a connection for the request that is due next, unless one is ready."""
+        if not self._stopping.is_set() and not self._pool.has_fresh():
+            task = self._loop.create_task(self._pool.add())
+            self._tasks.add(task)
+            task.add_done_callback(self._forget)
+
+    async def _measured_ended(self, until: float) -> None:
+        """Wait until all measured requests have ended, the run is to stop, or the monotonic time `until`."""
+        while self._measured and not self._stopping.is_set() and (left_s := until - perf_counter()) > 0:
+            await asyncio.wait(self._measured, timeout=left_s)
+
+    def _begin_due(self, due: float, *, is_measured: bool) -> None:
+        request = self._next()
+        assert request is not None  # noqa: S101 - an open loop has no fixed number of requests
+        task = self._loop.create_task(self._send_in_turn(replace(request, due=due if is_measured else None)))
+        self._tasks.add(task)
+        if is_measured:
+            self._measured.add(task)
+        task.add_done_callback(self._forget)
+
+    async def _send_in_turn(self, request: Request) -> None:
+        self._unsent[request.request_id] = request
+        async with self._turns:
+            del self._unsent[request.request_id]
+            await self._send_once(request)
+
+    def _forget(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        self._measured.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._fault = fault
+            self._stopping.set()
+
+    def _end_all(self) -> None:
+        """End the requests in flight, and record those that were due but never sent, with the age of each."""
+        for request in self._unsent.values():
+            end = RequestEnded(request.request_id, at := perf_counter(), EndReason.ABORT)
+            self._log.request_unsent(request.request_id, at, request.prompt_tokens, end, request.due)
+        self._abort_active()
+        for task in list(self._tasks):
+            task.cancel()
+
+
+# The load generator's replay of recorded traffic: requests are due as their trace says.
+
+
+_STEP_S = 1.0
+"""Interval in seconds between checks whether the time after the last request has passed."""
+
+
+class ReplayClient(OpenLoopClient):
+    """Executes a run in which a trace says when requests are due, and how long they are.
+
+    A request that follows another one is due when that one has ended and the recorded pause has passed, but
+    not before its own time, if the trace has one. The run ends when all requests have ended, or `tail_s`
+    seconds after the last one was due.
+    """
+
+    def __init__(
+        self,
+        load: RunLoad,
+        arrivals: OpenLoop,
+        choice: TraceChoice,
+        pool: ConnectionPool,
+        form: BodyForm,
+        prompt: NewPrompt,
+        blocks: BlockPrompts,
+        log: RunLog,
+        *,
+        first_event_is_token: bool = False,
+    ) -> None:
+        """Create the run `load` of the trace `choice`; `blocks` makes its prompts.
+
+        `arrivals` has the mean rate and the time limit after the last request; for the other arguments see
+        `LoadClient`.
+        """
+        super().__init__(load, arrivals, pool, form, prompt, log, first_event_is_token=first_event_is_token)
+        self._blocks = blocks
+        self._trace: Iterator[TracedRequest] = iter(Trace(choice))
+        self._traced: dict[str, TracedRequest] = {}
+        """The requests that were read and have not begun, by id."""
+        self._is_read = False
+        self._ended = array("d")
+        """When each request ended, in monotonic seconds by its number; NaN before."""
+        self._following: defaultdict[int, list[Request]] = defaultdict(list)
+        """Requests that wait for the end of another one, by its number."""
+        self._last_due = 0.0
+
+    def _may_make(self) -> bool:
+        return not self._is_read
+
+    def _make(self) -> Request:
+        """Return the next request of the trace; its content is made when it is due, if it follows another.
+
+        At the end of the trace the request is empty.
+        """
+        try:
+            traced = next(self._trace, None)
+        except TraceError:
+            traced = None  # the file was checked before the run, and has changed since
+        if traced is None:
+            self._is_read = True
+            return Request("", b"", None, 0)
+        self._ended.append(math.nan)
+        request = Request(f"{self._load.id}-{traced.number}", b"", traced.prompt_tokens, traced.output_tokens)
+        self._traced[request.request_id] = traced
+        return request if traced.after is not None else self._with_content(request)
+
+    def _with_content(self, request: Request) -> Request:
+        traced = self._traced[request.request_id]
+        prompt, tokens = self._blocks.prompt(traced)
+        content = self._form.request(
+            self._pool.endpoint, prompt, traced.output_tokens, self._salt(self._load.cache_salt)
+        )
+        return replace(request, content=content, prompt_tokens=tokens)
+
+    def _run_started(self, number: int) -> RunStarted:
+        if self._arrivals.duration_s > 0:
+            return super()._run_started(number)
+        at = perf_counter()
+        self._origin = at + LEAD_S
+        return RunStarted(at, number)  # turns wait for answers: when the last one is due is not known yet
+
+    async def _execute(self) -> None:
+        while (request := self._next()) is not None and request.request_id:
+            traced = self._traced[request.request_id]
+            if traced.after is not None and math.isnan(self._ended[traced.after]):
+                self._following[traced.after].append(request)
+                continue
+            due = self._due(traced)
+            if traced.after is None or traced.due_s is not None:
+                # Later requests of the file are not due earlier. After a pause of a conversation they may be.
+                await self._pause(due - perf_counter())
+            if self._stopping.is_set():
+                break
+            self._begin_due_later(request, due)
+            self._last_due = max(self._last_due, due)
+        while self._measured and not self._stopping.is_set():
+            until = self._last_due + self._arrivals.tail_s
+            await self._measured_ended(min(until, perf_counter() + _STEP_S))
+            if perf_counter() >= until:
+                break
+        self._end_all()
+        if self._fault is not None:
+            raise self._fault
+
+    def _due(self, traced: TracedRequest) -> float:
+        """Return when a request is due, whose predecessor has ended, in monotonic seconds."""
+        at = -math.inf if traced.due_s is None else self._origin + traced.due_s
+        return at if traced.after is None else max(at, self._ended[traced.after] + traced.delay_s)
+
+    def _begin_due_later(self, request: Request, due: float) -> None:
+        task = self._loop.create_task(self._send_when_due(request, due))
+        self._tasks.add(task)
+        self._measured.add(task)
+        task.add_done_callback(self._forget)
+
+    async def _send_when_due(self, request: Request, due: float) -> None:
+        """Send a request when it is due; at its end, begin those that follow it."""
+        if not request.content:
+            request = self._with_content(request)
+        number = self._traced.pop(request.request_id).number
+        await self._pause(due - perf_counter())
+        if self._stopping.is_set():
+            return
+        await self._send_in_turn(replace(request, due=due))
+        self._ended[number] = perf_counter()
+        for following in self._following.pop(number, ()):
+            due = self._due(self._traced[following.request_id])
+            self._last_due = max(self._last_due, due)
+            self._begin_due_later(following, due)

@@ -9,14 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import socket
+import ssl
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from time import perf_counter
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
+from urllib.parse import quote, urlsplit
 
-from sparktop.sweep.generator.endpoint import Endpoint
+from msgspec import Struct
+
+from sparktop import __version__
+from sparktop.files import raise_open_files
+from sparktop.model.structs import hide_in_repr
+from sparktop.model.targets import server_path
+from sparktop.net.failure import AnswerError, no_answer, not_http
+from sparktop.net.parser import BrokenAnswerError, HttpAnswer
+from sparktop.net.server import Trust, host_and_port, key_problem
+from sparktop.sweep.generator.wire import WorkerTarget
+from sparktop.sweep.terms.request_errors import (
+    TLS,
+    UNREACHABLE,
+    RequestFailure,
+    connect_failure,
+    request_failure,
+)
 
 _AT_ONCE = 64
 """Maximum connections that are being opened at the same time: a listening socket's backlog is often 128."""
@@ -242,3 +263,229 @@ class ConnectionPool:
         """Close all idle connections."""
         while self._idle:
             self._idle.popleft().abort()
+
+
+# A server's address: the URL is parsed and the host name resolved once, before the measurement.
+
+
+_PATH_CHARACTERS = "/:@!$&'()*+,;=-._~%"
+
+
+class EndpointError(Exception):
+    """A URL or API key cannot be used, or a host name does not resolve; `failure` has the reason."""
+
+    def __init__(self, failure: RequestFailure) -> None:
+        """Keep `failure`, and use its message as the message of this exception."""
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@hide_in_repr("api_key", "headers")
+class Endpoint(Struct, frozen=True):
+    """A server's address, ready to connect to."""
+
+    where: str
+    """Host and port without control characters, for messages."""
+    host: str
+    path: str
+    """Path of the URL in front of /v1, without a slash at its end; "" if there is none."""
+    addresses: tuple[tuple[int, str, int], ...]
+    """(address family, numeric address, port), in the resolver's order of preference."""
+    tls: ssl.SSLContext | None
+    api_key: str | None
+    host_header: str
+    headers: tuple[tuple[str, str], ...] = ()
+    """(name, value) of further headers of each request, whose values may be secrets."""
+
+    def head(self, method: str, path: str, body_bytes: int) -> bytes:
+        """Return the head of an HTTP request as bytes, including the empty line at its end."""
+        fields = {
+            "Host": self.host_header,
+            "User-Agent": f"sparktop/{__version__}",
+            "Accept-Encoding": "identity",
+        }
+        if self.api_key is not None:
+            fields["Authorization"] = f"Bearer {self.api_key}"
+        if method == "POST":
+            fields |= {"Content-Type": "application/json", "Content-Length": str(body_bytes)}
+        own = {name.lower() for name, _ in self.headers}
+        kept = [(name, value) for name, value in fields.items() if name.lower() not in own]
+        lines = [f"{name}: {value}" for name, value in (*kept, *self.headers)]
+        return "\r\n".join([f"{method} {self.path}{path} HTTP/1.1", *lines, "", ""]).encode("ascii")
+
+
+async def resolve(target: WorkerTarget, at: float) -> Endpoint:
+    """Return the endpoint of a target, with its host name resolved.
+
+    `at` is the present time, which becomes the time of a failure.
+
+    Raises:
+        EndpointError: the URL, the key or the certificate file cannot be used, or the name does not resolve.
+    """
+    url = target.url
+    where = host_and_port(url)
+    problem = key_problem(target.api_key)
+    if problem is not None:
+        raise EndpointError(request_failure(UNREACHABLE, problem, at))
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+        parts = urlsplit("")
+    if host is None or parts.scheme not in {"http", "https"}:
+        message = f"{where} is not a usable address: write http://host:port or https://host:port"
+        raise EndpointError(request_failure(UNREACHABLE, message, at))
+    is_tls = parts.scheme == "https"
+    port = port or (443 if is_tls else 80)
+    loop = asyncio.get_running_loop()
+    try:
+        name = host if host.isascii() else host.encode("idna").decode("ascii")
+        found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise EndpointError(connect_failure(error, at, where=where)) from None
+    try:
+        tls = (Trust(target.tls_ca, where).context() or ssl.create_default_context()) if is_tls else None
+    except AnswerError as error:
+        raise EndpointError(request_failure(TLS, error.message, at)) from None
+    path = quote(server_path(parts.path), safe=_PATH_CHARACTERS)
+    return Endpoint(
+        where=where,
+        host=name,
+        path=path,
+        addresses=tuple((int(family), str(address[0]), port) for family, _, _, _, address in found),
+        tls=tls,
+        api_key=target.api_key,
+        host_header=f"[{name}]:{port}" if ":" in name else f"{name}:{port}",
+        headers=target.headers,
+    )
+
+
+# Short JSON requests over the load generator's own connections, such as for models or token counts.
+
+
+_MOST_BYTES = 16 << 20
+_OK = 200
+
+
+class NoAnswerError(Exception):
+    """No complete HTTP response arrived; the message states why."""
+
+
+class ShortAnswer(Struct, frozen=True):
+    """A complete HTTP response."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    body: bytes
+
+    def json(self) -> Any | None:  # noqa: ANN401 - JSON of any shape
+        """Return the body's JSON; None if the status is not 200, or the body is not JSON."""
+        try:
+            return json.loads(self.body) if self.status == _OK else None
+        except (ValueError, RecursionError):
+            return None
+
+
+class _Collector:
+    """Collects an HTTP response; the future `complete` is done when it is complete or has failed."""
+
+    def __init__(self, where: str) -> None:
+        self.answer = HttpAnswer()
+        self.body = bytearray()
+        self._where = where
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def take(self, at: float, data: bytes) -> None:  # noqa: ARG002 - nothing is timed here
+        try:
+            self.body += self.answer.feed(data)
+        except BrokenAnswerError:
+            self._end(NoAnswerError(not_http(self._where, data).message))
+        if len(self.body) > _MOST_BYTES:
+            self._end(NoAnswerError(f"the answer of {self._where} is too large"))
+        elif self.answer.done:
+            self._end(None)
+
+    def lost(self, at: float, error: Exception | None) -> None:  # noqa: ARG002 - as above
+        self._end(None if self.answer.close() else NoAnswerError(no_answer(self._where).message))
+
+    def _end(self, error: NoAnswerError | None) -> None:
+        if self.complete.done():
+            return
+        if error is None:
+            self.complete.set_result(None)
+        else:
+            self.complete.set_exception(error)
+
+
+async def ask(pool: ConnectionPool, path: str, question: object, deadline_s: float) -> ShortAnswer:
+    """Send `question` as JSON by POST, or send a GET request if it is None; return the response.
+
+    `path` is the path of the URL.
+
+    Raises:
+        NoAnswerError: the response is incomplete or not HTTP.
+        OSError: no connection could be opened.
+        TimeoutError: the response took longer than `deadline_s` seconds.
+    """
+    connection = pool.take() or await pool.open()
+    body = b"" if question is None else json.dumps(question).encode()
+    collector = _Collector(pool.endpoint.where)
+    connection.reader = collector
+    is_complete = False
+    try:
+        connection.send(pool.endpoint.head("GET" if question is None else "POST", path, len(body)) + body)
+        async with asyncio.timeout(deadline_s):
+            await collector.complete
+        is_complete = True
+    finally:
+        if is_complete and collector.answer.reusable:
+            pool.give_back(connection)
+        else:
+            connection.abort()
+    return ShortAnswer(collector.answer.status or 0, collector.answer.headers, bytes(collector.body))
+
+
+async def ask_json(pool: ConnectionPool, path: str, question: object, deadline_s: float) -> Any | None:  # noqa: ANN401 - JSON of any shape
+    """Return the JSON of the response to `question`, see `ask`; None if there is none.
+
+    Raises:
+        OSError: no connection could be opened.
+        TimeoutError: the response took longer than `deadline_s` seconds.
+    """
+    try:
+        return (await ask(pool, path, question, deadline_s)).json()
+    except NoAnswerError:
+        return None
+
+
+# The operating system's limit of open files, which limits the number of connections of this process.
+
+
+_SPARE = 16
+"""Number of file descriptors kept free for pipes, name resolution and short-lived files of libraries."""
+
+
+def raise_limit() -> int | None:
+    """Raise this process's soft limit of open files as far as is wanted.
+
+    Return how many more connections the limit allows; None if there is no limit.
+    """
+    soft = raise_open_files()
+    return None if soft is None else max(0, soft - _open_now() - _SPARE)
+
+
+def _open_now() -> int:
+    try:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError:
+        return 0
+
+
+def limit_message(connections: int, fit: int) -> str:
+    """Return the error message that only `fit` of the required `connections` can be opened, with remedies."""
+    return (
+        f"{connections} connections need more open files than are allowed here ({fit} fit): raise the hard "
+        "limit (`ulimit -Hn`, LimitNOFILE= of a systemd unit, nofile in limits.conf)"
+    )

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sparktop.model.conversation import ConversationCall
-from sparktop.model.load import EndReason, RequestEnded
+from sparktop.model.load import (
+    EndReason,
+    FirstToken,
+    LoadEvent,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+)
 from sparktop.model.structs import hide_in_repr
 from sparktop.model.text import clean
 from sparktop.net.failure import not_http, server_words
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer
-from sparktop.sweep.generator.connection import Connection
-from sparktop.sweep.generator.run_log import RunLog
-from sparktop.sweep.generator.stream.tokens import Fault, TokenStream
-from sparktop.sweep.plan.plan import Timeouts
+from sparktop.sweep.generator.connection import Connection, Endpoint
+from sparktop.sweep.generator.stream import Fault, TokenStream
+from sparktop.sweep.generator.wire import BIN_S, Batch, RequestTokens, TokenBin, TokenTimes
+from sparktop.sweep.plan.own_requests import Prompt
+from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.terms import request_errors as errors
 from sparktop.sweep.terms.request_errors import (
     WORDS_LIMIT,
@@ -328,3 +342,232 @@ class Exchange:
         else:
             self.connection.abort()
         freed(self)
+
+
+# Request bodies for both OpenAI-compatible completion APIs: only the prompt and a salt vary within a run.
+
+
+CACHE_SALT = "cache_salt"
+MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
+"""Names of the field for the length of an answer: the older one, which most servers take, and the newer."""
+TOKEN_IDS, STREAM_OPTIONS, CHUNK_USAGE = "return_token_ids", "stream_options", "continuous_usage_stats"
+OPTIONAL_FIELDS = (TOKEN_IDS, CACHE_SALT, "min_tokens", "ignore_eos", STREAM_OPTIONS, CHUNK_USAGE)
+"""Fields that an OpenAI-compatible server need not support; a server that refuses one gets requests without
+it.  `CHUNK_USAGE` is a key within `STREAM_OPTIONS`. It requests the running total of generated tokens in each
+chunk of the answer."""
+_PATHS = {Api.CHAT: "/v1/chat/completions", Api.COMPLETIONS: "/v1/completions"}
+
+
+@hide_in_repr("extra")
+class BodyForm(Struct, frozen=True):
+    """The constant part of request bodies: all except prompt, number of output tokens and cache salt."""
+
+    model: str
+    api: Api
+    dropped: frozenset[str] = frozenset()
+    """Fields that the server refuses: bodies leave out optional ones, and name the length by its newer name
+    where it is `MAX_TOKENS`."""
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Further fields, which the user gives: they replace optional ones."""
+
+    @property
+    def path(self) -> str:
+        """URL path of the completion API, beginning with /v1."""
+        return _PATHS[self.api]
+
+    @property
+    def droppable(self) -> frozenset[str]:
+        """Fields of a body, as a refusal may name them, without which a request can be tried again."""
+        length = frozenset() if MAX_TOKENS in self.dropped else frozenset({MAX_TOKENS, MAX_COMPLETION_TOKENS})
+        return frozenset(OPTIONAL_FIELDS) - self.dropped - self.extra.keys() | length
+
+    def without(self, fields: Collection[str]) -> BodyForm:
+        """Return a copy whose bodies also leave out the optional `fields`."""
+        return replace(self, dropped=self.dropped | frozenset(fields))
+
+    def body(
+        self, prompt: Prompt, output_tokens: int, cache_salt: str | None, context: str | None = None
+    ) -> bytes:
+        """Return a request body as JSON that asks for a stream of exactly `output_tokens` tokens.
+
+        `context` is text before the prompt, in a chat as a system message; None without one.
+        No `temperature` is sent, so the server's default applies. With temperature 0, a model with random
+        weights would repeat itself, and routers treat repeated output as a fault.
+        """
+        found: dict[str, object] = {"model": self.model}
+        if self.api is Api.CHAT:
+            before = [] if context is None else [{"role": "system", "content": context}]
+            own = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+            found["messages"] = [*before, *own]
+        else:
+            found["prompt"] = prompt if context is None else f"{context}\n{prompt}"
+        return _json(found | self._rest(output_tokens, cache_salt))
+
+    def conversation(self, parts: Iterable[bytes], output_tokens: int, cache_salt: str | None) -> bytes:
+        """Return a request body as `body` does, for a prompt that is already encoded.
+
+        `parts` together are the content of the JSON array of messages or, for the completions API, of the
+        JSON string of the prompt.
+        """
+        begin, end = (b'{"messages":[', b"],") if self.api is Api.CHAT else (b'{"prompt":"', b'",')
+        return b"".join((begin, *parts, end, _json(self._rest(output_tokens, cache_salt))[1:]))
+
+    def _rest(self, output_tokens: int, cache_salt: str | None) -> dict[str, object]:
+        """Return all fields of a body except the prompt."""
+        length = MAX_COMPLETION_TOKENS if MAX_TOKENS in self.dropped else MAX_TOKENS
+        found: dict[str, object] = {"model": self.model, length: output_tokens, "stream": True}
+        optional: dict[str, object] = {
+            STREAM_OPTIONS: {"include_usage": True}
+            | ({} if CHUNK_USAGE in self.dropped else {CHUNK_USAGE: True}),
+            TOKEN_IDS: True,
+            "ignore_eos": True,
+            "min_tokens": output_tokens,
+        }
+        if cache_salt is not None:
+            optional[CACHE_SALT] = cache_salt
+        sent = {name: value for name, value in optional.items() if name not in self.dropped}
+        return {**found, **sent, **self.extra}
+
+    def request(
+        self,
+        endpoint: Endpoint,
+        prompt: Prompt,
+        output_tokens: int,
+        cache_salt: str | None,
+        context: str | None = None,
+    ) -> bytes:
+        """Return a complete HTTP request to `endpoint`, head and body, as bytes to write; see `body`."""
+        body = self.body(prompt, output_tokens, cache_salt, context)
+        return endpoint.head("POST", self.path, len(body)) + body
+
+
+def _json(found: dict[str, object]) -> bytes:
+    return json.dumps(found, separators=(",", ":")).encode()
+
+
+# The log of a load run in progress: events, tokens per tenth of a second, exact arrival times of tokens.
+
+
+_BINS_PER_S = round(1 / BIN_S)
+_READS_A_LINE = 20_000
+"""Number of token times after which a message is sent: about 220 kB."""
+
+
+class RunLog:
+    """The log of one load run, from which messages to the parent process are made."""
+
+    def __init__(self, run_id: str, run: int = 0) -> None:
+        """Start an empty log of the run `run_id`; `run` is its number within the level."""
+        self.run_id = run_id
+        self.run = run
+        self.started = 0
+        """Number of requests whose body was written."""
+        self.ended = 0
+        self.failed = 0
+        self.tokens = 0
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self._events: list[LoadEvent] = []
+        self._bins: defaultdict[tuple[int, str | None], int] = defaultdict(int)
+        self._times: dict[str, RequestTokens] = {}
+
+    def add(self, event: LoadEvent) -> None:
+        """Add an event of the run as a whole, such as its start or end."""
+        self._events.append(event)
+
+    def request_started(
+        self,
+        request_id: str,
+        at: float,
+        prompt_tokens: int | None,
+        due: float | None = None,
+        call: ConversationCall | None = None,
+        *,
+        resent: bool = False,
+    ) -> None:
+        """Record that a request was written to its connection at the time `at`; see `RequestStarted`."""
+        if not resent:
+            self.started += 1
+            self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due, call, resent))
+
+    def request_unsent(
+        self,
+        request_id: str,
+        at: float,
+        prompt_tokens: int | None,
+        end: RequestEnded,
+        due: float | None = None,
+        call: ConversationCall | None = None,
+    ) -> None:
+        """Record a request for which no connection could be opened: it starts and fails at the time `at`."""
+        self._events.append(RequestStarted(request_id, at, self.run, prompt_tokens, due, call))
+        self._events.append(end)
+        self.ended += 1
+        self.failed += end.reason is EndReason.ERROR
+
+    def response_started(self, request_id: str, at: float) -> None:
+        """Record that the first event of an answer's stream arrived at the time `at`."""
+        self._events.append(ResponseStarted(request_id, at))
+
+    def first_token(
+        self, request_id: str, at: float, count: int, served_by: str | None, *, reasoning: bool
+    ) -> None:
+        """Record that a network read at the time `at` brought the first `count` tokens of an answer."""
+        self._events.append(FirstToken(request_id, at, count, reasoning))
+        self.later_tokens(at, count, served_by)
+
+    def later_tokens(self, at: float, count: int, served_by: str | None) -> None:
+        """Record that a network read at the time `at` brought `count` more tokens of an answer."""
+        self.tokens += count
+        key = (int(at * _BINS_PER_S), served_by)
+        self._bins[key] += count
+
+    def request_ended(
+        self, end: RequestEnded, times: array[float], counts: list[int], answer_from: int
+    ) -> None:
+        """Record the end of a request, and keep its exact token times, which `token_times` returns.
+
+        `times` and `counts` have the time and the token count of each network read of the answer. Reads
+        before the index `answer_from` brought only reasoning tokens.
+        """
+        self.ended += 1
+        self.failed += end.reason is EndReason.ERROR
+        self.in_flight -= 1
+        self._events.append(end)
+        if times:
+            self._times[end.request_id] = RequestTokens(times, counts, answer_from)
+
+    def flush(self, at: float) -> Batch | None:
+        """Return a message with the events and tokens since the last call; None if there are none.
+
+        The tokens are summed per tenth of a second and backend.
+        """
+        if not self._events and not self._bins:
+            return None
+        events, self._events = self._events, []
+        bins, self._bins = self._bins, defaultdict(int)
+        return Batch(
+            self.run_id,
+            at,
+            self.in_flight,
+            tuple(events),
+            tuple(
+                TokenBin(number / _BINS_PER_S, served_by, count)
+                for (number, served_by), count in bins.items()
+            ),
+        )
+
+    def token_times(self) -> Iterator[TokenTimes]:
+        """Yield the exact token times of all ended requests, split into messages of limited length."""
+        part: dict[str, RequestTokens] = {}
+        reads = 0
+        for request_id, tokens in self._times.items():
+            part[request_id] = tokens
+            reads += len(tokens.at)
+            if reads >= _READS_A_LINE:
+                yield TokenTimes(self.run_id, part)
+                part, reads = {}, 0
+        if part:
+            yield TokenTimes(self.run_id, part)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter, process_time
 
-from sparktop.sweep.generator.wire.messages import ClientHealth, LagFigures
+from sparktop.sweep.generator.wire import ClientHealth, LagFigures
 from sparktop.sweep.terms.statistics import quantile
 
 _EVERY_S = 0.01

@@ -1,4 +1,4 @@
-"""The process of the load generator: reads commands from standard input, writes messages to standard output.
+"""The load generator process: commands come from standard input, messages go to standard output.
 
 Run as `python -m sparktop.sweep.generator.worker`. It is a separate process because a screen that takes 80 ms
 to draw in the same event loop would add 80 ms to measured latencies. It exits when its standard input is
@@ -18,15 +18,21 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from sparktop.sweep.generator.calibration import Calibration, Recipe
-from sparktop.sweep.generator.client import LoadClient
-from sparktop.sweep.generator.clients import new_client
-from sparktop.sweep.generator.connection import ConnectionPool
-from sparktop.sweep.generator.descriptors import limit_message, raise_limit
-from sparktop.sweep.generator.endpoint import EndpointError, resolve
+from sparktop.sweep.generator.client import ContextClient, LoadClient, OpenLoopClient, ReplayClient
+from sparktop.sweep.generator.connection import (
+    ConnectionPool,
+    EndpointError,
+    limit_message,
+    raise_limit,
+    resolve,
+)
+from sparktop.sweep.generator.conversations import ConversationClient, TextMaker
+from sparktop.sweep.generator.exchange import RunLog
 from sparktop.sweep.generator.loop_health import LoopHealth, loop_factory, loop_name
-from sparktop.sweep.generator.run_log import RunLog
-from sparktop.sweep.generator.wire.lines import ALIVE, ALIVE_S, decode_command, encode_message
-from sparktop.sweep.generator.wire.messages import (
+from sparktop.sweep.generator.prompts import BlockPrompts
+from sparktop.sweep.generator.wire import (
+    ALIVE,
+    ALIVE_S,
     BATCHES_PER_S,
     Busy,
     Calibrate,
@@ -39,8 +45,31 @@ from sparktop.sweep.generator.wire.messages import (
     RunLoad,
     WorkerMessage,
     WorkerTarget,
+    decode_command,
+    encode_message,
 )
 from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, RequestFailure, request_failure
+
+
+def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> LoadClient:
+    """Return the client that executes `load` over `pool`, with requests made as in `recipe`."""
+    first = recipe.first_event_is_token
+    form, prompt = recipe.form, recipe.prompt
+    if (plan := load.conversations) is not None:
+        texts = TextMaker(recipe.book, recipe.tokens)
+        return ConversationClient(load, plan, pool, form, prompt, texts, log, first_event_is_token=first)
+    salt = load.prompt_salt or str(load.seed) if load.context is None else load.context.salt
+    blocks = BlockPrompts(recipe.book, recipe.tokens, salt)
+    if load.context is not None:
+        return ContextClient(load, load.context, pool, form, prompt, blocks, log, first_event_is_token=first)
+    if load.open_loop is None:
+        return LoadClient(load, pool, form, prompt, log, first_event_is_token=first)
+    if load.trace is None:
+        return OpenLoopClient(load, load.open_loop, pool, form, prompt, log, first_event_is_token=first)
+    return ReplayClient(
+        load, load.open_loop, load.trace, pool, form, prompt, blocks, log, first_event_is_token=first
+    )
+
 
 _PR_SET_PDEATHSIG = 1
 _LONGEST_COMMAND = 1 << 20

@@ -1,17 +1,27 @@
-"""What a user adds to each request: fields of its body, and headers. Texts in them may be secrets."""
+"""What a user adds to each request: prompts of his own, fields of the body, and headers.
+
+Texts of fields and headers may be secrets.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from sparktop.errors import UsageError
+from sparktop.files import read_bounded
 from sparktop.model.text import clean
 
-MOST_BYTES = 256 << 10
+MOST_BODY_BYTES = 256 << 10
 MOST_HEADERS = 32
 _LONGEST_VALUE = 8192
 _DIGITS = 8
@@ -49,7 +59,7 @@ def parse_extra_body(text: str) -> Mapping[str, Any]:
         UsageError: the text is not such an object, or has a field that the sweep sets itself.
     """
     try:
-        found = json.loads(text) if len(text) <= MOST_BYTES else None
+        found = json.loads(text) if len(text) <= MOST_BODY_BYTES else None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -70,8 +80,8 @@ def checked_body(body: Mapping[str, Any]) -> Mapping[str, Any]:
         text = json.dumps(body, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         raise UsageError("--extra-body: holds a value that is not JSON, such as a date or NaN") from None
-    if len(text) > MOST_BYTES:
-        raise UsageError(f"--extra-body: is larger than {MOST_BYTES >> 10} KiB")
+    if len(text) > MOST_BODY_BYTES:
+        raise UsageError(f"--extra-body: is larger than {MOST_BODY_BYTES >> 10} KiB")
     return body
 
 
@@ -136,3 +146,201 @@ def request_digest(body: Mapping[str, Any], headers: Mapping[str, str]) -> str |
         return None
     names = {name.lower(): value for name, value in headers.items()}
     return sha256(json.dumps([dict(body), names], sort_keys=True).encode()).hexdigest()[:_DIGITS]
+
+
+# Prompts of the user's own, from a file that is read whole: JSON Lines, a JSON list, or one prompt a line.
+#
+# An entry of JSON has its prompt under `prompt`, `text`, `text_input` or `question`, as `messages` of the
+# chat
+# API, or as ShareGPT's `conversations`; it may be below `body`, as in files of OpenAI's batch API. Of
+# messages
+# that end with an answer, the answer is left out. Of conversations, what comes before the first answer is
+# the
+# prompt.
+
+
+MOST_BYTES = 64 << 20
+MOST_PROMPTS = 100_000
+_LETTERS_PER_TOKEN = 4
+_TEXTS = ("prompt", "text", "text_input", "question")
+_TALKS = ("conversations", "conversation")
+_ROLES = {"human": "user", "user": "user", "system": "system"}
+"""Roles of messages by the `from` of ShareGPT's turns; any other turn is an answer."""
+_ANSWERS = frozenset({"assistant"})
+_IS_LIST = re.compile(r"\s*\[\s*[{\"\]]")
+
+Prompt = str | tuple[Mapping[str, Any], ...]
+"""A text, or messages of the chat API."""
+
+
+class PromptFile(Struct, frozen=True):
+    """A file of prompts that was read once."""
+
+    path: str
+    digest: str
+    """SHA-256 of its content in hexadecimal digits."""
+    count: int
+    """Number of prompts."""
+    about_tokens: int
+    """Mean length in tokens as a guess, four letters each: the servers count the true one."""
+    has_messages: bool = False
+    """True if a prompt is a list of messages, which only the chat API takes."""
+
+    @property
+    def name(self) -> str:
+        """Name of the file without its folder, for display."""
+        return clean(Path(self.path).name, 60)
+
+
+def find_prompts(path: str) -> PromptFile:
+    """Read a file of prompts and return what it holds; one that has not changed is not read again.
+
+    Raises:
+        UsageError: the file cannot be used; the message has the line, or the entry of a list.
+    """
+    try:
+        about = Path(path).stat()
+    except (OSError, ValueError):
+        return _find(path, None)
+    return _find(path, (about.st_ino, about.st_size, about.st_mtime_ns))
+
+
+@lru_cache(maxsize=2)
+def _find(path: str, _state: tuple[int, ...] | None) -> PromptFile:
+    digest, prompts = _read(path)
+    total = sum(map(letters, prompts))
+    has_messages = any(not isinstance(one, str) for one in prompts)
+    about = max(1, round(total / _LETTERS_PER_TOKEN / len(prompts)))
+    return PromptFile(str(Path(path).absolute()), digest, len(prompts), about, has_messages)
+
+
+@lru_cache(maxsize=2)
+def read_prompts(file: PromptFile) -> tuple[Prompt, ...]:
+    """Return the prompts of a file that `find_prompts` has read; they are kept.
+
+    Raises:
+        UsageError: the file cannot be used, or has changed since.
+    """
+    digest, prompts = _read(file.path)
+    if digest != file.digest:
+        raise UsageError(f"{file.name}: has changed since the sweep began")
+    return prompts
+
+
+def prompt_at(file: PromptFile, number: int, salt: str) -> tuple[Prompt, None]:
+    """Return (the prompt of a request, None for its unknown length).
+
+    Requests of one `salt` have the prompts of the file in order, from one that depends on the salt on.
+    """
+    prompts = read_prompts(file)
+    start = Random(salt).randrange(len(prompts))  # noqa: S311 - a load, no secret
+    return prompts[(start + number) % len(prompts)], None
+
+
+def _read(path: str) -> tuple[str, tuple[Prompt, ...]]:
+    shown = clean(path, 200)
+    try:
+        body, about = read_bounded(Path(path), MOST_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{shown}: cannot be read: {clean(reason)}") from None
+    if not stat.S_ISREG(about.st_mode):
+        raise UsageError(f"{shown}: is not a regular file: the load generator reads it again")
+    if len(body) > MOST_BYTES:
+        raise UsageError(f"{shown}: is larger than {MOST_BYTES >> 20} MiB: give a part of it")
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{shown}, line {line:,}: is not UTF-8") from None
+    prompts: list[Prompt] = []
+    for where, prompt in _entries(shown, text, is_text=path.lower().endswith(".txt")):
+        if not prompt:
+            raise UsageError(f"{where}: the prompt is empty")
+        prompts.append(prompt)
+        if len(prompts) > MOST_PROMPTS:
+            raise UsageError(f"{shown}: has more than {MOST_PROMPTS:,} prompts: give a part of it")
+    if not prompts:
+        raise UsageError(f"{shown}: holds no prompt")
+    return sha256(body).hexdigest(), tuple(prompts)
+
+
+def _entries(shown: str, text: str, *, is_text: bool) -> Iterator[tuple[str, Prompt]]:
+    """Yield (where it stands, prompt) for each entry of a file."""
+    if not is_text and _IS_LIST.match(text):
+        for number, entry in enumerate(_json(shown, text), 1):
+            where = f"{shown}, entry {number:,}"
+            yield where, _prompt_of(where, entry)
+        return
+    is_json = not is_text and text.lstrip().startswith("{")
+    for number, line in enumerate(text.split("\n"), 1):
+        where = f"{shown}, line {number:,}"
+        if line.strip():
+            yield where, _prompt_of(where, _json(where, line)) if is_json else line.strip()
+
+
+def _json(where: str, text: str) -> Any:  # noqa: ANN401 - JSON of any shape
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise UsageError(f"{where}: is nested too deeply") from None
+    except ValueError as error:
+        raise UsageError(f"{where}: is not JSON: {clean(error, 80)}") from None
+
+
+def _prompt_of(where: str, entry: object) -> Prompt:
+    if isinstance(entry, str):
+        return entry
+    if isinstance(entry, dict) and isinstance(entry.get("body"), dict):
+        entry = entry["body"]
+    if not isinstance(entry, dict):
+        _refuse(where)
+    if "messages" in entry:
+        return _messages(where, entry["messages"])
+    if (talk := next((entry[key] for key in _TALKS if key in entry), None)) is not None:
+        return _opening(where, talk)
+    found = next((entry[key] for key in _TEXTS if entry.get(key) is not None), None)
+    if isinstance(found, list):
+        return _messages(where, found)
+    return found if isinstance(found, str) else _refuse(where)
+
+
+def _refuse(where: str) -> NoReturn:
+    raise UsageError(f"{where}: has no prompt: write it as prompt, messages or conversations")
+
+
+def _messages(where: str, listed: object) -> Prompt:
+    """Return messages of the chat API without the answers at their end."""
+    known = listed if isinstance(listed, list) else []
+    if not known or not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in known):
+        raise UsageError(f"{where}: messages must be a list of objects with role and content")
+    while known and known[-1]["role"] in _ANSWERS:
+        known = known[:-1]
+    if not known:
+        raise UsageError(f"{where}: has only answers")
+    return tuple(known)
+
+
+def _opening(where: str, talk: object) -> Prompt:
+    """Return the turns of a conversation of ShareGPT before its first answer, as messages."""
+    found: list[Mapping[str, str]] = []
+    for turn in talk if isinstance(talk, list) else ():
+        if not isinstance(turn, dict):
+            break
+        role = _ROLES.get(str(turn.get("from", turn.get("role"))))
+        content = turn.get("value", turn.get("content"))
+        if role is None or not isinstance(content, str):
+            if found:
+                break
+            continue  # some begin with an answer
+        found.append({"role": role, "content": content})
+    if not any(one["role"] == "user" and one["content"] for one in found):
+        raise UsageError(f"{where}: the conversation has no turn of a person before its first answer")
+    return found[0]["content"] if len(found) == 1 else tuple(found)
+
+
+def letters(prompt: Prompt) -> int:
+    """Return the number of characters of a prompt, all its messages together."""
+    if isinstance(prompt, str):
+        return len(prompt)
+    return sum(len(content if isinstance(content := one.get("content"), str) else "") for one in prompt)

@@ -5,7 +5,9 @@ Settings that a preset leaves open get the defaults of `Plan`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -17,13 +19,11 @@ from sparktop.model.structs import hide_in_repr
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.model.text import clean
 from sparktop.nearest import did_you_mean
-from sparktop.sweep.plan.agents import agents_settings, check_conversations
 from sparktop.sweep.plan.arrivals import check_arrivals, parse_pattern, rate_of, rates_or_auto
-from sparktop.sweep.plan.conversations.preset import ConversationPreset
-from sparktop.sweep.plan.own_requests import checked_body, checked_headers
+from sparktop.sweep.plan.conversations import ConversationPreset, find_conversations
+from sparktop.sweep.plan.own_requests import PromptFile, checked_body, checked_headers, find_prompts
 from sparktop.sweep.plan.plan import Api, Guard, Order, Plan, SloCondition, SweepTarget, Timeouts, patience
-from sparktop.sweep.plan.prompt_file import PromptFile, find_prompts
-from sparktop.sweep.plan.traces.replay import Replay, find_replay
+from sparktop.sweep.plan.traces import Replay, find_replay, parse_range
 
 DEFAULT = "quick"
 CLIMB_TO = 256
@@ -221,8 +221,8 @@ def _on_axis(preset: SweepSettings, asked: Wishes) -> Wishes:
     if not preset.agents or any(one is not None for one in axes):
         return asked
     asked = replace(asked, duration_s=asked.duration_s or preset.duration_s, runs=asked.runs or preset.runs)
-    from sparktop.sweep.plan.conversations.reading import DEFAULT as WORKLOAD  # late: few plans need it
-    from sparktop.sweep.plan.conversations.reading import find_conversations
+    from sparktop.sweep.plan.conversations import DEFAULT as WORKLOAD  # late: few plans need it
+    from sparktop.sweep.plan.conversations import find_conversations
 
     points = tuple(LoadPoint(LoadKind.AGENTS, one) for one in preset.agents)
     return replace(asked, points=points, conversations=find_conversations(preset.workload or WORKLOAD))
@@ -342,3 +342,154 @@ def _check_open(plan: Plan) -> None:
     pattern = parse_pattern(plan.arrivals)
     for point in plan.points:
         check_arrivals(pattern, rate_of(point), plan.duration_s or OPEN_S)
+
+
+# The settings of plans with agents.
+
+
+_PATIENCE = Timeouts(first_token_s=1800.0, between_tokens_s=120.0, whole_s=3600.0)
+"""Warm-up calls send the pasts of all conversations at once."""
+_SETTINGS: dict[str, Any] = {
+    "mode": LoadMode.AGENTS,
+    "concurrency": (),
+    "climb_to": None,
+    "runs": 1,
+    "more_runs": False,
+    "duration_s": None,
+    "requests": None,
+    "warmup": False,
+}
+"""What replaces the settings of a preset; conversations have warm-up calls of their own."""
+
+
+def agents_settings(preset: ConversationPreset) -> dict[str, Any]:
+    """Return the settings of a plan of agents: token counts are means per call of the conversations."""
+    return {
+        **_SETTINGS,
+        "duration_s": preset.duration_s,
+        "prompt_lengths": (max(1, round(preset.new_tokens.typical)),),
+        "tg": max(1, round(preset.output_tokens.typical)),
+        "timeouts": _PATIENCE,
+        "conversations": preset,
+    }
+
+
+def check_conversations(plan: Plan) -> None:
+    """Check the settings of a plan of agents.
+
+    Raises:
+        UsageError: a setting contradicts another.
+    """
+    if plan.conversations is None or not plan.points:
+        raise UsageError("--mode agents: give the numbers of conversations with --agents")
+    if plan.requests is not None:
+        raise UsageError("--agents: a level lasts --duration seconds: leave out --requests")
+    if plan.slo:
+        raise UsageError("--slo looks for a concurrency: leave out --agents")
+    if plan.runs > 1 and plan.order is Order.ABBA:
+        raise UsageError("--agents: --order abba needs one run a level: leave out --runs")
+    if len(plan.lengths) > 1:
+        raise UsageError("--agents has one prompt length: give one with --pp")
+
+
+# Checks what the presets of a configuration file say about their load, beyond the types of the values.
+
+
+_OPTION = re.compile(r"--([a-z-]+)")
+_KEYS = {
+    "duration": "duration_s",
+    "depth": "depths",
+    "header": "headers",
+    "timeout": "timeout_s",
+}
+"""Keys of a preset that are called otherwise than the options of the command line."""
+_AXES = ("trace", "rate", "agents", "concurrency")
+_ANY = SweepTarget("any", "http://127.0.0.1")
+
+
+def preset_faults(preset: SweepSettings) -> Iterator[tuple[str, str]]:
+    """Yield (key, message) for each setting of a preset that no sweep can use; a trace is read once."""
+    values: tuple[tuple[str, str | None, Callable[[str], object]], ...] = (
+        ("rate", preset.rate, rates_or_auto),
+        ("arrivals", preset.arrivals, parse_pattern),
+        ("workload", preset.workload, find_conversations),
+        ("trace_range", preset.trace_range, parse_range),
+    )
+    is_usable = True
+    for key, text, parse in values:
+        if text is None:
+            continue
+        try:
+            parse(text)
+        except UsageError as error:
+            is_usable = False
+            yield key, _named(str(error))
+    if not is_usable:
+        return
+    try:
+        make_plan(preset, (_ANY,))
+    except UsageError as error:
+        yield _key(str(error), preset), _named(str(error))
+
+
+def _key(message: str, preset: SweepSettings) -> str:
+    """Return the key of the preset that an error message is about; its axis if the message names no key."""
+    for key in ("trace", "prompts"):
+        if (path := getattr(preset, key)) is not None and path in message:
+            return key
+    for option in _OPTION.findall(message):
+        key = _key_of(option)
+        if getattr(preset, key, None):
+            return key
+    return next((key for key in _AXES if getattr(preset, key)), "name")
+
+
+def _named(message: str) -> str:
+    """Return an error message of the command line with the keys of the configuration for its options."""
+    return _OPTION.sub(lambda found: _key_of(found[1]), message)
+
+
+def _key_of(option: str) -> str:
+    return _KEYS.get(option, option.replace("-", "_"))
+
+
+# What a preset of sweeps measures, in a line.
+
+
+def preset_line(preset: SweepSettings) -> str:
+    """Return what a preset measures: its loads, lengths, runs and targets, each where it has one."""
+    return clean("; ".join(_parts(preset)), 200) or "the usual load"
+
+
+def _parts(preset: SweepSettings) -> Iterator[str]:
+    yield from _load(preset)
+    if preset.prompt_lengths:
+        yield f"{_listed(preset.prompt_lengths)} tokens in"
+    if preset.tg is not None:
+        yield f"{preset.tg:,} out"
+    if preset.prompts is not None:
+        yield f"prompts of {Path(preset.prompts).name}"
+    if preset.depths:
+        yield f"after {_listed(preset.depths)} tokens of context"
+    if preset.runs is not None:
+        yield f"{preset.runs} run{'' if preset.runs == 1 else 's'}"
+    if preset.targets:
+        yield f"on {', '.join(preset.targets)}"
+
+
+def _load(preset: SweepSettings) -> Iterator[str]:
+    if preset.concurrency:
+        more = "" if preset.climb_to is None else f" and on to {preset.climb_to} while tok/s rise"
+        yield f"c = {_listed(preset.concurrency)}{more}"
+    if preset.agents:
+        yield f"agents {_listed(preset.agents)}"
+    if preset.rate:
+        yield f"{preset.rate} requests/s"
+    if preset.trace:
+        yield f"the traffic of {preset.trace}"
+    if preset.workload:
+        yield f"workload {preset.workload}"
+
+
+def _listed(values: tuple[int, ...] | tuple[float, ...]) -> str:
+    return ", ".join(f"{value:,g}" for value in values)

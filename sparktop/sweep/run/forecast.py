@@ -1,26 +1,431 @@
-"""Forecast of what a sweep will send and how long it will take, from its plan and earlier results."""
+"""Forecast of what a sweep will send and how long it takes: before it begins, and while it runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import duration_words, range_words
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.text import clean
 from sparktop.model.time_range import TimeRange
-from sparktop.sweep.plan.order import Load, loads
-from sparktop.sweep.plan.plan import ENOUGH_S, Order, Plan
-from sparktop.sweep.plan.slo import runs_needed
-from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.capacity.forecast import most_levels, most_seconds
-from sparktop.sweep.run.conversations.forecast import conversation_forecast
-from sparktop.sweep.run.estimate import LEAST, MOST, between, climbs
-from sparktop.sweep.run.open_loop.forecast import open_forecast
-from sparktop.sweep.run.pace import FASTEST, SLOWEST, AssumedPace, EarlierSweep, earlier_sweep
+from sparktop.sweep.plan.arrivals import rate_of
+from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
+from sparktop.sweep.plan.conversations import ConversationPreset
+from sparktop.sweep.plan.plan import ENOUGH_S, Capacity, Load, Order, Plan, Stint, SweepTarget, loads, numbers
+from sparktop.sweep.plan.presets import OPEN_S
+from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
+from sparktop.sweep.result.results import LevelResult, RanRun, SweepResult
+from sparktop.sweep.run.agents import agents_tail_s, ramp_s
+from sparktop.sweep.run.open_loop import replay_forecast, tail_s, warm_up_s
+from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
+from sparktop.sweep.terms.definitions import CUT_SHORT
+from sparktop.sweep.terms.statistics import P90_FROM
+
+_GROWTH = 0.6
+"""The duration of a load run grows roughly as the concurrency to this power (measured with gpt-oss-120b on
+batching servers, concurrency 1 to 64). Used until two different loads of the sweep have been measured."""
+MOST_RUNS = 200
+"""Maximum number of runs of a level that gets more runs than planned because they are short."""
+_STEEPEST = 1.0
+"""Maximum exponent of this growth: on a saturated server twice the requests take twice the time."""
+
+
+LEAST, MOST = 0.8, 1.25
+"""Factors from the expected duration to the ends of its range (measured with simulated servers)."""
+_LEAST_GROWTH = 0.5
+"""Assumed growth to loads not yet measured for the upper end of a range: small batches may grow less."""
+_SATURATED, _MOST_UNSURE = 0.93, 2
+"""Where durations grow with this exponent or more, token rates rise by less than 5 % when the concurrency is
+doubled: the sweep adds this many levels at most, see `climb`."""
+GAP = 2
+"""Ratio of two neighbouring concurrencies from which on the sweep may add a level between them."""
+
+
+class _MeanRun(Struct, frozen=True):
+    load: Load
+    seconds: float
+
+
+class Estimate:
+    """Estimates the remaining time of a sweep from the durations of the load runs that have ended."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Start with the plan and without any measured duration."""
+        self._plan = plan
+        self._known: dict[tuple[str, Load], list[float]] = {}
+        self._pauses: list[float] = []
+        self.most: Mapping[str, int] = {}
+        """Highest concurrency of each target to which the sweep may go on; empty if it adds no levels."""
+
+    def learn_run(self, target: str, load: Load, seconds: float) -> None:
+        """Record that one load run (measured or warm-up) of `load` on `target` took `seconds`."""
+        self._known.setdefault((target, load), []).append(seconds)
+
+    def learn_pause(self, seconds: float) -> None:
+        """Record how many seconds the servers took to become idle after a series of runs of one level."""
+        self._pauses.append(seconds)
+
+    def run_s(self, target: str, load: Load, least_growth: float = 0.0) -> float | None:
+        """Return the expected duration of one load run in seconds; None if it cannot be estimated yet.
+
+        If the plan fixes the duration of a run, return it. Otherwise return the mean duration of the ended
+        runs of `load` on `target`. If there are none, scale the mean duration of the most similar load that
+        was run. The duration grows with the load at least with the exponent `least_growth`, and in proportion
+        to it above `most`, where requests wait.
+        """
+        if self._plan.mode is LoadMode.STEADY and self._plan.duration_s is not None:
+            return self._plan.duration_s
+        if self._plan.mode is LoadMode.OPEN and (target, load) not in self._known:
+            return warm_up_s(self._plan) + (self._plan.duration_s or 0.0)
+        if self._plan.mode is LoadMode.AGENTS and (target, load) not in self._known:
+            return ramp_s(self._plan) + (self._plan.duration_s or 0.0)
+        known = self._known.get((target, load))
+        if known:
+            return sum(known) / len(known)
+        own = self._of(target) or self._of(None)
+        return self._scaled_s(own, load, self.most.get(target, load.concurrency), least_growth)
+
+    def _scaled_s(self, own: list[_MeanRun], load: Load, most: int, least_growth: float) -> float | None:
+        """Return the seconds of the most similar load in `own`, scaled to `load`; above `most`, they wait."""
+        if not own:
+            return None
+        nearest = min(own, key=lambda one: abs(math.log(_weight(one.load) / _weight(load))))
+        growth = max(least_growth if load.concurrency > nearest.load.concurrency else 0.0, self._growth(own))
+        ratio = _weight(_within(load, most)) / _weight(_within(nearest.load, most))
+        waits = max(1.0, load.concurrency / most) / max(1.0, nearest.load.concurrency / most)
+        return nearest.seconds * waits * float(ratio**growth)
+
+    def runs_of(self, stint: Stint) -> int | None:
+        """Return the expected number of runs of a stint (a series of consecutive runs of one level).
+
+        This is the planned number, or more if the plan adds runs to short levels. None if only the duration
+        limits the stint.
+        """
+        if stint.runs is None:
+            return None
+        seconds = self.run_s(stint.target.name, stint.load) if self._plan.more_runs else None
+        return max(len(stint.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
+
+    def sweep_s(self, todo: Sequence[Stint], made: int, least_growth: float = 0.0) -> float | None:
+        """Return the expected seconds until all stints in `todo` have ended; None if empty or unknown.
+
+        A stint is a series of consecutive runs of one level. The first of `todo` is the current stint, of
+        which `made` runs have ended and the next run is about to begin; -1: its warm-up is about to begin.
+        """
+        if not todo:
+            return None
+        present, *others = (self._expected(one) for one in todo)
+        runs = None if present.runs is None else present.runs[max(0, made) :]
+        left = [replace(present, runs=runs, first=present.first and made < 0), *others]
+        return self.left_s(left, least_growth=least_growth)
+
+    def range_s(self, todo: Sequence[Stint], made: int) -> TimeRange | None:
+        """Return the range of the seconds until the sweep ends; None if `todo` is empty or nothing is known.
+
+        The parameters are those of `sweep_s`. The upper end includes the levels that the sweep may add.
+        """
+        least = self.sweep_s(todo, made)
+        most = self.sweep_s([*todo, *self._to_come(todo)], made, _LEAST_GROWTH)
+        return None if least is None or most is None else TimeRange(LEAST * least, MOST * most)
+
+    def _to_come(self, todo: Sequence[Stint]) -> Iterator[Stint]:
+        """Yield the stints that may follow those in `todo`: higher concurrencies, and one between two."""
+        series: dict[tuple[str, int], list[Stint]] = {}
+        for one in todo:
+            series.setdefault((one.target.name, one.load.prompt_tokens), []).append(one)
+        for (name, length), stints in series.items():
+            known = {
+                load.concurrency
+                for target, load in self._known
+                if (target, load.prompt_tokens) == (name, length)
+            }
+            coming = {one.load.concurrency for one in stints}
+            top = max(known | coming)
+            most = self.most.get(name, 0)
+            if max(coming) < top or not most:
+                continue  # the sweep measures a level between two others, its last one
+            saturated = self._growth(self._of(name)) >= _SATURATED
+            higher = climbs(top, most)[: _MOST_UNSURE if saturated else None]
+            for at in (*between([*known, *coming]), *higher):
+                load = Load(length, at)
+                yield Stint(stints[0].target, load, numbers(self._plan, load))
+
+    def _expected(self, stint: Stint) -> Stint:
+        """Return `stint` with the expected number of runs."""
+        count = self.runs_of(stint)
+        more = count is not None and (self._plan.more_runs or count > len(stint.runs or ()))
+        return replace(stint, runs=tuple(range(count or 0))) if more else stint
+
+    def left_s(
+        self, left: Iterable[Stint], run_elapsed_s: float = 0.0, least_growth: float = 0.0
+    ) -> float | None:
+        """Return the expected seconds until all stints in `left` have ended; None if not yet known.
+
+        A stint is a series of consecutive runs of one level. `left` begins with the current stint, reduced to
+        its remaining runs; the current run has lasted `run_elapsed_s` seconds so far.
+        """
+        total, pause = -run_elapsed_s, self._pause_s()
+        for stint in left:
+            seconds = self.run_s(stint.target.name, stint.load, least_growth)
+            if seconds is None:
+                return None
+            if stint.runs is None:
+                total += self._plan.duration_s or 0.0
+            else:
+                total += seconds * len(stint.runs)
+            # The warm-up run of an open loop is a single request.
+            warms = stint.first and self._plan.warmup and self._plan.mode is not LoadMode.OPEN
+            total += pause + (seconds if warms else 0.0)
+        return max(0.0, total)
+
+    def _of(self, target: str | None) -> list[_MeanRun]:
+        return [
+            _MeanRun(load, sum(times) / len(times))
+            for (name, load), times in self._known.items()
+            if target in {None, name} and sum(times) > 0
+        ]
+
+    def _growth(self, known: list[_MeanRun]) -> float:
+        """Return the exponent (0 to 1) with which the duration of a run grows with the size of its load.
+
+        It is computed from the two largest loads in `known`. Return the constant `_GROWTH` if `known` has
+        only one load, or if the two largest have the same size.
+        """
+        ordered = sorted(known, key=lambda one: _weight(one.load))[-2:]
+        if len(ordered) < 2 or _weight(ordered[0].load) == _weight(ordered[1].load):  # noqa: PLR2004 - a line has two ends
+            return _GROWTH
+        low, high = ordered
+        slope = math.log(high.seconds / low.seconds) / math.log(_weight(high.load) / _weight(low.load))
+        return min(_STEEPEST, max(0.0, slope))
+
+    def _pause_s(self) -> float:
+        return sum(self._pauses) / len(self._pauses) if self._pauses else 0.0
+
+
+def climbs(top: int, most: int) -> list[int]:
+    """Return the concurrencies to which a sweep may go on from `top`: twice the last, `most` at the end."""
+    found = []
+    while top < most:
+        top = min(2 * top, most)
+        found.append(top)
+    return found
+
+
+def between(levels: Iterable[int]) -> list[int]:
+    """Return the highest concurrency that a sweep may add between two of `levels`; empty if none."""
+    ordered = sorted(set(levels))
+    gaps = [(low, high) for low, high in pairwise(ordered) if high > GAP * low]
+    return [round(math.sqrt(low * high)) for low, high in gaps[-1:]]
+
+
+def _within(load: Load, most: int) -> Load:
+    return replace(load, concurrency=min(load.concurrency, most))
+
+
+def _weight(load: Load) -> float:
+    """Return the size of a load as one number: concurrency × square root of the tokens before the answer."""
+    return load.concurrency * math.sqrt(load.prompt_tokens + load.depth)
+
+
+_PAUSE_S = 1.0
+"""Assumed seconds between two levels, in which the servers become idle, if no earlier sweep shows them."""
+_BEGIN_S = 3.0
+"""Assumed seconds until the first level: the load generator starts and calibrates each prompt length."""
+
+
+class _Point(Struct, frozen=True):
+    """Times of a measured level: `run_s` is the mean duration of a load run, `first_s` the mean TTFT."""
+
+    load: Load
+    output_tokens: int
+    run_s: float
+    first_s: float
+
+
+class EarlierSweep(Struct, frozen=True):
+    """One earlier sweep of a target, with the times that a forecast uses.
+
+    `begin_s` are the seconds before the first level. `pause_s` are the mean seconds without load after each
+    stint, which is a series of consecutive runs of one level.
+    """
+
+    result: SweepResult
+    points: tuple[_Point, ...]
+    begin_s: float
+    pause_s: float
+
+    def slots(self, url: str) -> int | None:
+        """Return the number of requests that the target at `url` could run at once; None if unknown."""
+        return next((one.slots for one in self.result.targets if one.url == url), None)
+
+    def run_s(self, load: Load, output_tokens: int) -> float:
+        """Return the expected seconds of one burst run of `load`.
+
+        The measured levels with the nearest prompt and output lengths are scaled to the requested lengths,
+        and then interpolated over concurrency on logarithmic scales.
+        """
+        nearest = min(self.points, key=lambda one: _distance(one, load.prompt_tokens, output_tokens))
+        same = {
+            one.load.concurrency: _scaled(one, load.prompt_tokens, output_tokens)
+            for one in self.points
+            if (one.load.prompt_tokens, one.output_tokens)
+            == (nearest.load.prompt_tokens, nearest.output_tokens)
+        }
+        return _between(sorted(same.items()), load.concurrency)
+
+    def sure(self, wanted: Iterable[Load], output_tokens: int) -> int:
+        """Return how directly this sweep measured the loads `wanted`, as a rank; 0 is the best.
+
+        0: it measured all of them. 1: it measured all their prompt and output lengths, but some only at other
+        concurrencies. 2: it did not measure some of the lengths.
+        """
+        made = {(one.load, one.output_tokens) for one in self.points}
+        lengths = {(one.load.prompt_tokens, one.output_tokens) for one in self.points}
+        asked = list(wanted)
+        if all((load, output_tokens) in made for load in asked):
+            return 0
+        return 1 if all((load.prompt_tokens, output_tokens) in lengths for load in asked) else 2
+
+
+class AssumedPace(Struct, frozen=True):
+    """The assumed speed of a target without an earlier sweep: tokens per second of a single request."""
+
+    decode_tps: float
+    prefill_tps: float
+    begin_s: float = _BEGIN_S
+    pause_s: float = _PAUSE_S
+
+    def run_s(self, load: Load, output_tokens: int) -> float:
+        """Return the assumed seconds of one burst run of `load`."""
+        prefill_s = load.prompt_tokens * load.concurrency / self.prefill_tps
+        return prefill_s + float(output_tokens / self.decode_tps * load.concurrency**_GROWTH)
+
+
+SLOWEST, FASTEST = AssumedPace(15, 1000), AssumedPace(100, 8000)
+"""The assumed range of a target without an earlier sweep."""
+
+
+def earlier_sweep(target: SweepTarget, plan: Plan, known: Sequence[SweepResult]) -> EarlierSweep | None:
+    """Return the earlier sweep of `target` whose loads are nearest to the plan; None if no result is usable.
+
+    Of equally near sweeps the newest is returned.
+    """
+    asked = loads(plan)
+    found = []
+    for result in known:
+        for one in result.targets:
+            if one.url != target.url or (target.model or one.model) != one.model:
+                continue
+            points = tuple(point for level in one.levels if (point := _point(level, result)) is not None)
+            if points:
+                found.append(EarlierSweep(result, points, *_between_runs(result)))
+    ordered = sorted(found, key=lambda one: (-one.sure(asked, plan.tg), one.result.started_at))
+    return ordered[-1] if ordered else None
+
+
+def _point(level: LevelResult, result: SweepResult) -> _Point | None:
+    """Return the mean duration of a load run and the mean TTFT of a measured level.
+
+    In steady mode, the mean duration of a request stands for that of a run. Return None if requests failed,
+    if none succeeded, if the level was cut short, or if its axis is not the concurrency.
+    """
+    prompt, output = level.pp or result.plan.pp, level.tg or result.plan.tg
+    cut = any(mark.code == CUT_SHORT for mark in level.validity)
+    cut = cut or level.load is not LoadKind.CONCURRENCY or level.depth > 0
+    if not prompt or not output or cut or level.requests.failed or not level.requests.ok:
+        return None
+    if result.plan.mode is LoadMode.STEADY:
+        run_s = level.e2e_ms.mean / 1000 if level.e2e_ms is not None else 0.0
+    else:
+        run_s = (level.duration_s or 0.0) / level.runs if level.runs else 0.0
+    if not run_s > 0:
+        return None
+    first_s = level.ttft_ms.mean / 1000 if level.ttft_ms is not None else 0.0
+    return _Point(Load(prompt, level.concurrency), output, run_s, min(first_s, run_s))
+
+
+def _between_runs(result: SweepResult) -> tuple[float, float]:
+    """Return (seconds before the first level, mean seconds without load between two levels) of a sweep.
+
+    Return the constants `_BEGIN_S` and `_PAUSE_S` if the sweep was not completed, or if its result lacks the
+    start times of its runs or the result of an executed level.
+    """
+    if result.status != "done" or result.finished_at is None or not result.ran:
+        return _BEGIN_S, _PAUSE_S
+    first = next((one.started_at for one in result.ran if one.started_at is not None), None)
+    if first is None:
+        return _BEGIN_S, _PAUSE_S
+    levels = [(one.name, level) for one in result.targets for level in one.levels]
+    made = {(name, level.point) for name, level in levels}
+    if any((one.target, one.point) not in made for one in result.ran):
+        return _BEGIN_S, _PAUSE_S  # the duration of an unmeasured level would look like a pause
+    warm_ups = {
+        (name, level.point, level.pp): (level.duration_s or 0.0) / level.runs
+        for name, level in levels
+        if result.plan.warmup and level.runs and result.plan.mode is LoadMode.BURST
+    }
+    begin_s = (first - result.started_at).total_seconds()
+    begin_s -= next((s for key, s in warm_ups.items() if key[0] == result.ran[0].target), 0.0)
+    busy_s = sum(level.duration_s or 0.0 for _, level in levels) + sum(warm_ups.values())
+    rest_s = (result.finished_at - result.started_at).total_seconds() - max(0.0, begin_s) - busy_s
+    return max(0.0, begin_s), max(0.0, rest_s / _turns(result.ran))
+
+
+def _turns(ran: Sequence[RanRun]) -> int:
+    """Return the number of stints (series of consecutive runs of one level) in the executed runs `ran`.
+
+    A new stint begins where target or concurrency changes, or where run numbers start again: then the prompt
+    length has changed, which `RanRun` does not record.
+    """
+    changes = (
+        (after.target, after.point) != (before.target, before.point) or after.run <= before.run
+        for before, after in pairwise(ran)
+    )
+    return 1 + sum(changes)
+
+
+def _distance(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
+    prompts = abs(math.log(point.load.prompt_tokens / prompt_tokens))
+    return prompts + abs(math.log(point.output_tokens / output_tokens))
+
+
+def _scaled(point: _Point, prompt_tokens: int, output_tokens: int) -> float:
+    """Return the duration in seconds of the measured run `point`, scaled to other prompt and output lengths.
+
+    The time to first token scales with the prompt length, the rest with the output length.
+    """
+    prefill = point.first_s * prompt_tokens / point.load.prompt_tokens
+    return prefill + (point.run_s - point.first_s) * output_tokens / point.output_tokens
+
+
+def _between(points: Sequence[tuple[int, float]], concurrency: int) -> float:
+    """Return the expected seconds of a run at `concurrency`, inter- or extrapolated on logarithmic scales.
+
+    `points` are (concurrency, seconds) in ascending order, at least one.
+    """
+    for at, seconds in points:
+        if at == concurrency:
+            return seconds
+    below = [one for one in points if one[0] < concurrency]
+    above = [one for one in points if one[0] > concurrency]
+    if below and above:
+        slope = _slope(below[-1], above[0])
+    else:
+        ends = points[-2:] if below else points[:2]
+        slope = min(_STEEPEST, max(0.0, _slope(*ends))) if len(ends) > 1 else _GROWTH
+    at, seconds = below[-1] if below else above[0]
+    return float(seconds * (concurrency / at) ** slope)
+
+
+def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
+    return math.log(high[1] / low[1]) / math.log(high[0] / low[0])
 
 
 class Forecast(Struct, frozen=True):
@@ -248,3 +653,173 @@ def levels_words(found: Forecast) -> str:
     levels = f"{found.levels} level{'' if found.levels == 1 else 's'}"
     more = found.most_concurrency
     return levels if more is None else f"{levels}, may go on to c = {more}"
+
+
+_KNEE_LEVELS = 8
+"""Usual number of levels of a search for the highest rate: five doublings, then three between."""
+_REST_S = 3.0
+"""Usual seconds between two levels, until the last requests have ended and the servers are idle."""
+
+
+def open_forecast(plan: Plan) -> dict[str, Any]:
+    """Return the fields of the forecast of an open-loop sweep, by name."""
+    if plan.trace is not None:
+        return replay_forecast(plan, plan.trace)
+    count, levels = 0, len(plan.points) * len(plan.lengths)
+    duration_s = plan.duration_s or OPEN_S
+    prompts = 0
+    for length in plan.lengths:
+        for point in plan.points:
+            arrivals = round(rate_of(point).mean_per_s * duration_s) * plan.runs
+            count += arrivals
+            prompts += arrivals * length
+    targets = len(plan.targets)
+    before = sum(round(point.value * warm_up_s(plan)) for point in plan.points) * len(plan.lengths)
+    each_s = warm_up_s(plan) + duration_s + _REST_S
+    known = not plan.find_knee
+    levels = levels if known else _KNEE_LEVELS
+    made = levels * plan.runs * targets
+    return {
+        "requests": count * targets if known else None,
+        "warm_ups": before * plan.runs * targets,
+        "prompt_tokens": prompts * targets if known else None,
+        "output_tokens": count * plan.tg * targets if known else None,
+        "seconds": made * each_s,
+        "why": "by its rates" if known else "a guess: the server decides how many",
+        "levels": levels * targets,
+        # Beyond a server's limit, the requests of a level take as long again.
+        "time": TimeRange(made * each_s, made * (each_s + tail_s(plan))),
+    }
+
+
+_SLOW, _FAST = (15.0, 1000.0), (100.0, 8000.0)
+"""Assumed (output tok/s, prompt tok/s) of a single request on a slow and on a fast server."""
+
+
+class Expected(Struct, frozen=True):
+    """How many requests a level may have, from a slow to a fast server on which nothing waits."""
+
+    least: int
+    most: int
+
+
+def expected_requests(plan: Plan, number: float) -> Expected:
+    """Return how many requests `number` agents send in the measured time of a level."""
+    preset = plan.conversations
+    if preset is None:
+        return Expected(0, 0)
+    duration_s = plan.duration_s or preset.duration_s
+    least, most = (number * duration_s / _cycle_s(preset, *pace) for pace in (_SLOW, _FAST))
+    return Expected(round(least), round(most))
+
+
+def requests_words(plan: Plan) -> str:
+    """Return how many requests the lowest level may have, and whether these are too few."""
+    lowest = min(plan.axis)
+    found = expected_requests(plan, lowest.value)
+    few = f"; too few for a 90th percentile, which takes {P90_FROM}" if found.most < P90_FROM else ""
+    return f"about {found.least} to {found.most} requests at {lowest.label}{few}"
+
+
+def _cycle_s(preset: ConversationPreset, output_tps: float, prompt_tps: float) -> float:
+    """Return the mean seconds from a call of a conversation to the next; the prefix cache has its past."""
+    calls = preset.calls
+    humans = max(1.0, preset.human_requests.typical)
+    new = preset.new_tokens.typical + preset.own_tokens.typical / calls
+    model_s = new / prompt_tps + preset.output_tokens.typical / output_tps
+    pauses_s = humans * preset.human_pause_s.typical + (calls - humans) * preset.tool_pause_s.typical
+    return model_s + pauses_s / calls
+
+
+def conversation_forecast(plan: Plan) -> dict[str, Any]:
+    """Return the fields of the forecast of a sweep of agents, by name."""
+    made = len(plan.points) * len(plan.targets) * plan.runs
+    duration_s = plan.duration_s or 0.0
+    past = sum(int(point.value) for point in plan.points) if _has_past(plan) else 0
+    each_s = ramp_s(plan) + duration_s + _REST_S
+    return {
+        "requests": None,
+        "warm_ups": past * len(plan.targets) * plan.runs,
+        "prompt_tokens": None,
+        "output_tokens": None,
+        "seconds": made * each_s,
+        "why": "by the duration of its levels",
+        "levels": len(plan.points) * len(plan.targets),
+        # Pasts are computed before, and answers that began in the measured time are waited for.
+        "time": TimeRange(made * each_s, made * (each_s + agents_tail_s(plan))),
+    }
+
+
+def _has_past(plan: Plan) -> bool:
+    return plan.conversations is not None and plan.conversations.calls > 1
+
+
+_MINUTE_S = 60.0
+
+
+def most_seconds(plan: Plan) -> float:
+    """Return how long a search lasts at most, unless its requests are slow or its rates low."""
+    return most_levels(plan) * LEVEL_OVERHEAD * longest_seconds(plan) * max(1, len(plan.targets))
+
+
+def usual_seconds(plan: Plan) -> float:
+    """Return how long a search lasts where no decision is close."""
+    return usual_levels(plan) * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))
+
+
+def most_levels(plan: Plan) -> int:
+    """Return how many runs of levels a search makes on each target at most."""
+    return 0 if plan.capacity is None else MOST_SEARCH_RUNS
+
+
+def usual_levels(plan: Plan) -> int:
+    """Return how many runs of levels a search up to the largest load needs where no decision is close."""
+    return 0 if plan.capacity is None else CapacitySearch(plan.capacity).levels_left()
+
+
+def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
+    """Yield lines on what a search looks for, the levels it tries, and its end if it begins `now`."""
+    capacity = plan.capacity
+    if capacity is None:
+        return
+    yield f"how many {_what(plan)}? The largest number for which {conditions_words(capacity)}"
+    seconds, usual_s = most_seconds(plan), usual_seconds(plan)
+    is_rate = capacity.kind is LoadKind.RATE
+    first = "1 ÷ E2E" if is_rate else "1"
+    each = duration_words(plan.duration_s)
+    if is_rate:
+        each += f" or {arrivals_needed(capacity.share):.0f} requests, whichever is longer"
+    end = (now + timedelta(seconds=seconds)).strftime("%H:%M")
+    low, high = (-(-one // _MINUTE_S) for one in (usual_s, seconds))
+    usual = usual_levels(plan)
+    ends = "usually ends" if is_rate else "ends"
+    yield (
+        f"each level is tried for {each}: {first}, then twice as much each time until one fails (at most "
+        f"{capacity.most:g}), then those between. Close results are repeated with other requests. "
+        f"About {usual} runs, {low:.0f} min; "
+        f"at most {most_levels(plan)} runs, {high:.0f} min, {ends} before {end}"
+    )
+
+
+def conditions_words(capacity: Capacity) -> str:
+    """Return the conditions as text, with the share of requests that must meet them."""
+    words = " and ".join(plain_words(words_of(one)) for one in capacity.conditions)
+    if capacity.kind is LoadKind.RATE:
+        return f"{100 * capacity.share:g} % of the requests meet {words}"
+    shares = {share_needed(capacity, one) for one in capacity.conditions}
+    if len(shares) == 1:
+        return f"{words} for {100 * shares.pop():.0f} % of the requests"
+    return words
+
+
+def _what(plan: Plan) -> str:
+    capacity = plan.capacity
+    kind = LoadKind.CONCURRENCY if capacity is None else capacity.kind
+    match kind:
+        case LoadKind.AGENTS:
+            name = "" if plan.conversations is None else f" ({plan.conversations.name})"
+            return f"agents{name}"
+        case LoadKind.RATE:
+            return f"requests per second ({plan.pp} + {plan.tg} tokens, {plan.arrivals})"
+        case _:
+            return f"requests at once ({plan.pp} + {plan.tg} tokens)"

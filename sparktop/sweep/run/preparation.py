@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, TokenSource
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
-from sparktop.sweep.generator.body import CACHE_SALT
-from sparktop.sweep.generator.refusals import is_refusal
-from sparktop.sweep.generator.wire.messages import (
+from sparktop.sweep.generator.exchange import CACHE_SALT
+from sparktop.sweep.generator.refusals import is_refusal, stated_context
+from sparktop.sweep.generator.wire import (
     TRIED_TOKENS,
     Busy,
     Calibrate,
@@ -23,15 +24,9 @@ from sparktop.sweep.generator.wire.messages import (
     WorkerEnded,
     WorkerTarget,
 )
+from sparktop.sweep.plan.conversations import BUILT_IN, ConversationPreset, find_conversations
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.run.context.length import (
-    LongestPrompt,
-    beyond_context,
-    longest_prompt,
-    reported_context,
-)
-from sparktop.sweep.run.machine_words import machines_words
-from sparktop.sweep.run.served_by import BackendNames
+from sparktop.sweep.run.router_side import BackendNames
 from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.request_errors import RequestFailure
@@ -98,6 +93,12 @@ class PreparedTarget(Struct, frozen=True):
     """Prompt lengths of the plan that the target refuses, with the reason."""
     extra_lengths: tuple[int, ...] = ()
     """Prompt lengths that are measured in addition to those of the plan."""
+
+    @property
+    def all_slots(self) -> int | None:
+        """How many requests all its servers can run at once; None if any does not report it."""
+        counts = [self.slots[name] for name in self.backends if name in self.slots]
+        return sum(counts) if counts and len(counts) == len(self.backends) else None
 
 
 class _Lengths(Struct):
@@ -390,3 +391,135 @@ def _capacity(plan: Plan, target: SweepTarget, longest: int, views: list[Backend
 
 def _shown(model: str | None) -> str | None:
     return None if model is None else clean(model)
+
+
+ENOUGH_SHARE = 0.01
+LEAST_APART = 16
+"""The search ends when the largest length that fits is known to within `LEAST_APART` tokens, or to within
+`ENOUGH_SHARE` of the shortest refused length if that is less."""
+
+Try = Callable[[int], Awaitable[Calibrated | RequestFailure]]
+"""Sends a request with a prompt of the given length in tokens; returns its calibration result or failure."""
+
+
+class LongestPrompt(Struct, frozen=True):
+    """The largest prompt that was found to fit into a server's context."""
+
+    tokens: int
+    found: Calibrated
+    within: int = 0
+    """Bound of the error in tokens: the true maximum is less than `tokens + within`; 0 where it is exact."""
+
+    @property
+    def words(self) -> str:
+        """The result as text, such as "8000 tokens fit, or up to 15 more"."""
+        exact = "" if self.within <= 1 else f", or up to {self.within - 1} more"
+        return f"{self.tokens} tokens fit{exact}"
+
+
+def beyond_context(
+    length: int,
+    output_tokens: int,
+    views: Iterable[BackendView],
+    conversations: ConversationPreset | None = None,
+) -> str | None:
+    """Return a message if prompt `length` and output tokens together exceed the context of a server.
+
+    The same for the first call of `conversations`, if these are sent. Return None if no server reports a
+    context length that is exceeded.
+    """
+    for view in views:
+        start = 0 if conversations is None else conversations.start_tokens
+        if conversations is not None and view.max_model_len is not None and start > view.max_model_len:
+            others = (
+                one.name
+                for one in map(find_conversations, BUILT_IN)
+                if one.least_context_tokens <= view.max_model_len
+            )
+            return (
+                f"{view.name} takes at most {view.max_model_len:,} tokens a request; a conversation of "
+                f"{conversations.name} begins with about {start:,} (workloads that fit: "
+                f"{', '.join(others) or 'none'})"
+            )
+        if view.max_model_len is not None and length + output_tokens > view.max_model_len:
+            return (
+                f"{view.name} takes at most {view.max_model_len:,} tokens a request; "
+                f"pp {length:,} and tg {output_tokens:,} need {length + output_tokens:,}"
+            )
+    return None
+
+
+def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int | None:
+    """Return the smallest context length in tokens that the servers in `views` report.
+
+    If no server reports a context length, return the smallest one that the error messages `words` mention;
+    None if they mention none.
+    """
+    known = [view.max_model_len for view in views if view.max_model_len is not None]
+    named = [limit for one in words if (limit := stated_context(one)) is not None]
+    return min(known or named, default=None)
+
+
+async def longest_prompt(
+    fits: int, refused: int, output_tokens: int, context: int | None, ask: Try
+) -> LongestPrompt | None:
+    """Return the largest prompt that a server accepts, longer than `fits` and shorter than `refused` tokens.
+
+    `fits` is 0 if no accepted length is known. The first length to try is the server's reported `context`
+    minus `output_tokens`; then the range is bisected. `ask` sends a trial request with a prompt of the given
+    length. The search ends early if prompts of exact length cannot be made. Return None if the server
+    accepted no length that was tried.
+    """
+    best: LongestPrompt | None = None
+    low, high = fits, refused
+    wanted = None if context is None else context - output_tokens
+    while high - low > max(1, min(LEAST_APART, round(ENOUGH_SHARE * high))):
+        length = wanted if wanted is not None and low < wanted < high else (low + high) // 2
+        is_exact = length == wanted
+        wanted = None
+        found = await ask(length)
+        if isinstance(found, Calibrated) and found.failure is None:
+            if found.prompt is None or not found.prompt.exact:
+                return best
+            low, best = length, LongestPrompt(length, found)
+            if is_exact:
+                return best
+        else:
+            high = length
+    return None if best is None else LongestPrompt(best.tokens, best.found, high - low)
+
+
+# What the machines of a sweep are, in words that a reader elsewhere can compare with his own.
+
+
+_GIB = 2**30
+
+
+def machines_words(names: Collection[str], snapshot: Snapshot) -> dict[str, str]:
+    """Return product, GPUs and driver of each of the machines `names` that reports any of them.
+
+    Such as "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95.05". Processors, memory and operating system replace
+    GPUs that it lacks.
+    """
+    views = [view for view in snapshot.nodes if view.name in names]
+    return {view.name: words for view in views if (words := _words(view))}
+
+
+def _words(view: NodeView) -> str:
+    sample, identity = view.sample, view.identity
+    gpus = Counter(gpu.name for gpu in (() if sample is None else sample.gpus) if gpu.name)
+    parts = [
+        identity.product,
+        *(() if gpus else _without_gpu(view)),
+        *(name if count == 1 else f"{count} × {name}" for name, count in gpus.items()),
+        None if identity.driver is None else f"driver {identity.driver}",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _without_gpu(view: NodeView) -> list[str]:
+    """Return the processors, memory and operating system of a machine without a known GPU."""
+    total = None if view.sample is None else view.sample.memory.total_bytes
+    memory = None if total is None else f"{total / _GIB:.3g} GiB of memory"
+    known = [words for words in (view.identity.cpu, memory, view.identity.os) if words]
+    return [*known, "no GPU known"] if known and view.sample is not None else known

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.model.time_range import TimeRange
-from sparktop.sweep.generator.wire.messages import TokenBin
-from sparktop.sweep.plan.order import Load
-from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.generator.wire import TokenBin
+from sparktop.sweep.plan.plan import Load, Plan
 from sparktop.sweep.result.results import CapacityResult, LevelResult, SweepResult
 
 RATE_WINDOW_S = 2.0

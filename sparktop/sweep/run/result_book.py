@@ -12,10 +12,9 @@ from sparktop.model.load import LoadMode, TokenSource
 from sparktop.model.sweep import level_name
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
-from sparktop.sweep.generator.wire.messages import ClientHealth
-from sparktop.sweep.plan.order import Load
+from sparktop.sweep.generator.wire import ClientHealth
 from sparktop.sweep.plan.own_requests import request_digest, without_texts
-from sparktop.sweep.plan.plan import Plan, TargetKind
+from sparktop.sweep.plan.plan import Load, Plan, TargetKind
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.result.level import with_common_causes
 from sparktop.sweep.result.results import (
@@ -33,11 +32,10 @@ from sparktop.sweep.result.results import (
     Validity,
     axis_fields,
 )
-from sparktop.sweep.run.climb import slots_of
-from sparktop.sweep.run.open_loop.replay import trace_plan
+from sparktop.sweep.run.open_loop import trace_plan
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.router_side import direct_overhead_ms
-from sparktop.sweep.run.slo.search import SloSearch
+from sparktop.sweep.run.search import SloSearch
 from sparktop.sweep.run.validity import with_clock_shifts
 from sparktop.sweep.terms.definitions import CLIENT_LAG, DRIFT
 
@@ -73,7 +71,7 @@ class ResultBook:
                 "engine": prepared.engine,
                 "model": prepared.model,
                 "error": prepared.error,
-                "slots": slots_of(prepared),
+                "slots": prepared.all_slots,
                 "version": prepared.version,
                 "context_tokens": prepared.max_model_len,
                 "router_version": prepared.router_version,

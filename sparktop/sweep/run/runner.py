@@ -20,22 +20,24 @@ from sparktop.model.load import LoadMode
 from sparktop.model.targets import ModelFacts
 from sparktop.store import Reading, SourceKey
 from sparktop.sweep.compare.ratio import LEAST_RUNS as LEAST_RATIO_RUNS
-from sparktop.sweep.generator.descriptors import limit_message
-from sparktop.sweep.plan.order import Load, Stint, level_of, load_at, numbers, stints
-from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.plan.searched import fitted
+from sparktop.sweep.generator.connection import limit_message
+from sparktop.sweep.plan.capacity import fitted
+from sparktop.sweep.plan.plan import Load, Plan, Stint, level_of, load_at, numbers, stints
 from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, any_falls, any_rises, runs_needed
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.run.brake import Brake
-from sparktop.sweep.run.capacity.levels import find_capacities
-from sparktop.sweep.run.climb import most_concurrencies, next_step, top_of
-from sparktop.sweep.run.drift import Twice, pace_drift, rate_drift, slo_drift, value_to_repeat
-from sparktop.sweep.run.estimate import Estimate
-from sparktop.sweep.run.guard import GuardWatch, guard_words
-from sparktop.sweep.run.level.maker import LevelMaker, LevelRefusedError, TargetFailedError
-from sparktop.sweep.run.level.record import LevelRecord
-from sparktop.sweep.run.open_loop.knee import KneeSearch, alone_per_s, keeps_up, most_per_s
+from sparktop.sweep.run.capacity import (
+    Twice,
+    find_capacities,
+    pace_drift,
+    rate_drift,
+    slo_drift,
+    value_to_repeat,
+)
+from sparktop.sweep.run.forecast import Estimate
+from sparktop.sweep.run.guard import Brake, GuardWatch, guard_words
+from sparktop.sweep.run.judgement import Verdict, judge_level
+from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError, prepare
 from sparktop.sweep.run.progress import (
     GuardSet,
@@ -48,10 +50,17 @@ from sparktop.sweep.run.progress import (
     SweepEvent,
 )
 from sparktop.sweep.run.result_book import ResultBook
-from sparktop.sweep.run.sample_feed import SampleFeed, all_sampled
-from sparktop.sweep.run.server_side import ServerLog, watched_contexts
-from sparktop.sweep.run.slo.judgement import Verdict, judge_level
-from sparktop.sweep.run.slo.search import SloSearch
+from sparktop.sweep.run.search import (
+    KneeSearch,
+    SloSearch,
+    alone_per_s,
+    keeps_up,
+    most_concurrencies,
+    most_per_s,
+    next_step,
+    top_of,
+)
+from sparktop.sweep.run.server_side import SampleFeed, ServerLog, all_sampled, watched_contexts
 from sparktop.sweep.run.worker_process import SweepWorker
 
 FIRST_WORD_S = 5.0

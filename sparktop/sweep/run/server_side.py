@@ -1,30 +1,36 @@
-"""What servers, routers and machines report during a sweep: their samples, and sums of their counters."""
+"""What servers, routers and machines report during a sweep: samples, counters, queues, and limits."""
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from statistics import fmean
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import astuple
 
+from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
+from sparktop.analysis.limited_by import limited_by
+from sparktop.analysis.speed_state import Pace, bandwidth_gb_per_s, follow, read_percent, worst
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
+from sparktop.model.limit import Limit
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterSample
 from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.targets import NodeThresholds
 from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
-from sparktop.store import Reading, SourceKey
+from sparktop.store import Hear, Reading, SourceKey
 from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
+from sparktop.store.node import machine_look
 from sparktop.store.sources import SourceKind
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
-from sparktop.sweep.run.limit_log import LimitLog
 
 Number = TypeVar("Number", int, float)
 
@@ -408,3 +414,387 @@ def _minus(now: float | None, then: float | None) -> float | None:
 
 def _plus(one: float | None, two: float | None) -> float | None:
     return None if one is None or two is None else one + two
+
+
+_APART_S = 0.9
+"""A server is polled up to four times a second; one look a second is enough."""
+_LONGEST_S = 600.0
+"""Of a longer level, the newest part is judged."""
+
+
+class _Server(Struct):
+    """The looks of one server, with what does not change from look to look."""
+
+    looks: list[Look] = field(default_factory=list)
+    reads: list[float | None] = field(default_factory=list)
+    """Bytes that one GPU of each engine core has read, summed over the cores, at each look."""
+    lanes: int = 1
+    kv_capacity_tokens: float | None = None
+    speculates: bool = False
+
+
+class _Machine(Struct):
+    """The looks of one machine, and its newest sample and speed."""
+
+    looks: list[MachineLook] = field(default_factory=list)
+    newest: NodeSample | None = None
+    paces: dict[int, Pace] = field(default_factory=dict)
+    usual_mhz: float | None = None
+
+
+class Part(Struct, frozen=True):
+    """One server of a level: where it runs, and the slots that it reports."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    slots: int | None = None
+
+
+class LimitLog:
+    """The looks of servers and machines since a sweep began."""
+
+    def __init__(self) -> None:
+        """Start without looks."""
+        self._servers: dict[str, _Server] = {}
+        self._machines: dict[str, _Machine] = {}
+
+    def accept_server(self, name: str, sample: EngineSample) -> None:
+        """Add a sample of a server, unless the last one is less than about a second old."""
+        server = self._servers.setdefault(name, _Server())
+        if server.looks and sample.at - server.looks[-1].at < _APART_S:
+            return
+        lanes = sample.lanes
+        capacity = lane_sum(lanes, lambda lane: lane.kv_capacity_tokens)
+        server.lanes = len(lanes)
+        server.kv_capacity_tokens = None if capacity is None else capacity / len(lanes)
+        server.speculates = any(lane.spec_drafts for lane in lanes)
+        server.reads.append(lane_sum(lanes, lambda lane: lane.read_bytes_per_gpu))
+        server.looks.append(_look(sample.at, lanes))
+
+    def accept_machine(self, name: str, sample: NodeSample) -> None:
+        """Add a sample of a machine."""
+        machine = self._machines.setdefault(name, _Machine())
+        look = machine_look(sample)
+        machine.newest = sample
+        machine.looks.append(look)
+        if look.clock_mhz is not None and (look.gpu_percent or 0.0) >= 80.0:  # noqa: PLR2004 - under load
+            machine.usual_mhz = max(machine.usual_mhz or 0.0, look.clock_mhz)
+        machine.paces = {
+            gpu.index: follow(
+                machine.paces.get(gpu.index, Pace()),
+                gpu,
+                sample.at,
+                unified=sample.memory.unified,
+                shares={one: share for one, share in gpu.throttled_percent.items() if share is not None},
+                thresholds=NodeThresholds(),
+            )
+            for gpu in sample.gpus
+        }
+
+    def forget(self, before: float) -> None:
+        """Drop the looks before a time."""
+        for server in self._servers.values():
+            count = bisect_left([look.at for look in server.looks], before)
+            del server.looks[:count], server.reads[:count]
+        for machine in self._machines.values():
+            del machine.looks[: bisect_left([look.at for look in machine.looks], before)]
+
+    def judge(self, parts: Sequence[Part], spans: Sequence[Span], router: str | None) -> dict[str, Limit]:
+        """Return what held each server of a level back while requests were in flight (`spans`), by name.
+
+        A server of which there are too few looks is left out.
+        """
+        looks = {part.name: self._inside(part.name, spans) for part in parts}
+        found: dict[str, Limit] = {}
+        for part in parts:
+            others = [one for one in parts if one is not part]
+            peers = tuple(Peer(one.name, looks[one.name], one.slots) for one in others)
+            limit = limited_by(self._evidence(part, looks[part.name], spans, router, peers))
+            if limit is not None:
+                found[part.name] = limit
+        return found
+
+    def _evidence(
+        self,
+        part: Part,
+        looks: tuple[Look, ...],
+        spans: Sequence[Span],
+        router: str | None,
+        peers: tuple[Peer, ...],
+    ) -> Evidence:
+        server = self._servers.get(part.name, _Server())
+        machines = {name: self._machines[name] for name in part.nodes if name in self._machines}
+        bandwidth = bandwidth_gb_per_s([one.newest for one in machines.values()])
+        reads = self._read_gb_per_s(part.name, spans)
+        return Evidence(
+            looks,
+            slots=part.slots,
+            kv_capacity_tokens=server.kv_capacity_tokens,
+            machines=tuple(
+                Machine(name, tuple(_within(one.looks, spans)), worst(one.paces), one.usual_mhz)
+                for name, one in machines.items()
+            ),
+            spans=max(1, len(part.nodes)),
+            cores=server.lanes,
+            router=router,
+            routed=None if router is None else True,  # the sweep sends all requests to it
+            peers=peers,
+            read_percent=read_percent(bandwidth, reads, len(part.nodes), server.lanes),
+            read_gb_per_s=reads,
+            speculates=server.speculates,
+            window_s=_LONGEST_S,
+        )
+
+    def _inside(self, name: str, spans: Sequence[Span]) -> tuple[Look, ...]:
+        """Return the looks of a server during `spans`, with an unknown one between two spans.
+
+        Without it, the pause between two runs would count as work.
+        """
+        server = self._servers.get(name, _Server())
+        inside: list[Look] = []
+        for begin, end in spans:
+            part = [look for look in server.looks if begin <= look.at <= end]
+            if inside and part:
+                inside.append(Look(inside[-1].at + 0.01))
+            inside += part
+        return tuple(inside)
+
+    def _read_gb_per_s(self, name: str, spans: Sequence[Span]) -> float | None:
+        """Return the gigabytes per second that were read during `spans`; None if unknown."""
+        server = self._servers.get(name, _Server())
+        read = lasted_s = 0.0
+        for begin, end in spans:
+            part = [
+                (look.at, total)
+                for look, total in zip(server.looks, server.reads, strict=True)
+                if begin <= look.at <= end and total is not None
+            ]
+            if len(part) > 1:
+                read += part[-1][1] - part[0][1]
+                lasted_s += part[-1][0] - part[0][0]
+        return read / lasted_s / 1e9 if read > 0 and lasted_s > 0 else None
+
+
+def _look(at: float, lanes: Sequence[LaneSample]) -> Look:
+    return Look(
+        at,
+        lane_sum(lanes, lambda lane: lane.running),
+        lane_sum(lanes, lambda lane: lane.waiting),
+        lane_sum(lanes, lambda lane: lane.waiting_for_capacity),
+        kv_fullest_percent(lanes),
+        lane_sum(lanes, lambda lane: None if lane.step_tokens is None else lane.step_tokens.count),
+        lane_sum(lanes, lambda lane: lane.generation_tokens),
+        lane_sum(lanes, _computed),
+        lane_sum(lanes, lambda lane: lane.preemptions),
+        lane_sum(lanes, lambda lane: sum(lane.finished.values()) if lane.finished else None),
+    )
+
+
+def _computed(lane: LaneSample) -> float | None:
+    return lane.prompt_tokens if lane.prompt_tokens_computed is None else lane.prompt_tokens_computed
+
+
+def _within(looks: Iterable[MachineLook], spans: Sequence[Span]) -> Iterable[MachineLook]:
+    return (look for look in looks if any(begin <= look.at <= end for begin, end in spans))
+
+
+def level_limit(found: Mapping[str, Limit], busy: Mapping[str, float]) -> tuple[str, Limit] | None:
+    """Return (name, limit) of the server that speaks for its level; None if none was judged.
+
+    It is one that its router limits, or else the one with the largest mean batch in `busy`.
+    """
+    if not found:
+        return None
+    name = max(
+        found, key=lambda one: (found[one].kind.value == "router", busy.get(one, 0.0), one), default=None
+    )
+    return None if name is None else (name, found[name])
+
+
+SAME_MOMENT_S = 0.25
+"""Samples of several servers up to this many seconds apart count as simultaneous if hardly any request
+started or ended between them."""
+MOST_MOVED = 0.05
+"""Maximum number of requests that may have started or ended between such samples, as a share of the sum of
+their values."""
+FULL_PERCENT = 98.0
+"""KV cache usage in percent from which on requests wait for memory."""
+
+Of = Callable[[ServerPoint], float | None]
+
+
+class BackendQueue(Struct, frozen=True):
+    """What the samples of one server show about requests of a level that waited in its queue."""
+
+    name: str
+    looks: int = 0
+    """Number of samples that reported how many requests were waiting."""
+    looks_waiting: int = 0
+    """Number of samples with at least one waiting request."""
+    waiting_max: float | None = None
+    running_max: float | None = None
+    kv_fullest_percent: float | None = None
+    """Maximum KV cache usage (0 to 100) of any of its engine cores (data-parallel ranks) in any sample."""
+    slots: int | None = None
+    """Maximum requests that the server runs at the same time; None if unknown."""
+    saturated: bool = False
+    """True if in some sample requests were waiting while at least `slots` requests were running."""
+    at_once: int | None = None
+    """Maximum requests of the level at this server at the same time; None if no answer named its backend."""
+
+
+class InFlight:
+    """The number of requests in flight at any time, computed from their starts and ends."""
+
+    def __init__(self, requests: Iterable[Span]) -> None:
+        """Use the (start, end) of each request, in monotonic seconds."""
+        changes = sorted((at, step) for start, end in requests for at, step in ((start, 1), (end, -1)))
+        self._times = [at for at, _ in changes]
+        self._counts = list(accumulate(step for _, step in changes))
+
+    @property
+    def most(self) -> int:
+        """The maximum number of requests in flight at the same time; 0 without requests."""
+        return max(self._counts, default=0)
+
+    def most_between(self, begin: float, end: float) -> int:
+        """Return the maximum number of requests in flight at any time from `begin` to `end`."""
+        first, last = bisect_right(self._times, begin), bisect_right(self._times, end)
+        return max(self._counts[max(0, first - 1) : last], default=0) if last else 0
+
+    def moved_between(self, begin: float, end: float) -> int:
+        """Return how many requests started or ended from `begin` to `end`."""
+        return bisect_right(self._times, end) - bisect_left(self._times, begin)
+
+
+def same_moment(looks: Mapping[str, Sequence[ServerPoint]], of: Of, in_flight: InFlight) -> list[float]:
+    """Return the sum of a gauge over all servers, once for each moment at which all of them were sampled.
+
+    `looks` has the samples by server; the function `of` reads the gauge from a sample. Samples of different
+    moments are not added, because requests that moved between servers would count twice. A sum is at most the
+    number of requests in flight. For a single server, return the gauge of each sample unchanged. Return an
+    empty list if a server never reports the gauge.
+    """
+    known = {name: [one for one in points if of(one) is not None] for name, points in looks.items()}
+    if not known or not all(known.values()):
+        return []
+    if len(known) == 1:
+        (points,) = known.values()
+        return [value for one in points if (value := of(one)) is not None]
+    first, *others = sorted(known.values(), key=len)
+    times = [[one.at for one in points] for points in others]
+    sums = []
+    for look in first:
+        group = [look, *(points[_nearest(at, look.at)] for points, at in zip(others, times, strict=True))]
+        begin, end = min(one.at for one in group), max(one.at for one in group)
+        total = sum(of(one) or 0.0 for one in group)
+        if end - begin <= SAME_MOMENT_S and in_flight.moved_between(begin, end) <= MOST_MOVED * total:
+            sums.append(min(total, float(in_flight.most_between(begin, end))))
+    return sums
+
+
+def busy_batch(points: Sequence[ServerPoint], grown: Counters | None) -> float | None:
+    """Return the mean batch size of a server while it was computing; None if unknown.
+
+    If `grown`, the growth of the server's counters, includes engine steps, the result is exact: a step yields
+    one token per request of its batch, plus those added by speculative decoding. Otherwise it is the mean
+    number of running requests, over the samples in `points` with at least one running request.
+    """
+    made = None if grown is None else grown.generation_tokens
+    if grown is not None and grown.steps and made:
+        # A step that only computes part of a long prompt yields no token, but still has a request in its
+        # batch.
+        return max(1.0, (made - (grown.spec_accepted_tokens or 0.0)) / grown.steps)
+    busy = [one.running for one in points if one.running]
+    return sum(busy) / len(busy) if busy else None
+
+
+def backend_queue(
+    name: str, points: Sequence[ServerPoint], slots: int | None, at_once: int | None
+) -> BackendQueue:
+    """Summarise what the samples `points` of one server show about queued requests.
+
+    `slots` is the maximum number of requests that the server runs at the same time; it is ignored if a sample
+    shows more. `at_once` is the maximum number of the level's requests at this server at the same time. For
+    both, None means unknown.
+    """
+    waiting = [one.waiting for one in points if one.waiting is not None]
+    running_max = max((one.running for one in points if one.running is not None), default=None)
+    if slots is not None and (running_max or 0.0) > slots:
+        slots = None  # it ran more, so this number is not its limit
+    kv = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
+    return BackendQueue(
+        name=name,
+        looks=len(waiting),
+        looks_waiting=sum(one > 0 for one in waiting),
+        waiting_max=max(waiting, default=None),
+        running_max=running_max,
+        kv_fullest_percent=max(kv, default=None),
+        slots=slots,
+        saturated=slots is not None
+        and any((one.waiting or 0.0) > 0 and (one.running or 0.0) >= slots for one in points),
+        at_once=at_once,
+    )
+
+
+def queue_reason(queue: BackendQueue, concurrency: int) -> str | None:
+    """Return text about why requests queued at a server: too few slots or a full KV cache.
+
+    In a burst, requests also wait for each other's prefill, on any server. This does not count as a queue if
+    all requests were seen running at the same time, or if the slots are known to suffice and the cache is not
+    full. Return None if no request queued.
+    """
+    slots, wanted = queue.slots, concurrency if queue.at_once is None else queue.at_once
+    beyond = slots is not None and (queue.saturated or (queue.at_once is not None and wanted > slots))
+    if not queue.looks_waiting and (queue.looks or not beyond):
+        return None
+    full = (queue.kv_fullest_percent or 0.0) >= FULL_PERCENT
+    all_ran = queue.running_max is not None and queue.running_max >= wanted
+    if (all_ran or slots is not None) and not beyond and not full:
+        return None
+    seen = (
+        "requests waited" if queue.waiting_max is None else f"up to {queue.waiting_max:.0f} requests waited"
+    )
+    seen += f" ({queue.looks_waiting} of {queue.looks} polls)" if queue.looks else ""
+    if beyond and queue.at_once is not None:
+        return f"{seen}: {wanted} requests at once exceed its {slots} slots"
+    if beyond:
+        return f"{seen} while all of its {slots} slots were taken"
+    return f"{seen}: its KV cache is full" if full else seen
+
+
+def _nearest(times: Sequence[float], at: float) -> int:
+    index = bisect_left(times, at)
+    return min(range(max(0, index - 1), min(len(times), index + 1)), key=lambda one: abs(times[one] - at))
+
+
+class SampleFeed(Protocol):
+    """A source of samples during a sweep, implemented by `sparktop.store.Store`."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state of all watched servers, routers and machines."""
+        ...
+
+    def listen(self, listener: Hear) -> Callable[[], None]:
+        """Call `listener` with each new sample or failure; return a function that stops these calls."""
+        ...
+
+
+def all_sampled(plan: Plan, snapshot: Snapshot, log: ServerLog) -> bool:
+    """Return whether each server, router and machine of the plan has a sample or a failed poll.
+
+    A server's sample must be in `log`, which has only those from after the start of the sweep.
+    """
+    backends, nodes = set(), set()
+    for target in plan.targets:
+        backends |= set(watched_backends(target, snapshot))
+        nodes |= set(watched_nodes(target, snapshot))
+    urls = {one.url for one in plan.targets}
+    servers = [one for one in snapshot.backends if one.name in backends and one.failure is None]
+    if any(log.newest(one.name) is None and log.silence(one.name) is None for one in servers):
+        return False
+    failed_or_told = [
+        *((one.failure, one.age_s) for one in snapshot.nodes if one.name in nodes),
+        *((one.failure, one.age_s) for one in snapshot.routers if one.url in urls),
+    ]
+    return all(failure is not None or age_s is not None for failure, age_s in failed_or_told)

@@ -8,14 +8,13 @@ from msgspec import Struct, field
 
 from sparktop.model.load import LoadMode, TokenSource
 from sparktop.sweep.generator.loop_health import TIMER_MS
-from sparktop.sweep.generator.wire.messages import ClientHealth
+from sparktop.sweep.generator.wire import ClientHealth
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.results import LevelLoad, LevelResult, NodeSide, TargetResult, Validity
-from sparktop.sweep.run.context.depth import TEMPLATE_TOKENS, context_doubts
-from sparktop.sweep.run.conversations.level import conversation_doubts
-from sparktop.sweep.run.load import BackendQueue, queue_reason
-from sparktop.sweep.run.open_loop.doubts import open_loop_doubts
-from sparktop.sweep.run.server_side import Counters
+from sparktop.sweep.run.agents import conversation_doubts
+from sparktop.sweep.run.depth import TEMPLATE_TOKENS, context_doubts
+from sparktop.sweep.run.open_loop import open_loop_doubts
+from sparktop.sweep.run.server_side import BackendQueue, Counters, queue_reason
 from sparktop.sweep.terms.definitions import (
     CACHE_HITS,
     CLIENT_LAG,

@@ -32,9 +32,8 @@ from sparktop.sweep.result.results import (
     ProbeResult,
     SweepResult,
 )
-from sparktop.sweep.run.capacity.answer import condition_result
-from sparktop.sweep.run.capacity.judgement import judge
-from sparktop.sweep.run.drift import changed_words, times_apart
+from sparktop.sweep.run.capacity import changed_words, condition_result, times_apart
+from sparktop.sweep.run.judgement import judge
 from sparktop.sweep.run.progress import CapacityTold, LoadTold, Phase, PhaseChanged, SweepEvent
 
 _RUN_OUT = {LimitKind.KV.value, LimitKind.SLOTS.value, LimitKind.BANDWIDTH.value}

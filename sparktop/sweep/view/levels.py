@@ -32,8 +32,7 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, ratio_of
-from sparktop.sweep.plan.order import Load, loads
-from sparktop.sweep.plan.plan import MOST_IN_FLIGHT, Order, Plan, TargetKind
+from sparktop.sweep.plan.plan import MOST_IN_FLIGHT, Load, Order, Plan, TargetKind, loads
 from sparktop.sweep.result.level import level_split, split_words
 from sparktop.sweep.result.results import (
     BackendSide,

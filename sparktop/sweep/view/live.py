@@ -34,8 +34,7 @@ from sparktop.model.time_range import TimeRange
 from sparktop.sweep.compare.series import Reference
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.run.capacity.forecast import conditions_words
-from sparktop.sweep.run.forecast import Forecast, forecast
+from sparktop.sweep.run.forecast import Forecast, conditions_words, forecast
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
     GuardSet,

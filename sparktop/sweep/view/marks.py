@@ -8,7 +8,7 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.limit import LimitKind
 from sparktop.model.sweep import Mark
 from sparktop.sweep.result.results import LevelResult, LimitSide, TargetResult
-from sparktop.sweep.run.load import FULL_PERCENT
+from sparktop.sweep.run.server_side import FULL_PERCENT
 from sparktop.sweep.terms.definitions import (
     CACHE_HITS,
     CLIENT_LAG,

@@ -22,7 +22,7 @@ from sparktop.model.load import (
 from sparktop.model.series import LATE, Series
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.sweep import BackendLine, LevelKey, LevelSpan, LiveSeries, NodeLine, Slots
-from sparktop.sweep.generator.wire.messages import TokenBin
+from sparktop.sweep.generator.wire import TokenBin
 
 # A slot lasts a tenth of a second at first, as long as the bins in which tokens are reported. When the grid
 # is full, neighbouring slots are merged in pairs, so a sweep of any length has at most `MOST_SLOTS` slots,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sparktop.errors import UsageError
 from sparktop.model.event import Severity
+from sparktop.sweep.plan.capacity import default_capacity, fitted, make_capacity_plan
 from sparktop.sweep.plan.presets import Wishes
-from sparktop.sweep.plan.searched import default_capacity, fitted, make_capacity_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from sparktop.commands.sweep.progress import level_line
+from sparktop.commands.sweep.run import level_line
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import exports, report

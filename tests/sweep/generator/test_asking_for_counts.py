@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sparktop.model.load import Level, TokenSource
-from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.terms.request_errors import count_errors

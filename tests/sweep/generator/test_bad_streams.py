@@ -9,7 +9,7 @@ import pytest
 
 from sparktop.model.load import EndReason
 from sparktop.sweep.generator import exchange
-from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.terms.request_errors import RequestFailure, count_errors
 from tests.sweep.conftest import GOOD, QUICK, InProcess, Loaded, figures

@@ -17,8 +17,8 @@ from sparktop.model.load import (
     RunEnded,
     RunStarted,
 )
-from sparktop.sweep.generator.prompts.passage import MOST_REQUESTS
-from sparktop.sweep.generator.wire.messages import PromptLength, WorkerTarget
+from sparktop.sweep.generator.prompts import MOST_REQUESTS
+from sparktop.sweep.generator.wire import PromptLength, WorkerTarget
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import InProcess

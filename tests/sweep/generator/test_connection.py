@@ -9,9 +9,8 @@ from time import perf_counter
 
 import pytest
 
-from sparktop.sweep.generator.connection import Connection, ConnectionPool, Inbox
-from sparktop.sweep.generator.endpoint import resolve
-from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.generator.connection import Connection, ConnectionPool, Inbox, resolve
+from sparktop.sweep.generator.wire import WorkerTarget
 
 pytestmark = pytest.mark.outside
 

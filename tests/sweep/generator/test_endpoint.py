@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sweep.generator.endpoint import Endpoint, EndpointError, resolve
-from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.generator.connection import Endpoint, EndpointError, resolve
+from sparktop.sweep.generator.wire import WorkerTarget
 
 
 @pytest.mark.outside

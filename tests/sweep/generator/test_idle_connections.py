@@ -9,7 +9,7 @@ import pytest
 
 from sparktop.model.load import EndReason, LoadMode, RequestStarted
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
-from sparktop.sweep.generator.wire.messages import OpenLoop, RunLoad, WorkerTarget
+from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import QUICK, InProcess

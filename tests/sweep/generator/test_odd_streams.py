@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from sparktop.model.load import EndReason, FirstToken, Level, LoadMode, ResponseStarted, Tokens, TokenSource
-from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Api
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect

@@ -8,9 +8,8 @@ from time import perf_counter
 import pytest
 
 from sparktop.model.load import EndReason, LoadMode, RequestStarted
-from sparktop.sweep.generator.open_loop import OpenLoopClient
-from sparktop.sweep.generator.wire.lines import decode_command, encode_command
-from sparktop.sweep.generator.wire.messages import OpenLoop, RunLoad, WorkerTarget
+from sparktop.sweep.generator.client import OpenLoopClient
+from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget, decode_command, encode_command
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import due_values_s
 from tests.sweep.conftest import InProcess

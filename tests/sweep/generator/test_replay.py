@@ -10,10 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, LoadMode, RequestStarted
-from sparktop.sweep.generator.wire.lines import decode_command, encode_command
-from sparktop.sweep.generator.wire.messages import OpenLoop, RunLoad, WorkerTarget
-from sparktop.sweep.plan.traces.formats import TraceFormat
-from sparktop.sweep.plan.traces.trace import TraceChoice
+from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget, decode_command, encode_command
+from sparktop.sweep.plan.traces import TraceChoice, TraceFormat
 from tests.sweep.conftest import InProcess, Loaded
 from tests.sweep.stream_server import Asked, Behave
 

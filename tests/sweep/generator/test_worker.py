@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.model.load import EndReason, Level, RequestEnded
-from sparktop.sweep.generator.wire.messages import (
+from sparktop.sweep.generator.wire import (
     Batch,
     Calibrate,
     Calibrated,
@@ -28,8 +28,7 @@ from sparktop.sweep.generator.wire.messages import (
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.run.record import RunRecord
-from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep import stream_server
 from tests.sweep.stream_server import Asked, StreamServer, hang_after_three
@@ -298,7 +297,7 @@ async def test_the_parent_is_killed(server: StreamServer, held: bool) -> None:  
 import asyncio
 import os
 from sparktop.sweep.run.worker_process import SweepWorker
-from sparktop.sweep.generator.wire.messages import RunLoad, WorkerTarget
+from sparktop.sweep.generator.wire import RunLoad, WorkerTarget
 async def main():
     worker = await SweepWorker.start()
     if {held} and os.fork() == 0:

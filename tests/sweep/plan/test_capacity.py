@@ -9,14 +9,15 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.sweep.plan.capacity import (
     Pace,
     arrivals_needed,
+    default_capacity,
     find_limits,
     level_plan,
+    make_capacity_plan,
     parse_conditions,
     share_needed,
 )
 from sparktop.sweep.plan.plan import Capacity, SweepTarget
 from sparktop.sweep.plan.presets import Wishes
-from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
 
 TARGET = SweepTarget("spark", "http://127.0.0.1:1")
 

@@ -12,9 +12,13 @@ from msgspec.structs import replace
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.plan.draft import (
+    READING,
     SENT_TOGETHER,
+    WHOLE,
+    CheckedDraft,
     Draft,
     DraftKind,
+    checked,
     draft_of,
     is_changed,
     shown_fields,
@@ -22,7 +26,6 @@ from sparktop.sweep.plan.draft import (
     with_mode,
     with_preset,
 )
-from sparktop.sweep.plan.form import READING, WHOLE, CheckedDraft, checked
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, Wishes, all_presets, make_plan
 from sparktop.sweep.terms.limits import MOST_CONCURRENCY

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.targets import GuardLimits
-from sparktop.sweep.plan.draft import Draft, draft_of
-from sparktop.sweep.plan.last_choice import choice_file, recall, remember, still_there
+from sparktop.sweep.plan.draft import Draft, choice_file, draft_of, recall, remember, still_there
 from sparktop.sweep.plan.presets import BUILT_IN
 
 CHOSEN = replace(

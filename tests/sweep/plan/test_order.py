@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadMode
-from sparktop.sweep.plan.order import Load, Stint, loads, stints
-from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
-from sparktop.sweep.run.estimate import Estimate
+from sparktop.sweep.plan.plan import Load, Order, Plan, Stint, SweepTarget, loads, stints
+from sparktop.sweep.run.forecast import Estimate
 
 TARGETS = tuple(SweepTarget(name, f"http://{name}:8000") for name in ("a", "b", "c"))
 PLAN = Plan(TARGETS[:2], concurrency=(1, 4), runs=3, pp=128)

@@ -9,8 +9,7 @@ import pytest
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.sweep.plan.order import loads
-from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget, loads
 from sparktop.sweep.plan.presets import (
     BUILT_IN,
     STEADY_S,

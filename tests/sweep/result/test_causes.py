@@ -9,10 +9,9 @@ from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.level import common_cause, with_common_cause
 from sparktop.sweep.result.results import LevelResult, LimitSide
-from sparktop.sweep.run.capacity.answer import capacity_answer
-from sparktop.sweep.run.capacity.judgement import Judged, Shares
-from sparktop.sweep.run.capacity.search import CapacitySearch
-from sparktop.sweep.run.slo.judgement import Verdict
+from sparktop.sweep.run.capacity import capacity_answer
+from sparktop.sweep.run.judgement import Judged, Shares, Verdict
+from sparktop.sweep.run.search import CapacitySearch
 
 READS, COMPUTES, KV = "memory bandwidth", "decode compute", "KV cache"
 

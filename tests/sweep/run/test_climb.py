@@ -12,7 +12,7 @@ from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.plan.plan import Order, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.result.results import LevelResult, Rate, Requests
-from sparktop.sweep.run.climb import next_step, saturation
+from sparktop.sweep.run.search import next_step, saturation
 from stage.sweep import RehearsedSweep
 
 MOST = 256
@@ -125,7 +125,9 @@ async def test_quick_finds_where_a_server_is_full(
 ) -> None:
     """With `slots` requests at once it has its most tokens/s; whether or not the server reports its slots."""
     if known == "unknown":
-        monkeypatch.setattr("sparktop.sweep.run.climb.slots_of", lambda _: None)
+        monkeypatch.setattr(
+            "sparktop.sweep.run.preparation.PreparedTarget.all_slots", property(lambda _: None)
+        )
     scenario = SCENARIOS[DEFAULT_SCENARIO]
     profile = replace(scenario.profile, max_num_seqs=slots, kv_blocks=100_000)
     sweep = RehearsedSweep(scenario=replace(scenario, profile=profile))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from sparktop.commands.sweep.conversations import conversations_line
+from sparktop.commands.sweep.command import conversations_line
 from sparktop.model.targets import SweepSettings
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import make_plan
-from sparktop.sweep.run.conversations.forecast import expected_requests
-from sparktop.sweep.run.forecast import forecast
+from sparktop.sweep.run.forecast import expected_requests, forecast
 
 
 def plan_of(settings: SweepSettings) -> Plan:

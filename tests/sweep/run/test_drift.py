@@ -25,10 +25,9 @@ from sparktop.sweep.result.results import (
     TargetResult,
     Validity,
 )
-from sparktop.sweep.run.climb import next_step, top_of
-from sparktop.sweep.run.drift import Twice, pace_drift, rate_drift, slo_drift, value_to_repeat
-from sparktop.sweep.run.slo.judgement import Verdict, judge_level
-from sparktop.sweep.run.slo.search import SloSearch
+from sparktop.sweep.run.capacity import Twice, pace_drift, rate_drift, slo_drift, value_to_repeat
+from sparktop.sweep.run.judgement import Verdict, judge_level
+from sparktop.sweep.run.search import SloSearch, next_step, top_of
 from sparktop.sweep.terms.definitions import DRIFT
 from sparktop.sweep.view.words import headline, rate_sentence
 from stage.sweep import RehearsedSweep

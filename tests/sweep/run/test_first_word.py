@@ -12,7 +12,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import TokenSource
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.sweep.generator.wire.messages import (
+from sparktop.sweep.generator.wire import (
     Calibrate,
     Calibrated,
     Command,

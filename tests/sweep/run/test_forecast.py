@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from sparktop.commands.sweep.progress import plan_line
+from sparktop.commands.sweep.run import plan_line
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSettings
 from sparktop.model.time_range import TimeRange

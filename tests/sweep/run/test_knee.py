@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sweep.run.open_loop.knee import GAP, MOST_LEVELS, KneeSearch
+from sparktop.sweep.run.search import GAP, MOST_LEVELS, KneeSearch
 
 
 def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float = 10_000.0) -> KneeSearch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.node import GpuReading, NodeSample
-from sparktop.sweep.run.limit_log import LimitLog, Part, level_limit
+from sparktop.sweep.run.server_side import LimitLog, Part, level_limit
 
 
 def logged(*servers: tuple[str, float, float]) -> LimitLog:

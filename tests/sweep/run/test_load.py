@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.sweep.run.load import (
+from sparktop.sweep.run.server_side import (
     SAME_MOMENT_S,
     BackendQueue,
+    Counters,
     InFlight,
+    ServerPoint,
     backend_queue,
     busy_batch,
     queue_reason,
     same_moment,
 )
-from sparktop.sweep.run.server_side import Counters, ServerPoint
 
 NOTHING = Counters()
 FLYING = InFlight([(0.0, 100.0)] * 32)

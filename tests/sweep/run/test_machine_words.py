@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView, Snapshot
-from sparktop.sweep.run.machine_words import machines_words
+from sparktop.sweep.run.preparation import machines_words
 
 
 def test_a_machine_is_its_product_its_gpus_and_its_driver() -> None:

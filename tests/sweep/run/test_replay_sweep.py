@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.commands.sweep.progress import plan_line
+from sparktop.commands.sweep.run import plan_line
 from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
-from sparktop.sweep.plan.traces.replay import Replay
-from sparktop.sweep.plan.traces.summary import summarise
-from sparktop.sweep.plan.traces.trace import TraceChoice
+from sparktop.sweep.plan.traces import Replay, TraceChoice, summarise
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LoadTold, SweepEvent
 from tests.sweep.watched_servers import Watched, watched

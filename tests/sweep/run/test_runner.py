@@ -13,12 +13,12 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LevelEnded, LevelStarted, LoadMode, RequestEnded, RequestStarted
 from sparktop.model.targets import ModelFacts
 from sparktop.simulation.calibration import MODEL
-from sparktop.sweep.generator.wire.messages import RunLoad, WorkerMessage
+from sparktop.sweep.generator.wire import RunLoad, WorkerMessage
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.level.commands import run_command
+from sparktop.sweep.run.level import run_command
 from sparktop.sweep.run.progress import (
     LevelMeasured,
     LoadTold,
@@ -123,7 +123,7 @@ async def test_the_batch_of_a_level_is_that_of_its_measured_runs(monkeypatch: py
         return replace(asked, concurrency=1) if asked.warm_up else asked
 
     monkeypatch.setattr(
-        "sparktop.sweep.run.level.maker.run_command",
+        "sparktop.sweep.run.level.run_command",
         lambda *args, **options: lone(run_command(*args, **options)),
     )
     async with watched() as servers:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.run.served_by import BackendNames, _expected_runs, binomial_p, routing_test
+from sparktop.sweep.run.router_side import BackendNames, _expected_runs, binomial_p, routing_test
 
 
 def runs_of(sequence: tuple[str, ...]) -> int:

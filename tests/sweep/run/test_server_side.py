@@ -14,11 +14,11 @@ from sparktop.model.load import EndReason, FirstToken, RequestEnded, RequestStar
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.sweep.generator.wire.messages import WorkerTarget
+from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, TargetResult
-from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.router_side import direct_overhead_ms
 from sparktop.sweep.run.server_side import (

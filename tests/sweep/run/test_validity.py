@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadMode
-from sparktop.sweep.generator.wire.messages import ClientHealth, LagFigures
+from sparktop.sweep.generator.wire import ClientHealth, LagFigures
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import (
     AgentsResult,
@@ -19,8 +19,7 @@ from sparktop.sweep.result.results import (
     TargetResult,
     TokenCounts,
 )
-from sparktop.sweep.run.load import BackendQueue
-from sparktop.sweep.run.server_side import Counters
+from sparktop.sweep.run.server_side import BackendQueue, Counters
 from sparktop.sweep.run.validity import Asked, LevelFacts, judge, with_clock_shifts
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),), tg=64)

@@ -20,15 +20,14 @@ from sparktop.model.load import (
 )
 from sparktop.model.sweep import LevelKey
 from sparktop.store import SourceKey
-from sparktop.sweep.generator.wire.messages import WorkerTarget
-from sparktop.sweep.plan.order import Load
-from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.generator.wire import WorkerTarget
+from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
 from sparktop.sweep.result import level as level_results
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import BackendSide, EachRequest, LevelResult, PlanResult, SweepResult
 from sparktop.sweep.result.store import load, save
-from sparktop.sweep.run.level.record import LevelRecord
+from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import LevelMeasured, LoadTold
 from sparktop.sweep.run.server_side import ServerLog, server_point

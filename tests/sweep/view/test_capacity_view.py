@@ -12,10 +12,9 @@ from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.curves import curve_rows, legend_rows
 from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
-from sparktop.sweep.plan.order import load_at
-from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
+from sparktop.sweep.plan.plan import Plan, load_at
 from sparktop.sweep.plan.presets import Wishes
-from sparktop.sweep.plan.searched import default_capacity, make_capacity_plan
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityResult,

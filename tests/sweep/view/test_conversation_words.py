@@ -13,7 +13,7 @@ from sparktop.sweep.result.results import (
     Requests,
     TargetResult,
 )
-from sparktop.sweep.run.conversations.level import conversation_doubts
+from sparktop.sweep.run.agents import conversation_doubts
 from sparktop.sweep.terms.definitions import FEW_CALLS
 from sparktop.sweep.view.result import plan_words
 from sparktop.sweep.view.words import (

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded
 from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
-from sparktop.sweep.plan.order import Load
-from sparktop.sweep.plan.plan import Order, SloCondition
+from sparktop.sweep.plan.plan import Load, Order, SloCondition
 from sparktop.sweep.run.progress import Notice, Phase, PhaseChanged, RunTold, SweepEnded
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.commands.sweep.progress import progress_line
+from sparktop.commands.sweep.run import progress_line
 from sparktop.model.load import EndReason, LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.panels.sweep.screen import now_rows
-from sparktop.sweep.plan.order import loads
-from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.plan import Plan, SweepTarget, loads
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
-from sparktop.sweep.plan.traces.replay import find_replay
+from sparktop.sweep.plan.traces import find_replay
 from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged, ProgressFold, RecentRates
 from sparktop.sweep.view.live import LiveView
 

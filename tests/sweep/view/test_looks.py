@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.sweep import LevelEvidence, LevelKey
 from sparktop.panels.sweep.evidence import evidence_screen
-from sparktop.sweep.plan.order import Load
-from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.plan import Load, Plan
 from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged
 from sparktop.sweep.view.levels import level_balance, result_key, stored_evidence
 from sparktop.sweep.view.live import LevelLooks

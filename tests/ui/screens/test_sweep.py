@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from sparktop.config.keys import SWEEP_KEYS
 from sparktop.model.sweep import LevelKey
 from sparktop.panels.parts.text import row_width
-from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Load
 from sparktop.ui.screens.help import SweepHelpScreen
 from sparktop.ui.screens.sweep import Page, SweepScreen
 from tests.ui.sweep_stage import SIZES, SweepStage, key, notice, over, press

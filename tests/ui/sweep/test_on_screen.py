@@ -10,7 +10,7 @@ from textual.widgets import Static
 from sparktop.model.targets import SweepSettings
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.parts.text import row_width
-from sparktop.sweep.plan.order import Load
+from sparktop.sweep.plan.plan import Load
 from sparktop.sweep.result.store import load, stored
 from sparktop.sweep.session import Stage
 from sparktop.ui.screens.dialogs import AskScreen

@@ -61,8 +61,7 @@ class _Input:
         self._worker, self._process = worker, process
 
     def write(self, line: bytes) -> None:
-        from sparktop.sweep.generator.wire.lines import decode_command
-        from sparktop.sweep.generator.wire.messages import Quit
+        from sparktop.sweep.generator.wire import Quit, decode_command
 
         command = decode_command(line)
         if not isinstance(command, Quit):
@@ -79,7 +78,7 @@ class _Generator:
     """The load generator on this event loop, in place of its process."""
 
     def __init__(self) -> None:
-        from sparktop.sweep.generator.wire.messages import Ready
+        from sparktop.sweep.generator.wire import Ready
         from sparktop.sweep.generator.worker import Worker
 
         self.pid = os.getpid()

@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.text import clean
-from sparktop.sweep.plan.form import READING
+from sparktop.sweep.plan.draft import READING
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 
 LABEL = 14

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sparktop.model.load import LoadMode
 from sparktop.sweep.plan.draft import AUTO_FORMAT, SENT_BEFORE, SENT_TOGETHER, DraftKind
 from sparktop.sweep.plan.plan import Api, Order
-from sparktop.sweep.plan.traces.replay import FORMAT_NAMES
+from sparktop.sweep.plan.traces import FORMAT_NAMES
 
 WARM, COLD = "yes", "no"
 LABELS = {

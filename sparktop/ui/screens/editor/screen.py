@@ -17,20 +17,21 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.plan.draft import (
     FIELDS,
+    WHOLE,
+    CheckedDraft,
     Draft,
+    checked,
     is_changed,
     kind_of,
     shown_fields,
+    still_there,
     with_kind,
     with_mode,
     with_preset,
 )
-from sparktop.sweep.plan.form import WHOLE, CheckedDraft, checked
-from sparktop.sweep.plan.last_choice import still_there
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.conversations.forecast import requests_words
-from sparktop.sweep.run.forecast import Forecast, forecast, pieces
+from sparktop.sweep.run.forecast import Forecast, forecast, pieces, requests_words
 from sparktop.sweep.view.live import expected_of
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.base import Dialog

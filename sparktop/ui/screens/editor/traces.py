@@ -9,8 +9,8 @@ from pathlib import Path
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.plan.form import TraceWish
-from sparktop.sweep.plan.traces.replay import Replay
+from sparktop.sweep.plan.draft import TraceWish
+from sparktop.sweep.plan.traces import Replay
 
 _MOST_KEPT = 8
 

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import LoadMode, RequestEnded, RequestStarted
-from sparktop.sweep.generator.wire.messages import ConversationLoad, WorkerTarget
-from sparktop.sweep.plan.conversations.draw import Draw
-from sparktop.sweep.plan.conversations.preset import ConversationPreset
+from sparktop.sweep.generator.wire import ConversationLoad, WorkerTarget
+from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from sparktop.sweep.plan.plan import Api
 from tests.sweep.conftest import InProcess, Loaded
 from tests.sweep.stream_server import Asked, Behave

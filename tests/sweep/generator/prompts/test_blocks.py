@@ -10,9 +10,8 @@ from itertools import takewhile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.generator.prompts.blocks import BlockPrompts
-from sparktop.sweep.generator.prompts.prompts import FILLER, Book, PromptTokens, pieces
-from sparktop.sweep.plan.traces.request import TracedRequest
+from sparktop.sweep.generator.prompts import FILLER, BlockPrompts, Book, PromptTokens, pieces
+from sparktop.sweep.plan.traces import TracedRequest
 
 SPLIT = re.compile(r" [\w']+|[.,:]")
 

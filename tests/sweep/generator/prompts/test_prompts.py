@@ -9,9 +9,19 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.generator.prompts.passage import Passage
-from sparktop.sweep.generator.prompts.prompts import FILLER, Book, Kind, PromptMaker, PromptTokens, pieces
-from sparktop.sweep.generator.prompts.word_list import ADJECTIVES, ADVERBS, NOUNS, VERBS
+from sparktop.sweep.generator.prompts import (
+    ADJECTIVES,
+    ADVERBS,
+    FILLER,
+    NOUNS,
+    VERBS,
+    Book,
+    Kind,
+    Passage,
+    PromptMaker,
+    PromptTokens,
+    pieces,
+)
 
 SPLIT = re.compile(r" [\w']+|[.,:]")
 

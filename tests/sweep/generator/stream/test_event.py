@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.generator.stream import event as stream_event
-from sparktop.sweep.generator.stream.event import BadEventError, StreamEvent, Usage, read_event
+from sparktop.sweep.generator import stream as stream_event
+from sparktop.sweep.generator.stream import BadEventError, StreamEvent, Usage, read_event
 
 TEXTS = st.one_of(
     st.sampled_from(

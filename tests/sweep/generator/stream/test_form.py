@@ -9,10 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.generator.stream import form as stream_form
-from sparktop.sweep.generator.stream.event import read_event
-from sparktop.sweep.generator.stream.form import EventForm, form_of
-from sparktop.sweep.generator.stream.tokens import TokenStream
+from sparktop.sweep.generator import stream as stream_form
+from sparktop.sweep.generator.stream import EventForm, TokenStream, form_of, read_event
 
 
 class WithoutForms(TokenStream):

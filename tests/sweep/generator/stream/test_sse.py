@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.generator.stream import sse
-from sparktop.sweep.generator.stream.sse import EventSplitter, EventTooLargeError
+from sparktop.sweep.generator import stream as sse
+from sparktop.sweep.generator.stream import EventSplitter, EventTooLargeError
 
 LINES = st.lists(
     st.one_of(

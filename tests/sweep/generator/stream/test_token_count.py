@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.load import TokenSource
-from sparktop.sweep.generator.stream.token_count import CountedTokens
-from sparktop.sweep.generator.stream.tokens import TokenStream
+from sparktop.sweep.generator.stream import CountedTokens, TokenStream
 
 WORD = {"content": " word"}
 ROLE = {"role": "assistant", "content": ""}

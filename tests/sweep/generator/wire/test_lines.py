@@ -20,14 +20,7 @@ from sparktop.model.load import (
     Tokens,
     TokenSource,
 )
-from sparktop.sweep.generator.wire.lines import (
-    WorkerProtocolError,
-    decode_command,
-    decode_message,
-    encode_command,
-    encode_message,
-)
-from sparktop.sweep.generator.wire.messages import (
+from sparktop.sweep.generator.wire import (
     Batch,
     Busy,
     Calibrate,
@@ -48,11 +41,16 @@ from sparktop.sweep.generator.wire.messages import (
     TokenTimes,
     WorkerEnded,
     WorkerMessage,
+    WorkerProtocolError,
     WorkerTarget,
+    decode_command,
+    decode_message,
+    encode_command,
+    encode_message,
 )
-from sparktop.sweep.plan.conversations.reading import find_conversations
+from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Api, Timeouts
-from sparktop.sweep.run.record import RunRecord
+from sparktop.sweep.run.worker_process import RunRecord
 from sparktop.sweep.terms.request_errors import RequestFailure, request_failure
 
 TARGET = WorkerTarget("http://a:1", 'm"\x1b\n', Api.COMPLETIONS, "key", router=True)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from sparktop.model.conversation import CallStart
-from sparktop.sweep.plan.conversations.context import ContextLength, Prompt
-from sparktop.sweep.plan.conversations.draw import Draw
-from sparktop.sweep.plan.conversations.preset import ConversationPreset
-from sparktop.sweep.plan.conversations.script import Call, Script
+from sparktop.sweep.plan.conversations import Call, ContextLength, ConversationPreset, Draw, Prompt, Script
 
 CALL = Call(CallStart.HUMAN, 0, 100, 50, 0.0)
 SCRIPT = Script(0, 300, (CALL,), 0.0, 0.5)

@@ -7,8 +7,7 @@ from itertools import islice, pairwise
 import pytest
 
 from sparktop.model.conversation import CallStart
-from sparktop.sweep.plan.conversations.lane import Lane, planned_turns
-from sparktop.sweep.plan.conversations.reading import find_conversations, parse_conversations
+from sparktop.sweep.plan.conversations import Lane, find_conversations, parse_conversations, planned_turns
 
 SMALL = """
 shared_tokens = 100

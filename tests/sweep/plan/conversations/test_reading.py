@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.sweep.plan.conversations.draw import Draw
-from sparktop.sweep.plan.conversations.reading import BUILT_IN, find_conversations, parse_conversations
+from sparktop.sweep.plan.conversations import BUILT_IN, Draw, find_conversations, parse_conversations
 
 WHOLE = """
 new_tokens = 10

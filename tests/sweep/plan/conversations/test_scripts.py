@@ -11,11 +11,16 @@ from statistics import fmean, median
 import pytest
 
 from sparktop.model.conversation import CallStart
-from sparktop.sweep.plan.conversations.context import ContextLength
-from sparktop.sweep.plan.conversations.draw import Draw
-from sparktop.sweep.plan.conversations.preset import ConversationPreset
-from sparktop.sweep.plan.conversations.reading import find_conversations
-from sparktop.sweep.plan.conversations.script import MOST_CALLS, Script, number_of, script
+from sparktop.sweep.plan.conversations import (
+    MOST_CALLS,
+    ContextLength,
+    ConversationPreset,
+    Draw,
+    Script,
+    find_conversations,
+    number_of,
+    script,
+)
 from sparktop.sweep.terms.statistics import quantile
 
 COUNT = 4_000

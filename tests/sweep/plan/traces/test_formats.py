@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.sweep.plan.traces.formats import TraceFormat, recognise
-from sparktop.sweep.plan.traces.request import FaultError, TracedRequest
-from sparktop.sweep.plan.traces.trace import LONGEST_PAUSE_S, Trace, TraceChoice
+from sparktop.sweep.plan.traces import (
+    LONGEST_PAUSE_S,
+    FaultError,
+    Trace,
+    TraceChoice,
+    TracedRequest,
+    TraceFormat,
+    recognise,
+)
 
 DATA = Path(__file__).parents[3] / "data" / "traffic"
 FILES = {path.stem: path for path in sorted(DATA.iterdir()) if "-" not in path.stem}

@@ -12,9 +12,7 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.targets import SweepSettings
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
-from sparktop.sweep.plan.traces.replay import Replay, parse_range
-from sparktop.sweep.plan.traces.summary import summarise
-from sparktop.sweep.plan.traces.trace import TraceChoice
+from sparktop.sweep.plan.traces import Replay, TraceChoice, parse_range, summarise
 
 DATA = Path(__file__).parents[3] / "data" / "traffic"
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.sweep.plan.traces.formats import TraceFormat
-from sparktop.sweep.plan.traces.summary import summarise
-from sparktop.sweep.plan.traces.trace import TraceChoice
+from sparktop.sweep.plan.traces import TraceChoice, TraceFormat, summarise
 
 DATA = Path(__file__).parents[3] / "data" / "traffic"
 

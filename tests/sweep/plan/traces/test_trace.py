@@ -12,12 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.plan.traces import lines
-from sparktop.sweep.plan.traces import trace as trace_module
-from sparktop.sweep.plan.traces.formats import TraceFormat
-from sparktop.sweep.plan.traces.lines import TraceError
-from sparktop.sweep.plan.traces.request import TracedRequest
-from sparktop.sweep.plan.traces.trace import Trace, TraceChoice
+from sparktop.sweep.plan import traces
+from sparktop.sweep.plan import traces as trace_module
+from sparktop.sweep.plan.traces import Trace, TraceChoice, TracedRequest, TraceError, TraceFormat
 
 DATA = Path(__file__).parents[3] / "data" / "traffic"
 MOONCAKE = '{"timestamp": %d, "input_length": 10, "output_length": 5}'
@@ -150,7 +147,7 @@ def test_a_part_without_requests_says_how_long_the_file_is(tmp_path: Path) -> No
 
 def test_a_long_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file without line ends is not read into memory."""
-    monkeypatch.setattr(lines, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(traces, "LONGEST_LINE", 1 << 20)
     path = tmp_path / "t"
     path.write_bytes(b"x" * ((1 << 20) + 1))
     with pytest.raises(TraceError, match="line 1: longer than 1 MiB"):

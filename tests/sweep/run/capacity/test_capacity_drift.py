@@ -11,9 +11,9 @@ from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity, SweepTarget
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
-from sparktop.sweep.run.capacity.answer import JudgedRun, capacity_answer, capacity_result, drift_of
-from sparktop.sweep.run.capacity.judgement import Judged, judge
-from sparktop.sweep.run.capacity.search import CapacitySearch
+from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, capacity_result, drift_of
+from sparktop.sweep.run.judgement import Judged, judge
+from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.view.capacity import answer_words
 from tests.sweep.run.capacity.test_capacity_judgement import request
 

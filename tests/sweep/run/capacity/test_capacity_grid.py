@@ -9,11 +9,8 @@ import pytest
 from sparktop.model.load import LoadKind
 from sparktop.sweep.plan.capacity import RATIO, parse_conditions
 from sparktop.sweep.plan.plan import Capacity
-from sparktop.sweep.run.capacity.crossing import seen_of
-from sparktop.sweep.run.capacity.grid import grid_of
-from sparktop.sweep.run.capacity.judgement import Judged, Scatter, Shares
-from sparktop.sweep.run.capacity.search import CapacitySearch
-from sparktop.sweep.run.slo.judgement import Verdict
+from sparktop.sweep.run.judgement import Judged, Scatter, Shares, Verdict
+from sparktop.sweep.run.search import CapacitySearch, grid_of, seen_of
 
 CONDITIONS = parse_conditions("ttft_p90_ms=2000", LoadKind.RATE)
 

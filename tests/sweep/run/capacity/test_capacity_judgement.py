@@ -12,8 +12,7 @@ from sparktop.model.load import EndReason, LoadKind, RequestEnded
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.run.capacity.judgement import Judged, judge
-from sparktop.sweep.run.slo.judgement import Verdict
+from sparktop.sweep.run.judgement import Judged, Verdict, judge
 
 
 def request(

@@ -10,12 +10,10 @@ from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind
 from sparktop.sweep.formats.written import capacity_text
-from sparktop.sweep.plan.capacity import parse_conditions
-from sparktop.sweep.plan.conversations.draw import Draw
-from sparktop.sweep.plan.conversations.preset import ConversationPreset
+from sparktop.sweep.plan.capacity import make_capacity_plan, parse_conditions
+from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from sparktop.sweep.plan.plan import Capacity, SweepTarget
 from sparktop.sweep.plan.presets import Wishes
-from sparktop.sweep.plan.searched import make_capacity_plan
 from sparktop.sweep.result.results import CapacityAnswer, SweepResult
 from sparktop.sweep.run.progress import LevelMeasured, SweepEvent
 from tests.sweep.watched_servers import PATIENT, QUICK, Watched, engine, watched

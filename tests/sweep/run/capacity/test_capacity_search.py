@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from sparktop.model.load import LoadKind
 from sparktop.sweep.plan.capacity import RATIO, parse_conditions
 from sparktop.sweep.plan.plan import Capacity
-from sparktop.sweep.run.capacity.judgement import Judged, Shares
-from sparktop.sweep.run.capacity.search import CapacitySearch
-from sparktop.sweep.run.slo.judgement import Verdict
+from sparktop.sweep.run.judgement import Judged, Shares, Verdict
+from sparktop.sweep.run.search import CapacitySearch
 
 CONDITIONS = parse_conditions("ttft_p90_ms=2000", LoadKind.AGENTS)
 

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.snapshot import BackendView
-from sparktop.sweep.plan.conversations.reading import BUILT_IN, find_conversations
+from sparktop.sweep.plan.capacity import default_capacity, fitted, make_capacity_plan
+from sparktop.sweep.plan.conversations import BUILT_IN, find_conversations
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import Wishes
-from sparktop.sweep.plan.searched import default_capacity, fitted, make_capacity_plan
-from sparktop.sweep.run.context.length import beyond_context
+from sparktop.sweep.run.preparation import beyond_context
 from sparktop.sweep.run.progress import Notice, PlanFitted
 from tests.sweep.watched_servers import QUICK, watched
 

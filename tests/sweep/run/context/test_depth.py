@@ -17,13 +17,12 @@ from sparktop.sweep.compare.series import Load, series_of
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.drawings import DEPTH, by_load
 from sparktop.sweep.formats.written import repeat_command
-from sparktop.sweep.plan.order import loads
-from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.plan import Plan, SweepTarget, loads
 from sparktop.sweep.plan.presets import Wishes, find_preset, make_plan
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import ContextPart, LevelResult, SweepResult
-from sparktop.sweep.run.context.depth import context_doubts, context_part
+from sparktop.sweep.run.depth import context_doubts, context_part
 from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged
 from sparktop.sweep.run.server_side import Counters

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from sparktop.commands.sweep.command import verdict
-from sparktop.commands.sweep.progress import level_line
+from sparktop.commands.sweep.run import level_line
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import BackendView
@@ -20,11 +20,11 @@ from sparktop.model.targets import BackendTarget, Watch
 from sparktop.panels.sweep.table import table_rows
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.formats import exports, report
-from sparktop.sweep.generator.wire.messages import Calibrated, PromptLength
-from sparktop.sweep.plan.conversations.reading import find_conversations
+from sparktop.sweep.generator.wire import Calibrated, PromptLength
+from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.context.length import beyond_context, longest_prompt, reported_context
+from sparktop.sweep.run.preparation import beyond_context, longest_prompt, reported_context
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.terms.request_errors import RequestFailure, request_failure
 from sparktop.sweep.view.levels import stored_evidence

@@ -16,7 +16,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.run.slo.judgement import Judgement, Verdict, judge_level, quantile_interval
+from sparktop.sweep.run.judgement import Judgement, Verdict, judge_level, quantile_interval
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),))
 HOLDS, UNSURE, FAILS = Verdict.HOLDS, Verdict.UNSURE, Verdict.FAILS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.run.slo.judgement import Judgement, Verdict
-from sparktop.sweep.run.slo.search import SloSearch
+from sparktop.sweep.run.judgement import Judgement, Verdict
+from sparktop.sweep.run.search import SloSearch
 
 HOLDS, UNSURE, FAILS = Verdict.HOLDS, Verdict.UNSURE, Verdict.FAILS
 

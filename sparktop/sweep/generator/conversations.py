@@ -1,0 +1,300 @@
+"""Agents of the load generator: conversations whose prompts hold the server's own answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from time import perf_counter
+
+from msgspec.structs import replace
+
+from sparktop.model.load import RequestEnded, RunStarted
+from sparktop.sweep.generator.client import LoadClient
+from sparktop.sweep.generator.connection import ConnectionPool
+from sparktop.sweep.generator.exchange import CACHE_SALT, BodyForm, Exchange, Request, RunLog
+from sparktop.sweep.generator.prompts import Book, NewPrompt, PromptMaker, PromptTokens
+from sparktop.sweep.generator.wire import ConversationLoad, RunLoad
+from sparktop.sweep.plan.conversations import Lane, Step
+from sparktop.sweep.plan.plan import Api
+from sparktop.sweep.terms.request_errors import CONTEXT, request_failure
+
+# Texts of conversations with a given number of tokens, and prompts that grow by the server's answers.
+
+
+_LONGEST_SLICE = 20_000
+"""Most tokens that are cut from the book at once: it is finite."""
+_OPENING_TOKENS = 1.0
+"""Tokens of the first word of a text."""
+_SHARED = "shared start"
+
+
+class TextMaker:
+    """Makes texts with a given number of tokens; equal salts give equal texts."""
+
+    def __init__(self, book: Book, tokens: PromptTokens) -> None:
+        """Make texts of slices of `book`; `tokens` has the token count of each of its words."""
+        self._maker = PromptMaker(book, tokens.with_overhead(_OPENING_TOKENS))
+
+    def text(self, tokens: int, salt: str) -> str:
+        """Return a text of `tokens` tokens, as far as the tokens of its words are known."""
+        slices: list[str] = []
+        while tokens > 0:
+            size = min(tokens, _LONGEST_SLICE)
+            slices.append(self._maker.prompt(size, len(slices), salt)[0])
+            tokens -= size
+        return " ".join(slices)
+
+
+class Texts:
+    """The texts of all conversations of a run."""
+
+    def __init__(self, maker: TextMaker, api: Api, salt: str, shared_tokens: int) -> None:
+        """Make texts of `maker` for a completion API; runs with another `salt` get other texts.
+
+        All conversations begin with the same `shared_tokens` tokens.
+        """
+        self._maker = maker
+        self.salt = salt
+        self.api = api
+        self.shared = _escaped(
+            maker.text(shared_tokens, f"{salt}/{_SHARED}") + "\n\n" if shared_tokens else ""
+        )
+        """The start that all conversations share, as the content of a JSON string."""
+
+    def text(self, tokens: int, name: str) -> str:
+        """Return a text of `tokens` tokens that is the same whenever it has the same `name`."""
+        return self._maker.text(tokens, f"{self.salt}/{name}")
+
+
+class Dialogue:
+    """The prompt of one user's or agent's conversation, as parts of a request's JSON body."""
+
+    def __init__(self, texts: Texts, lane: Lane) -> None:
+        """Create the dialogue of `lane`, without messages."""
+        self.lane = lane
+        self._texts = texts
+        self._parts: list[bytes] = []
+        is_chat = texts.api is Api.CHAT
+        self._user = b'{"role":"user","content":"' if is_chat else b""
+        self._model = b'{"role":"assistant","content":"' if is_chat else b""
+        self._end = b'"}' if is_chat else b"\\n\\n"
+        self._comma = b"," if is_chat else b""
+
+    def past(self) -> Step | None:
+        """Write the past of a conversation under way, with made-up answers; return its warm-up call.
+
+        The warm-up call is the last one before the conversation goes on; it is not answered yet. Return None
+        for a conversation without a past.
+        """
+        last: Step | None = None
+        for step in self.lane.past():
+            if last is not None:
+                self.add_answer(self._texts.text(last.call.output_tokens, f"{_name(last)}/answer"))
+            self.add_call(step)
+            last = step
+        return last
+
+    def add_call(self, step: Step) -> None:
+        """Append the new text of a call; begin anew for a new conversation and for a compacted context."""
+        place, call = step.place, step.call
+        if place.turn and not place.compacted:
+            text = self._texts.text(call.new_tokens, _name(step))
+            self._parts += (self._comma, self._user, _escaped(text), self._end)
+            return
+        text = self._texts.text(step.prompt.tokens - self.lane.shared_tokens, _name(step))
+        self._parts = [self._user, self._texts.shared, _escaped(text), self._end]
+
+    def add_answer(self, text: str) -> None:
+        """Append the server's answer to the last call."""
+        self._parts += (self._comma, self._model, _escaped(text), self._end)
+
+    def parts(self) -> list[bytes]:
+        """Return the encoded prompt; see `BodyForm.conversation`."""
+        return self._parts
+
+
+def _name(step: Step) -> str:
+    place = step.place
+    return f"{place.lane}.{place.conversation}.{place.turn}"
+
+
+def _escaped(text: str) -> bytes:
+    """Return `text` as the content of a JSON string."""
+    return json.dumps(text)[1:-1].encode()
+
+
+# The load generator's agents: each sends its next request a pause after the answer to the last.
+
+
+_REFUSED_PAUSE_S = 0.5
+"""Minimum seconds from a failed request to the next one of its lane."""
+_LANES_A_TURN = 4
+"""Lanes whose past is written before other tasks of the event loop run."""
+
+
+class ConversationClient(LoadClient):
+    """Executes a run of `concurrency` agents.
+
+    Each request has a connection of its own: servers close connections that are idle for a pause.
+    """
+
+    def __init__(
+        self,
+        load: RunLoad,
+        conversations: ConversationLoad,
+        pool: ConnectionPool,
+        form: BodyForm,
+        prompt: NewPrompt,
+        texts: TextMaker,
+        log: RunLog,
+        *,
+        first_event_is_token: bool = False,
+    ) -> None:
+        """Create the run `load` of these conversations, whose texts `texts` makes; see `LoadClient`."""
+        self._conversations = conversations
+        super().__init__(load, pool, form, prompt, log, first_event_is_token=first_event_is_token)
+        self._terms = replace(self._terms, keep_text=True)
+        self._maker = texts
+        self._dialogues: list[Dialogue] = []
+        self._past: dict[int, Step] = {}
+        """The warm-up call of each lane that has one, by the lane's number."""
+        self._window = (0.0, 0.0)
+        """(beginning, end) of the time in which requests that start are measured, in monotonic seconds."""
+        self._measured = 0
+        """Number of measured requests in flight."""
+
+    def _ahead(self) -> int:
+        return 0
+
+    async def prepare(self) -> None:
+        """Write the past of all conversations, so that this is not part of the measurement."""
+        load, plan = self._load, self._conversations
+        salt = load.prompt_salt or f"{load.seed}/{load.id}/{load.cache_salt}"
+        texts = Texts(self._maker, self._form.api, salt, plan.preset.shared_tokens)
+        for number in range(load.concurrency):
+            dialogue = Dialogue(texts, Lane(plan.preset, plan.seed, number, plan.max_model_len))
+            self._dialogues.append(dialogue)
+            if (step := dialogue.past()) is not None:
+                self._past[number] = step
+            if number % _LANES_A_TURN == 0:
+                await asyncio.sleep(0)
+                if self.cancelled:
+                    return
+        await super().prepare()
+
+    async def _warm(self) -> None:
+        under_way = [one for one in self._dialogues if one.lane.number in self._past]
+        await self._in_parallel([self._warm_up(one) for one in under_way])
+
+    def _run_started(self, number: int) -> RunStarted:
+        plan, at = self._conversations, perf_counter()
+        self._window = (at + plan.ramp_s, at + plan.ramp_s + plan.duration_s)
+        return RunStarted(at, number, self._window)
+
+    async def _execute(self) -> None:
+        plan = self._conversations
+        left_s = self._window[1] - perf_counter()
+        endings = [
+            self._loop.call_later(left_s, self._stop_if_done),
+            self._loop.call_later(left_s + plan.tail_s, self._stop),
+        ]
+        lanes = len(self._dialogues)
+        await self._in_parallel(
+            [self._follow(one, plan.ramp_s * one.lane.number / lanes) for one in self._dialogues]
+        )
+        for ending in endings:
+            ending.cancel()
+
+    async def _in_parallel(self, works: list[Coroutine[None, None, None]]) -> None:
+        for work in works:
+            self._add_task(work)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._raise_faults()
+        self._tasks.clear()
+
+    async def _warm_up(self, dialogue: Dialogue) -> None:
+        await self._call(dialogue, self._past[dialogue.lane.number], is_answered=True)
+
+    async def _follow(self, dialogue: Dialogue, delay_s: float) -> None:
+        """After `delay_s` seconds, send the calls of a lane one after the other until the run is to stop."""
+        await self._pause(delay_s)
+        while not self._stopping.is_set():
+            step = dialogue.lane.step()
+            dialogue.add_call(step)
+            ok = await self._call(dialogue, step)
+            await self._pause(dialogue.lane.pause_s if ok else max(_REFUSED_PAUSE_S, dialogue.lane.pause_s))
+
+    async def _call(self, dialogue: Dialogue, step: Step, *, is_answered: bool = False) -> bool:
+        """Send a call and wait for its answer, which becomes part of the conversation; return if it came.
+
+        A call that fails ends its conversation. `is_answered` is True for a warm-up call, whose answer the
+        lane has counted already.
+        """
+        lane = dialogue.lane
+        end = await self._answer(dialogue, step)
+        if end is None or not end.ok:
+            lane.give_up()
+            return False
+        prompt, generated = end.prompt_tokens, end.generated_tokens
+        prompt = step.prompt.tokens if prompt is None else prompt
+        generated = step.call.output_tokens if generated is None else generated
+        if is_answered:
+            lane.context.answered(prompt, generated)
+        else:
+            lane.answered(prompt, generated)
+        return True
+
+    async def _answer(self, dialogue: Dialogue, step: Step) -> RequestEnded | None:
+        """Send a call; return its end, None where it could not be sent. Append the answer's text."""
+        content = self._content(dialogue, step)
+        if not step.prompt.fits:
+            limit = self._conversations.max_model_len
+            words = f"the conversation does not fit: {step.prompt.tokens} tokens, {limit} at most"
+            self._note_failed(self._request(step, content), request_failure(CONTEXT, words, perf_counter()))
+            return None
+        try:
+            connection = await self._pool.open()
+        except OSError as error:
+            self._note_unsent(self._request(step, content), error)
+            return None
+        if self._stopping.is_set():
+            connection.abort()
+            return None
+        request = self._request(step, content)
+        is_measured = request.call is not None and request.call.measured
+        self._measured += is_measured
+        exchange = await self._begin(request, connection)
+        self._measured -= is_measured
+        if exchange.stream.text is not None and exchange.end is not None and exchange.end.ok:
+            dialogue.add_answer(exchange.stream.text.text)
+        if perf_counter() >= self._window[1] > 0:
+            self._stop_if_done()
+        return exchange.end
+
+    def _content(self, dialogue: Dialogue, step: Step) -> bytes:
+        load, form, endpoint = self._load, self._form, self._pool.endpoint
+        salt = load.cache_salt if CACHE_SALT not in form.dropped else None
+        tokens = step.call.output_tokens
+        body = form.conversation(dialogue.parts(), tokens, salt)
+        return endpoint.head("POST", form.path, len(body)) + body
+
+    def _request(self, step: Step, content: bytes) -> Request:
+        begin, end = self._window
+        place = replace(step.place, measured=begin <= perf_counter() < end)
+        self._made += 1
+        name = f"{self._load.id}-{self._made}"
+        return Request(name, content, step.prompt.tokens, step.call.output_tokens, call=place)
+
+    def _freed(self, exchange: Exchange) -> None:
+        exchange.connection.abort()
+        super()._freed(exchange)
+
+    def _stop_if_done(self) -> None:
+        if not self._measured:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._abort_active()

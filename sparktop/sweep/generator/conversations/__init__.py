@@ -1,1 +1,0 @@
-"""Agents of the load generator: conversations whose prompts hold the server's own answers."""

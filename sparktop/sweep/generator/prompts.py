@@ -1,0 +1,681 @@
+"""Prompts of natural-looking English with an exact number of tokens, no two of them equal."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from itertools import accumulate, chain, count
+from math import factorial
+from random import Random
+
+from msgspec import Struct
+
+from sparktop.sweep.plan.own_requests import Prompt
+from sparktop.sweep.plan.traces import TracedRequest
+from sparktop.sweep.terms.request_errors import RequestFailure
+
+# Words that prompts are made of: common English, each a single token in most tokenizers.
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+NOUNS = _words(
+    """
+    river road house garden teacher doctor farmer child village bridge window table letter story
+    market station mountain forest island ship train engine wheel field horse bird dog cat fish tree
+    flower stone wall door room kitchen school church hospital office factory machine clock lamp
+    book page word song dance game team player captain king queen soldier sailor painter writer
+    singer student neighbor friend brother sister father mother uncle baker driver pilot guard judge
+    lawyer nurse worker engineer scientist professor artist cook street city town country valley
+    lake ocean beach storm wind rain snow cloud sun moon star night morning winter summer spring
+    voice question answer idea plan problem picture map box bag coat hat shoe ring chair
+    """
+)
+ADJECTIVES = _words(
+    """
+    old young small large quiet loud bright dark warm cold early late strong weak green red blue
+    white black golden silver heavy light narrow wide long short deep high low new famous simple
+    strange happy sad angry calm careful brave clever honest lazy busy empty full open hidden
+    distant local ancient modern rich poor soft hard dry wet clean broken perfect rare common sharp
+    round flat
+    """
+)
+VERBS = _words(
+    """
+    waited walked worked stood turned moved slept listened laughed smiled arrived returned stopped
+    started changed appeared disappeared remained waved danced played sang spoke wrote studied
+    traveled rested watched looked learned helped failed succeeded agreed continued finished paused
+    jumped ran fell rose grew
+    """
+)
+ADVERBS = _words(
+    """
+    slowly quickly quietly often again never always later together alone carefully suddenly finally
+    still today
+    """
+)
+PLACES = (
+    "near the river",
+    "behind the old wall",
+    "under a wide bridge",
+    "across the field",
+    "at the station",
+    "in the small kitchen",
+    "on the far side of the lake",
+    "beside the road to the village",
+    "above the market",
+    "before the storm",
+    "after the long winter",
+    "during the night",
+    "without a word",
+    "with great care",
+    "between two houses",
+    "along the beach",
+)
+OPENINGS = (
+    "In the morning",
+    "Late at night",
+    "One day",
+    "Many years ago",
+    "Before the war",
+    "After the rain",
+    "In those days",
+    "At first",
+    "For a while",
+    "Some time later",
+    "On the other hand",
+    "To everyone's surprise",
+    "In the end",
+    "As usual",
+)
+
+
+# Prompts of natural-looking English with an exact number of tokens, no two of them equal.
+#
+# Random tokens would distort speculative decoding and expert routing, and a prompt that was sent before
+# would
+# be found in the prefix cache. So a long text of plain sentences, the book, is generated from a word list.
+# Each
+# prompt is a slice of the book from a random sentence on, after a first line that no other prompt has.
+# Prompts
+# are made of pieces: a piece is a word with the space before it, or a punctuation mark.
+
+
+OPENING_WORD = "Notes"
+"""First word of every prompt."""
+_SMALL_WORDS = ("the", "The", "a", "and", "but", "Nobody", "knew", "why")
+_LEAST_PIECES = 60_000
+"""Minimum number of pieces (words and punctuation marks) in the book, which then has about 5,000
+sentences."""
+_NAMES = (*NOUNS, *ADJECTIVES)
+_ROUNDING = 1e-9
+_NUMBER_WORDS = 3
+"""Number of words of the first line that encode the request's number: enough for millions of requests."""
+_RANDOM_WORDS = 3
+"""Number of further words of the first line, chosen at random from the run's salt."""
+FILLER = " so"
+"""Word appended to fill a prompt up: a single token for every tokenizer trained on English."""
+
+
+NewPrompt = Callable[[int, str], tuple[Prompt, int | None]]
+"""Returns (prompt, its expected length in tokens; None if unknown) for a request number and a salt."""
+
+
+class Kind(StrEnum):
+    """The grammatical role of a word: words of equal role may change places in a sentence."""
+
+    FIXED = ""
+    """Pieces that must stay where they are: articles, phrases of place and time, punctuation."""
+    NOUN = "n"
+    ADJECTIVE = "a"
+    VERB = "v"
+    ADVERB = "d"
+
+
+Part = tuple[Kind, str]
+"""A piece of a sentence (word or punctuation mark) with its grammatical role."""
+_COMMA: Part = (Kind.FIXED, ",")
+
+
+class PromptTokens:
+    """The number of tokens of each piece of a prompt, for one model and API.
+
+    A piece is a word with the space before it, or a punctuation mark.
+    """
+
+    def __init__(
+        self, overhead: float = 0.0, costs: Mapping[str, float] | None = None, otherwise: float = 1.0
+    ) -> None:
+        """Store `overhead`, the extra tokens of each prompt, and `costs`, the number of tokens of each piece.
+
+        A piece is a word with the space before it, or a punctuation mark; one that is not in `costs` has
+        `otherwise` tokens. The overhead is the chat template and the first word of a prompt.
+        """
+        self.overhead = overhead
+        """Tokens of the chat template and the first word of a prompt."""
+        self.costs: Mapping[str, float] = costs or {}
+        self._otherwise = otherwise
+
+    def with_overhead(self, overhead: float) -> PromptTokens:
+        """Return the same counts of words with another overhead of each prompt."""
+        return PromptTokens(overhead, self.costs, self._otherwise)
+
+    def of(self, piece: str) -> float:
+        """Return the tokens of a piece: a word with the space before it, or a punctuation mark."""
+        return self.costs.get(piece, self._otherwise)
+
+
+class Book:
+    """A generated English text of which prompts are slices, as a list of words and punctuation marks.
+
+    The text is contained twice in a row, so that a slice of full length may begin at any sentence.
+    """
+
+    def __init__(self, seed: int, least_pieces: int = _LEAST_PIECES) -> None:
+        """Generate a text of at least `least_pieces` words and punctuation marks.
+
+        The same `seed` always gives the same text.
+        """
+        random = Random(f"sparktop book {seed}")  # noqa: S311 - text, no secret
+        pieces: list[str] = []
+        self.starts: list[int] = []
+        """Index in `pieces` of the first piece of each sentence, in the first copy of the text."""
+        kinds: list[Kind] = []
+        while len(pieces) < least_pieces:
+            self.starts.append(len(pieces))
+            for kind, piece in _sentence(random):
+                kinds.append(kind)
+                pieces.append(piece)
+        self.pieces = pieces * 2
+        self.kinds = kinds * 2
+        """Grammatical role of each piece."""
+        self.distinct = frozenset(pieces)
+        self.text = "".join(self.pieces)
+        self.offsets = array("q", accumulate(map(len, self.pieces), initial=0))
+        """Character offset in `text` at which each piece begins, and the offset of the text's end."""
+
+
+@lru_cache(maxsize=2)
+def book_of(seed: int, least_pieces: int) -> Book:
+    """Return `Book(seed, least_pieces)` from a cache, because generating a book takes 60 ms."""
+    return Book(seed, least_pieces)
+
+
+class PromptMaker:
+    """Makes prompts with a given number of tokens out of a generated text (the book)."""
+
+    def __init__(self, book: Book, tokens: PromptTokens) -> None:
+        """Make prompts of the text `book`; `tokens` has the token count of each word and punctuation mark."""
+        self._book = book
+        self._tokens = tokens
+        cost = {piece: tokens.of(piece) for piece in book.distinct}
+        self._upto = array("d", accumulate(map(cost.__getitem__, book.pieces), initial=0.0))
+        """For each piece of the book, the number of tokens of all pieces before it."""
+
+    def prompt(self, length: int, number: int, salt: str) -> tuple[str, int]:
+        """Return (text of a prompt, its expected length in tokens). `number` and `salt` determine the text.
+
+        The prompt has `length` tokens including the chat template. If the shortest possible prompt is longer
+        than that, it is returned. Prompts of different numbers have different first lines, if `length` leaves
+        room for a first line.
+        """
+        random = Random(f"{salt}/{number}")  # noqa: S311 - text, no secret
+        left = length - self._tokens.overhead
+        text = [OPENING_WORD]
+        for piece in _first_line(number, random):
+            cost = self._tokens.of(piece)
+            if cost > left:
+                break
+            text.append(piece)
+            left -= cost
+        words, used = self.words(random.choice(self._book.starts), left)
+        text.append(words)
+        left -= used
+        return "".join(text), round(length - left)
+
+    def words(self, begin: int, most: float) -> tuple[str, float]:
+        """Return (text of the book from piece `begin` on, its tokens): at most `most` tokens, as a rule all.
+
+        Filler words stand for the tokens that the next piece of the book is too long for.
+        """
+        book, upto = self._book, self._upto
+        end = max(begin, bisect_right(upto, upto[begin] + most, lo=begin) - 1)
+        used = upto[end] - upto[begin]
+        filler = self._tokens.of(FILLER)
+        fillers = int((most - used) / filler + _ROUNDING) if filler > 0 and most > used else 0
+        text = book.text[book.offsets[begin] : book.offsets[end]] + FILLER * fillers
+        return text, used + fillers * filler
+
+
+def pieces() -> list[str]:
+    """Return every word and punctuation mark that a prompt can contain, except its first word, sorted.
+
+    Words include the space before them.
+    """
+    words = {piece for part in (OPENINGS, PLACES) for phrase in part for piece in _split(phrase)}
+    words |= {f" {word}" for word in (*_NAMES, *VERBS, *ADVERBS, *_SMALL_WORDS)}
+    return sorted(words | {FILLER, ".", ",", ":"})
+
+
+def _first_line(number: int, random: Random) -> list[str]:
+    line = []
+    for _ in range(_NUMBER_WORDS):
+        number, digit = divmod(number, len(_NAMES))
+        line.append(f" {_NAMES[digit]}")
+    line += [f" {random.choice(_NAMES)}" for _ in range(_RANDOM_WORDS)]
+    return [*line, ":"]
+
+
+def _sentence(random: Random) -> list[Part]:
+    """Return a random sentence of one of three forms, as a list of (grammatical role, text).
+
+    Each text is a word with the space before it, or a punctuation mark.
+    """
+    noun, adjective = _picker(random, Kind.NOUN, NOUNS), _picker(random, Kind.ADJECTIVE, ADJECTIVES)
+    verb, adverb = _picker(random, Kind.VERB, VERBS), _picker(random, Kind.ADVERB, ADVERBS)
+    subject = [(Kind.FIXED, " the"), adjective(), noun()]
+    place = _fixed(random.choice(PLACES))
+    match random.randrange(3):
+        case 0:
+            body = [(Kind.FIXED, " The"), *subject[1:], verb(), adverb(), *place]
+        case 1:
+            other = [(Kind.FIXED, " a"), noun(), verb()]
+            opening = _fixed(random.choice(OPENINGS))
+            body = [*opening, _COMMA, *subject, verb(), _COMMA, (Kind.FIXED, " and"), *other, *place]
+        case _:
+            other = [*_fixed("but the"), noun(), verb(), adverb()]
+            body = [*_fixed("Nobody knew why"), *subject, verb(), *place, _COMMA, *other]
+    return [*body, (Kind.FIXED, ".")]
+
+
+def _picker(random: Random, kind: Kind, words: Sequence[str]) -> Callable[[], Part]:
+    return lambda: (kind, f" {random.choice(words)}")
+
+
+def _fixed(phrase: str) -> list[Part]:
+    return [(Kind.FIXED, piece) for piece in _split(phrase)]
+
+
+def _split(phrase: str) -> list[str]:
+    return [f" {word}" for word in phrase.split()]
+
+
+# Prompts of an exact length for a server that only counts the tokens of complete prompts.
+#
+# For such a server the token count of a single word is unknown. So a text (passage) is shortened or filled
+# up
+# until the server counts the requested length. Every prompt then has the same words in another order: nouns
+# change places with nouns, verbs with verbs. This does not change the total, however many tokens a word
+# has.
+
+
+MOST_REQUESTS = 16
+"""Maximum trial requests of a search; with a tokenizer that has one token per word, four are enough."""
+FILLERS = (" so", " a", " I", " to", " in", " it", " of", " up")
+"""Short words, each a single token in nearly every tokenizer."""
+_PASSAGE_NAMES = (12, 8, 5, 3, 0)
+"""Numbers of words of the first line, tried in this order: 12 words have 479 million orders, but a short
+prompt has room for fewer."""
+_NAMES_SHARE = 0.5
+"""Maximum part of the prompt that the first line may take."""
+_NEAR = 4
+"""If at most this number of tokens is missing, short filler words are appended instead of searching on."""
+_CUT_GROWTH = 1.1
+"""A text that is longer by this factor has more tokens, unless the server cuts it."""
+_MOST_STEP = 7
+_FEWEST_A_PIECE, _MOST_A_PIECE = 0.2, 10.0
+"""Plausible range of tokens per word; a server that reports fewer or more does not really count tokens."""
+_CHECKS = 2
+"""Number of prompts with different word orders that must have the same length before it counts as exact."""
+
+
+class Passage:
+    """Words with a known total of tokens; `prompt` makes prompts of them that differ in word order."""
+
+    def __init__(self, names: Sequence[str], body: Sequence[Part], tail: str, tokens: int) -> None:
+        """Create a passage from the words `names` of its first line, the text `body`, and the filler `tail`.
+
+        `tokens` is the number of tokens of the complete prompt, chat template included.
+        """
+        self._names = tuple(names)
+        # The tokenizer may merge the last piece with the template after it, so every order has the same one.
+        parts = [*body[:-1], *((Kind.FIXED, piece) for _, piece in body[-1:])]
+        self._kinds = [kind for kind, _ in parts]
+        self._pools = {kind: [piece for one, piece in parts if one is kind] for kind in Kind}
+        self._tail = tail
+        self.tokens = tokens
+
+    def prompt(self, number: int, salt: str) -> tuple[str, int]:
+        """Return (text of a prompt, its length in tokens); `number` and `salt` determine its word order.
+
+        Prompts with the same salt and different numbers differ within the first two words, until all orders
+        of the first line are used. The same arguments always return the same prompt.
+        """
+        random = Random(f"{salt}/{number}")  # noqa: S311 - text, no secret
+        text = [OPENING_WORD]
+        if self._names:
+            start = Random(salt).getrandbits(64)  # noqa: S311 - as above
+            text += [*_ordered(self._names, (start + number) % factorial(len(self._names))), ":"]
+        pools = {
+            kind: iter(words if kind is Kind.FIXED else _turned(words, random))
+            for kind, words in self._pools.items()
+        }
+        # A chain of maps takes 50 ns per word, and a steady run writes prompts while it measures.
+        text.extend(map(next, map(pools.__getitem__, self._kinds)))
+        text.append(self._tail)
+        return "".join(text), self.tokens
+
+
+def _ordered(words: Sequence[str], index: int) -> Iterator[str]:
+    """Yield the words in permutation number `index`; consecutive permutations begin with different words."""
+    left = list(words)
+    while left:
+        index, at = divmod(index, len(left))
+        yield left.pop(at)
+
+
+def _turned(words: list[str], random: Random) -> list[str]:
+    """Return the words in a random order that is fast to make.
+
+    The list is rotated by a random number of words. Then every n-th word is selected, beginning with the
+    first word, then with the second, up to the n-th; n is random too.
+    """
+    if not words:
+        return words
+    begin, step = random.randrange(len(words)), random.randint(1, _MOST_STEP)
+    turned = words[begin:] + words[:begin]
+    return list(chain.from_iterable(turned[first::step] for first in range(step)))
+
+
+Count = Callable[[str], Awaitable[int | None]]
+"""Sends a prompt and returns its length in tokens as the server reports it; None if the server reports
+none. Raises `PromptRefusedError` if the server refuses it as too long."""
+
+
+class PromptRefusedError(Exception):
+    """The server refuses a prompt because it is too long for its context; `failure` has its words."""
+
+    def __init__(self, failure: RequestFailure) -> None:
+        """Keep `failure`."""
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class _Found(Struct):
+    """A passage whose tokens the server has counted.
+
+    It has the first `pieces` words and punctuation marks of the text, and the filler words `tail` at its end.
+    """
+
+    pieces: int
+    tail: str
+    tokens: int
+
+
+class PassageSearch:
+    """Search for a passage with a given number of tokens; `find` executes the search."""
+
+    def __init__(self, book: Book, length: int, count: Count, known: tuple[int, int]) -> None:
+        """Prepare to search for a passage of `length` tokens made of words of `book`.
+
+        `count` asks the server for the tokens of a prompt. `known` is (number of words, of tokens)
+        of an earlier prompt.
+        """
+        self._length = length
+        self._count_prompt = count
+        self._known = known
+        self._each = known[1] / max(1, known[0])
+        """Estimate of the tokens per word."""
+        most = int(length / _FEWEST_A_PIECE)
+        self._parts = list(zip(book.kinds[:most], book.pieces[:most], strict=True))
+        self._names: tuple[str, ...] = ()
+        self._counted = 0
+        self.refusal: RequestFailure | None = None
+        """The refusal of a prompt that was tried; None if none was refused."""
+        self._fillers: dict[str, int] = {}
+        """Tokens of each filler word that was tried."""
+
+    @property
+    def tokens_per_piece(self) -> float:
+        """Tokens of a further word or punctuation mark, the chat template not included."""
+        return self._each
+
+    async def find(self) -> tuple[Passage | None, int | None, bool]:
+        """Return (passage nearest to `length` tokens, its number of tokens, whether it is exactly `length`).
+
+        The server counts the tokens in complete prompts. Return (None, None, False) if the server reports no
+        counts, or numbers that cannot be token counts because they are far too low or too high per word.
+        """
+        best: _Found | None = None
+        random = Random(str(self._parts[:1]))  # noqa: S311 - text, no secret
+        for names in _PASSAGE_NAMES:
+            if names and names * self._each > _NAMES_SHARE * self._length:
+                continue
+            self._names = tuple(f" {word}" for word in random.sample(NOUNS, names))
+            best = await self._fit()
+            if best is not None:
+                break
+        if best is None or not _FEWEST_A_PIECE <= self._each <= _MOST_A_PIECE:
+            return None, None, False
+        passage = self._passage(best.pieces, best.tail, best.tokens)
+        exact = best.tokens == self._length
+        for _ in range(_CHECKS - 1):
+            exact = exact and await self._count(best.pieces, best.tail) == self._length
+        return passage, best.tokens, exact
+
+    async def _fit(self) -> _Found | None:
+        """Vary the number of words until the length is met or nearly met, then append filler words.
+
+        Return the best passage; None if the first line alone is too long or the server does not count tokens.
+        """
+        low: _Found | None = None
+        high: _Found | None = None
+        pieces = self._guess(low, high)
+        while self._counted < MOST_REQUESTS:
+            tokens = await self._count(pieces)
+            if tokens is None:
+                break
+            if low is not None and tokens == low.tokens and pieces > _CUT_GROWTH * low.pieces:
+                # The server cuts what is longer: of prompts of the length asked for it would count as much.
+                return _Found(self._wanted_pieces(), "", tokens)
+            if tokens <= self._length or self.refusal is None:  # else it may be an estimate
+                self._learn(pieces, tokens)
+            found = _Found(pieces, "", tokens)
+            missing = self._length - tokens
+            if missing == 0 or pieces == len(self._parts):
+                return found
+            low, high = (found, high) if missing > 0 else (low, found)
+            if low is None and pieces == 0:
+                return None if self._names else found
+            if low is not None and (self._length - low.tokens <= _NEAR or _neighbours(low, high)):
+                return await self._filled(low)
+            pieces = self._guess(low, high)
+        return low
+
+    def _learn(self, pieces: int, tokens: int) -> None:
+        """Update the estimate of tokens per word by comparing the newest prompt with the previous one.
+
+        The newest prompt has `pieces` words and punctuation marks beside its first line, and `tokens` tokens.
+        """
+        whole = pieces + len(self._names) + bool(self._names)
+        before, self._known = self._known, (whole, tokens)
+        if whole != before[0] and tokens != before[1]:
+            each = (tokens - before[1]) / (whole - before[0])
+            self._each = min(_MOST_A_PIECE, max(_FEWEST_A_PIECE, each))
+
+    def _wanted_pieces(self) -> int:
+        """Return the pieces of a text of the wanted length, by the estimate of tokens per word."""
+        return min(len(self._parts), max(0, round(self._length / self._each) - len(self._names) - 1))
+
+    def _guess(self, low: _Found | None, high: _Found | None) -> int:
+        """Return the number of pieces (words and punctuation marks) to try next.
+
+        If both `low` (too few tokens) and `high` (too many tokens) are known, interpolate between them;
+        otherwise use the estimate of tokens per word.
+        """
+        if low is not None and high is not None:
+            share = (self._length - low.tokens) / (high.tokens - low.tokens)
+            guess = low.pieces + round(share * (high.pieces - low.pieces))
+        else:
+            whole, tokens = self._known
+            guess = whole - len(self._names) - 1 + int((self._length - tokens) / self._each)
+        least = 0 if low is None else low.pieces + 1
+        most = len(self._parts) if high is None else high.pieces - 1
+        return min(most, max(least, guess))
+
+    async def _filled(self, low: _Found) -> _Found:
+        """Append filler words to `low`, which has too few tokens, and return the best passage found.
+
+        If no filler gives exactly the requested length, remove the last word of the text and try again with
+        more filler words, until the length is exact or the limit of trial requests is reached.
+        """
+        best, pieces = low, low.pieces
+        while self._counted < MOST_REQUESTS and pieces >= 0:
+            tokens = low.tokens if pieces == low.pieces else await self._count(pieces)
+            if tokens is None:
+                break
+            missing = self._length - tokens
+            for filler in FILLERS:
+                tail = self._tail(missing)
+                if self._counted >= MOST_REQUESTS or (not tail and filler in self._fillers):
+                    continue
+                got = await self._count(pieces, tail or filler * missing)
+                if got == self._length:
+                    return _Found(pieces, tail or filler * missing, got)
+                if tail or got is None:
+                    return best  # the costs of fillers do not add up here
+                if abs(self._length - got) < abs(self._length - best.tokens):
+                    best = _Found(pieces, filler * missing, got)
+                self._fillers[filler] = max(1, round((got - tokens) / missing))
+            pieces -= 1
+        return best
+
+    def _tail(self, missing: int) -> str:
+        """Return filler words of one or two kinds with `missing` tokens in total.
+
+        Only filler words with a known token count are used. Return "" if no combination of them fits.
+        """
+        costs = list(self._fillers.items())
+        for first, cost in costs:
+            for second, other in costs:
+                for times in range(missing // cost, -1, -1):
+                    rest = missing - times * cost
+                    if rest % other == 0:
+                        return first * times + second * (rest // other)
+        return ""
+
+    async def _count(self, pieces: int, tail: str = "") -> int | None:
+        """Ask the server for the number of tokens of a passage; None if the server reports none.
+
+        Of a prompt that it refuses return an estimate, which is more than the length that is searched for.
+        The passage has the first `pieces` words and punctuation marks of the text, in a new order at each
+        call, and the filler `tail`.
+        """
+        self._counted += 1
+        prompt, _ = self._passage(pieces, tail, 0).prompt(self._counted, "length")
+        try:
+            return await self._count_prompt(prompt)
+        except PromptRefusedError as error:
+            self.refusal = error.failure
+            whole, tokens = self._known
+            more = pieces + len(self._names) + bool(self._names) - whole
+            return max(self._length + 1, tokens + round(more * self._each))
+
+    def _passage(self, pieces: int, tail: str, tokens: int) -> Passage:
+        return Passage(self._names, self._parts[:pieces], tail, tokens)
+
+
+def _neighbours(low: _Found, high: _Found | None) -> bool:
+    return high is not None and high.pieces - low.pieces == 1
+
+
+# Prompts that share their beginnings: made of blocks whose text depends on nothing but a key.
+#
+# Equal keys give equal text, hence equal tokens, so that a server's prefix cache finds the same blocks that
+# it
+# would have found in recorded traffic. A prompt without ids of its own is made of blocks, too: those of its
+# conversation, so that the next turn's prompt begins with it, or blocks that no other request has.
+
+
+_OWN_BLOCK = 512
+"""Tokens of a block of a prompt that has no block ids."""
+_BLOCKS_NAMES = [f" {word}" for word in (*NOUNS, *ADJECTIVES)]
+_DISTINCT = 4
+"""Random words at the begin of a block; together with its sentences they distinguish 10^12 blocks."""
+_LEAST = 1e-6
+
+
+class BlockPrompts:
+    """Makes prompts of blocks, for one server and seed."""
+
+    def __init__(self, book: Book, tokens: PromptTokens, seed: str) -> None:
+        """Make prompts of the text `book`, whose words have `tokens`; equal seeds give equal text."""
+        self._book = book
+        self._made: PromptMaker | None = None
+        self._tokens = tokens
+        self._seed = seed
+
+    def prompt(self, request: TracedRequest) -> tuple[str, int | None]:
+        """Return (text of the request's prompt, its expected length in tokens; None if unknown)."""
+        if request.text is not None:
+            return request.text, None
+        return self.text(request.prompt_tokens or 1, request.block_tokens or _OWN_BLOCK, _keys(request))
+
+    def text(self, length: int, block_tokens: int, keys: Iterator[str]) -> tuple[str, int]:
+        """Return (text, its expected length in tokens) of blocks with these keys.
+
+        The text has `length` tokens including the chat template; its last block is cut. If the keys end
+        before, it is shorter.
+        """
+        text, used = self._joined(length - self._tokens.overhead, block_tokens, keys)
+        return text, round(self._tokens.overhead + used)
+
+    def bare(self, length: int, block_tokens: int, keys: Iterator[str]) -> tuple[str, int]:
+        """Return (text, its length in tokens) like `text`, but of `length` tokens without chat template."""
+        text, used = self._joined(length - 1, block_tokens, keys)  # the first word is a token
+        return text, round(1 + used)
+
+    def _joined(self, most: float, block_tokens: int, keys: Iterator[str]) -> tuple[str, float]:
+        """Return (text of blocks, its tokens without the first word), of at most `most` tokens."""
+        left = most
+        parts = [OPENING_WORD]
+        for key in keys:
+            if left < _LEAST:
+                break
+            text, used = self._block(key, min(left, float(block_tokens)))
+            if not text:
+                break  # not even one word fits
+            parts.append(text)
+            left -= used
+        return "".join(parts), most - left
+
+    def _block(self, key: str, most: float) -> tuple[str, float]:
+        """Return (text, tokens) of a block, cut to `most` tokens."""
+        random = Random(f"{self._seed}/{key}")  # noqa: S311 - text, no secret
+        begin = random.choice(self._book.starts)
+        parts, left = [], most
+        for _ in range(_DISTINCT):
+            word = random.choice(_BLOCKS_NAMES)
+            cost = self._tokens.of(word)
+            if cost > left:
+                break
+            parts.append(word)
+            left -= cost
+        if self._made is None:
+            self._made = PromptMaker(self._book, self._tokens)  # 20 ms
+        text, used = self._made.words(begin, left)
+        return "".join(parts) + text, most - left + used
+
+
+def _keys(request: TracedRequest) -> Iterator[str]:
+    """Yield the keys of the request's blocks: its ids, and then keys of its own without end."""
+    for block in request.blocks:
+        yield f"{request.scope}:{block}"
+    own = request.scope if request.scope and not request.blocks else f"#{request.number}"
+    for place in count():
+        yield f"{own}#{place}"

@@ -1,1 +1,0 @@
-"""Generate prompts with an exact number of tokens, no two of them equal."""

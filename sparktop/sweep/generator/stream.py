@@ -1,0 +1,933 @@
+"""A streamed answer: from received bytes to tokens with arrival times."""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+
+from sparktop.model.load import TokenSource
+from sparktop.model.text import clean
+
+# Split a byte stream, received in pieces of any size, into server-sent events (SSE).
+#
+# Follows the WHATWG HTML standard, 9.2: lines end in LF, CR or CRLF; an empty line ends an event; the data
+# lines of an event are joined by LF; a line that begins with a colon is a comment. Only data fields and
+# errors
+# are used. Bytes are not decoded before an event is complete, so a piece may end within a UTF-8 character.
+
+
+LARGEST_EVENT_BYTES = 8 << 20
+"""Maximum size of an event. vLLM sends the token ids of the prompt in its first event: 7 MB for a million
+tokens."""
+_BOM = b"\xef\xbb\xbf"
+_KEEP_ALIVE = frozenset({b"ping", b"keepalive", b"keep-alive", b"heartbeat"})
+"""Names of events that keep a connection alive and are no part of an answer."""
+
+
+class EventTooLargeError(Exception):
+    """An event of the stream is larger than `LARGEST_EVENT_BYTES`."""
+
+
+class EventSplitter:
+    """Accepts a stream in pieces, and returns the data of each SSE event once the event is complete."""
+
+    __slots__ = ("_buffer", "_last_was_cr", "_searched", "_started")
+
+    def __init__(self) -> None:
+        """Start at the beginning of a stream."""
+        self._buffer = bytearray()
+        self._searched = 0
+        """Number of bytes at the start of the buffer that are known to contain no end of an event."""
+        self._last_was_cr = False
+        self._started = False
+
+    @property
+    def is_between_events(self) -> bool:
+        """True if the stream so far ends with a complete event, and the next piece begins with another."""
+        return self._started and not self._buffer and not self._last_was_cr
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Add a piece of the stream; return the data of the events that it completes.
+
+        Raises:
+            EventTooLargeError: an event is larger than `LARGEST_EVENT_BYTES`.
+        """
+        if self.is_between_events:
+            # The usual case is complete events with LF: one pass in C without a buffer.
+            if data.endswith(b"\n\n") and b"\r" not in data:
+                return _events(data[:-2])
+        elif not self._started:
+            return self._begin(data)
+        return self._feed_any(data)
+
+    def rest(self) -> list[bytes]:
+        """Return the data of a last event whose empty line is missing; empty if there is none."""
+        whole = bytes(self._buffer).strip(b"\n")
+        return _events(whole) if whole else []
+
+    def _begin(self, data: bytes) -> list[bytes]:
+        """Skip a byte order mark at the start of the stream, and parse the data after it.
+
+        Return the data of the events that it completes.
+        """
+        self._buffer += data
+        if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
+            return []
+        self._started = True
+        whole = bytes(self._buffer)
+        self._buffer.clear()
+        return self.feed(whole.removeprefix(_BOM))
+
+    def _feed_any(self, data: bytes) -> list[bytes]:
+        if self._last_was_cr and data:
+            # The CR has already ended its line; an LF after it belongs to the same line end.
+            data = data.removeprefix(b"\n")
+            self._last_was_cr = False
+        if b"\r" in data:
+            self._last_was_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        buffer = self._buffer
+        buffer += data
+        end = buffer.rfind(b"\n\n", self._searched)
+        if end < 0:
+            # The end of an event may begin with the last byte.
+            self._searched = max(0, len(buffer) - 1)
+            if len(buffer) > LARGEST_EVENT_BYTES:
+                raise EventTooLargeError
+            return []
+        whole = bytes(buffer[:end])
+        del buffer[: end + 2]
+        self._searched = max(0, len(buffer) - 1)
+        return _events(whole)
+
+
+def _events(text: bytes) -> list[bytes]:
+    """Return the data of each event in `text`, which uses LF only and ends with a complete event."""
+    found = []
+    for block in text.split(b"\n\n"):
+        if block.startswith(b"data: {") and b"\n" not in block:
+            found.append(block[6:])
+        elif (data := _data(block)) is not None:
+            found.append(data)
+    return found
+
+
+def _data(block: bytes) -> bytes | None:
+    """Return the data of the event `block`; None for an event without data, or one that keeps alive.
+
+    llama.cpp sends an error in a field named "error", some servers in an event named "error". Both are
+    converted to what other servers send: a JSON object with the key "error".
+    """
+    lines: list[bytes] = []
+    is_error = False
+    for line in block.split(b"\n"):
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            lines.append(value)
+        elif name == b"error":
+            lines, is_error = [value], True
+        elif name == b"event" and value == b"error":
+            is_error = True
+        elif name == b"event" and value.strip().lower() in _KEEP_ALIVE:
+            return None
+    data = b"\n".join(lines)
+    if not data.strip():
+        return None
+    if is_error and b'"error"' not in data:
+        return b'{"error":' + data + b"}"
+    return data
+
+
+# Parse the events of a completion stream, most of them without a full JSON parser to save time.
+
+
+DONE = b"[DONE]"
+"""Beginning of the data of the event that ends a stream."""
+FAST_BYTES = 4096
+"""Minimum size in bytes from which on events, which are rare, are parsed as JSON."""
+_WORDS_LIMIT = 4000
+"""Maximum characters kept of an error message: more than are shown, because a key that the server repeats is
+masked before it is cut."""
+# A quote inside a JSON string is escaped as \", so these bytes can only be a key and its value.
+_TOKEN_IDS = re.compile(rb'"token_ids":\s?\[([0-9, ]+)\]')
+_TEXT = re.compile(rb'"(?:content|text)":\s?"[^"]')
+_ROLE = b'"delta":{"role":"assistant","content":""}'
+_ROLE_WITHIN_BYTES = 512
+"""The role is searched for only in this number of bytes at the start of an event, because the token ids of a
+long prompt may follow in the same event."""
+_PROMPT_IDS = b'"prompt_token_ids":'
+_TOTAL = b'"completion_tokens":'
+_NUMBER = re.compile(rb"\s?([0-9]{1,9})[,}]")
+_TEXT_KEYS = ("content",)
+_REASONING_KEYS = ("reasoning_content", "reasoning")
+_CALL_KEYS = ("tool_calls", "function_call")
+
+
+class BadEventError(Exception):
+    """An event that is not a JSON object."""
+
+
+class Usage(Struct, frozen=True):
+    """The server's own token counts of a request; None for a count that the server does not send."""
+
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    generated_tokens: int | None
+
+
+class StreamEvent(Struct, frozen=True):
+    """What one event of the stream says about the answer: its tokens, and how it ends."""
+
+    tokens: int = 0
+    """Number of token ids; without ids, 1 if there is text, reasoning or part of a tool call, else 0."""
+    has_ids: bool = False
+    """True if the event has token ids."""
+    total: int | None = None
+    """Running total of the request's generated tokens, sent because of `continuous_usage_stats`."""
+    is_empty: bool = False
+    """True for an empty text without a role: it may stand for a token that has no text."""
+    reasoning: bool = False
+    """True if the event has reasoning, but no text and no tool call."""
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    error: str | None = None
+    """Error message of the server, cleaned; "" for an error without a message, None for no error."""
+    model: str | None = None
+    is_plain: bool = False
+    """True if the event has nothing of interest but its tokens, so that no other field was read."""
+
+
+_BY_IDS = tuple(StreamEvent(count, has_ids=True, is_plain=True) for count in range(65))
+_BY_TEXT = StreamEvent(1, is_plain=True)
+_BY_ROLE = StreamEvent(is_plain=True)
+_BY_TOTAL = tuple(StreamEvent(1, total=count, is_plain=True) for count in range(4097))
+
+
+def read_event(data: bytes) -> StreamEvent:
+    """Parse the data of an event, which must not begin with `DONE`.
+
+    Raises:
+        BadEventError: the data is not a JSON object.
+    """
+    if len(data) >= FAST_BYTES:
+        head = data[:_ROLE_WITHIN_BYTES]
+        return _BY_ROLE if _ROLE in head and b'"finish_reason":null' in head else _read_all(data)
+    if (
+        b'"reasoning' not in data
+        and b'"error"' not in data
+        and (
+            b'"finish_reason":null' in data
+            or b'"finish_reason": null' in data
+            or (b'"finish_reason"' not in data and b'"choices"' in data)
+        )
+        and data.endswith(b"}")
+    ):
+        total = data.rfind(_TOTAL)
+        found = _TOKEN_IDS.search(data)
+        if found is not None:
+            count = found[1].count(b",") + 1
+            if total >= 0 or count >= len(_BY_IDS):
+                return StreamEvent(count, has_ids=True, total=_number_at(data, total), is_plain=True)
+            return _BY_IDS[count]
+        if _TEXT.search(data) is not None:
+            return _BY_TEXT if total < 0 else _with_total(data, total)
+        if _ROLE in data:
+            return _BY_ROLE
+    return _read_all(data)
+
+
+def _with_total(data: bytes, key: int) -> StreamEvent:
+    """Parse an event that has text and a running token total.
+
+    `key` is the offset in `data` of the JSON key of this total.
+    """
+    made = _number_at(data, key)
+    if made is None:
+        return _read_all(data)
+    return _BY_TOTAL[made] if made < len(_BY_TOTAL) else StreamEvent(1, total=made, is_plain=True)
+
+
+def _number_at(data: bytes, key: int) -> int | None:
+    """Return the integer value of the JSON key `completion_tokens` at the offset `key` of `data`.
+
+    Return None if the value is not an integer, or if `key` is negative.
+    """
+    found = _NUMBER.match(data, key + len(_TOTAL)) if key >= 0 else None
+    return None if found is None else int(found[1])
+
+
+def _read_all(data: bytes) -> StreamEvent:
+    try:
+        found = json.loads(without_prompt_ids(data))
+    except (ValueError, RecursionError) as error:
+        raise BadEventError from error
+    if not isinstance(found, dict):
+        raise BadEventError
+    failure = found.get("error")
+    if failure or found.get("object") == "error":
+        return StreamEvent(error=_words(failure or found))
+    choices = found.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    model = found.get("model")
+    return _from_choice(
+        choice if isinstance(choice, dict) else {},
+        _usage(found.get("usage")),
+        clean(model) if isinstance(model, str) else None,
+    )
+
+
+def _from_choice(choice: dict[str, Any], usage: Usage | None, model: str | None) -> StreamEvent:
+    delta = choice.get("delta")
+    fields = delta if isinstance(delta, dict) else {}
+    ids = choice.get("token_ids")
+    id_count = len(ids) if isinstance(ids, list) else 0
+    text = bool(choice.get("text")) or any(fields.get(key) for key in _TEXT_KEYS)
+    answers = text or any(fields.get(key) for key in _CALL_KEYS)
+    reasons = any(fields.get(key) for key in _REASONING_KEYS)
+    finish = choice.get("finish_reason")
+    shown = id_count or int(answers or reasons)
+    # A usage without a choice, or beside an empty one, closes the stream and is not a running total.
+    is_chunk = bool(shown or finish) or _is_empty(choice)
+    return StreamEvent(
+        tokens=shown,
+        has_ids=id_count > 0,
+        total=usage.generated_tokens if usage is not None and is_chunk else None,
+        is_empty=not shown and not finish and "role" not in fields and _is_empty(choice),
+        reasoning=reasons and not answers,
+        finish_reason=clean(finish, 40) if finish else None,
+        usage=usage,
+        model=model,
+    )
+
+
+def _is_empty(choice: dict[str, Any]) -> bool:
+    """Return whether a choice has a text field, and its text is empty."""
+    delta = choice.get("delta")
+    return choice.get("text") == "" or (isinstance(delta, dict) and delta.get("content") == "")
+
+
+def without_prompt_ids(data: bytes) -> bytes:
+    """Return an event's data with the token ids of the prompt replaced by null.
+
+    With long prompts they are most of the first event, and are not needed.
+    """
+    key = data.find(_PROMPT_IDS)
+    if key < 0:
+        return data
+    begin = key + len(_PROMPT_IDS)
+    while data[begin : begin + 1] == b" ":
+        begin += 1
+    end = data.find(b"]", begin)
+    if data[begin : begin + 1] != b"[" or end < 0:
+        return data
+    return data[:begin] + b"null" + data[end + 1 :]
+
+
+def _usage(found: object) -> Usage | None:
+    if not isinstance(found, dict):
+        return None
+    details = found.get("prompt_tokens_details")
+    return Usage(
+        prompt_tokens=_count(found.get("prompt_tokens")),
+        cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else None,
+        generated_tokens=_count(found.get("completion_tokens")),
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _words(found: object) -> str:
+    if isinstance(found, dict):
+        found = found.get("message") or found.get("detail") or found.get("type") or ""
+    return clean(found, _WORDS_LIMIT)
+
+
+# Recognise events that differ from an earlier event of their stream in text, token ids and counts alone.
+#
+# Nearly all events of an answer do. To compare such an event with the earlier one takes a third of the time
+# of
+# searching it for each field, and a tenth of the time of parsing its JSON. Nothing is overlooked: an event
+# with
+# any other difference, such as a finish reason, an error or a new field, is not recognised.
+
+
+_MOST_PATTERNS = 64
+"""Maximum number of patterns that a process compiles, because each takes half a millisecond."""
+_PLAIN = rb'[^"\\\x00-\x1f]*+'
+"""Characters of a JSON string that are neither escaped nor its end."""
+_FORM_TEXT = rb'(?=[^"])' + _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})' + _PLAIN + rb')*+"'
+"""What follows the opening quote of a text that is not empty."""
+_UNQUOTED = _FORM_TEXT.replace(rb'["\\/', rb"[\\/")
+"""The same without quotes in it, for events with counts: with quotes, `read_event` may parse all fields."""
+_KEY_AND_TEXT = re.compile(
+    rb'"(?:content|text|reasoning_content|reasoning|arguments)":\s?"(' + _FORM_TEXT + rb")"
+)
+_FORM_NUMBER = rb"(?:0|[1-9][0-9]{0,8}+)(?![0-9.eE])"
+_MORE_NUMBERS = rb"(?:, ?" + _FORM_NUMBER + rb")++"
+_NAME = _PLAIN + b'"'
+_IDS, _FORM_TOTAL, _OTHER, _ID = "ids", "total", "other", "id"
+_VARYING = re.compile(
+    rb'(?P<ids>"token_ids":\s?\[)' + _FORM_NUMBER + rb"(?:" + _MORE_NUMBERS + rb")?"
+    + rb'|(?P<total>"completion_tokens":\s?)' + _FORM_NUMBER
+    # Nothing reads these where they come with a token.
+    + rb'|(?P<other>"(?:created|[a-z]+_tokens)":\s?)' + _FORM_NUMBER + rb'|(?P<id>"id":\s?")' + _NAME
+)  # fmt: skip
+"""Values after the text that may differ, each in the group of its kind."""
+_VALUES = {
+    _IDS: _FORM_NUMBER + b"(?P<ids>" + _MORE_NUMBERS + b")?",
+    _FORM_TOTAL: b"(?P<total>" + _FORM_NUMBER + b")",
+}
+_VALUES |= {_OTHER: _FORM_NUMBER, _ID: _NAME}
+"""Patterns of these values by kind. The group of token ids has those after the first one."""
+_KEYS = {_IDS: b'"token_ids"', _FORM_TOTAL: b'"completion_tokens"'}
+_patterns: dict[tuple[bytes, ...], re.Pattern[bytes] | None] = {}
+"""Patterns of the rest of an event, from the text on, by their parts; the streams of a server share them."""
+
+
+class EventForm:
+    """The constant parts of the events of one stream, and what these events mean."""
+
+    __slots__ = ("_head", "_head_bytes", "_ids", "_match_rest", "_total", "has_ids", "is_reasoning")
+
+    def __init__(self, head: bytes, rest: re.Pattern[bytes], event: StreamEvent) -> None:
+        """Recognise what begins with `head` and continues with `rest`; it means what `event` does.
+
+        `rest` has a group `ids` or `total` if the event has token ids or a running total.
+        """
+        self.has_ids = event.has_ids
+        """True if the events have token ids."""
+        self.is_reasoning = event.reasoning
+        """True if the events have reasoning, but no text and no tool call."""
+        self._ids = rest.groupindex.get(_IDS)
+        self._total = rest.groupindex.get(_FORM_TOTAL)
+        self._head = head
+        self._head_bytes = len(head)
+        self._match_rest = rest.match
+
+    def read(self, body: bytes) -> list[tuple[int, int | None]] | None:
+        """Return (tokens, running total) of each event in `body`, which is a part of a stream.
+
+        Return None unless all of `body` is complete events of this form.
+        """
+        found: list[tuple[int, int | None]] = []
+        at, head, ids, total = 0, self._head, self._ids, self._total
+        while at < len(body):
+            text = at + self._head_bytes
+            rest = self._match_rest(body, text) if body[at:text] == head else None
+            if rest is None:
+                return None
+            begin, at = at, rest.end()
+            if at - begin >= FAST_BYTES:
+                return None
+            more = None if ids is None else rest[ids]
+            tokens = 1 if more is None else 1 + more.count(b",")
+            found.append((tokens, None if total is None else int(rest[total])))
+        return found if body.isascii() or _is_utf8(body) else None
+
+
+def form_of(data: bytes, event: StreamEvent) -> EventForm | None:
+    """Return the form of an event with the data `data` and the meaning `event`.
+
+    Return None if the event has more than tokens, or if its bytes do not show for certain where they are.
+    """
+    says_more = event.finish_reason is not None or event.error is not None or event.usage is not None
+    found = _KEY_AND_TEXT.search(data) if event.tokens and not says_more else None
+    if found is None:
+        return None
+    head, rest = data[: found.start(1)], data[found.end() :]
+    if b"\\" in head or _KEYS[_IDS] in head or _KEYS[_FORM_TOTAL] in head:
+        return None
+    pattern = _pattern(_parts(rest))
+    if pattern is None:
+        return None
+    kinds = pattern.groupindex
+    if (_IDS in kinds) != event.has_ids or (_FORM_TOTAL in kinds) != (event.total is not None):
+        return None
+    form = EventForm(b"data: " + head, pattern, event)
+    return form if form.read(b"data: %s\n\n" % data) == [(event.tokens, event.total)] else None
+
+
+def _parts(rest: bytes) -> tuple[bytes, ...]:
+    """Return the constant parts of the rest of an event, with the kind of value between each two of them."""
+    parts: list[bytes] = []
+    at = 0
+    for one in _VARYING.finditer(rest):
+        kind = one.lastgroup or _OTHER
+        parts += rest[at : one.end(kind)], kind.encode()
+        at = one.end()
+    return *parts, rest[at:]
+
+
+def _pattern(parts: tuple[bytes, ...]) -> re.Pattern[bytes] | None:
+    """Return the compiled pattern of an event from its text on; None if the `parts` allow no certain one."""
+    if parts not in _patterns and len(_patterns) < _MOST_PATTERNS:
+        constant, kinds = b"\0".join(parts[::2]), [kind.decode() for kind in parts[1::2]]
+        is_certain = b"\\" not in constant and all(
+            kinds.count(kind) == (constant.count(key) if kind in kinds else 0) <= 1
+            for kind, key in _KEYS.items()
+        )
+        source = _UNQUOTED if b'_tokens"' in constant else _FORM_TEXT
+        for piece, kind in zip(parts[::2], kinds, strict=False):
+            source += re.escape(piece) + _VALUES[kind]
+        _patterns[parts] = re.compile(source + re.escape(parts[-1] + b"\n\n")) if is_certain else None
+    return _patterns.get(parts)
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode("utf-8", "surrogatepass")  # as `json.loads` does
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# Find out how many tokens each read of a streamed answer brought, once the answer is complete.
+#
+# A chunk is not a token: with speculative decoding or batched output, a chunk has several tokens; a parser
+# delays some tokens, and hidden reasoning is never sent. Exact counts come from token ids, or from a
+# running
+# total in each chunk. Without these, the server's total at the end decides which chunks count as one token
+# each. If no interpretation of the chunks adds up to that total, some tokens have no known time, and the
+# metrics that need the times of single tokens are not computed.
+
+
+_SLACK = 1.5
+"""Maximum ratio of the time of the tokens before the first chunk to their time at the answer's mean rate."""
+_FINISH_SHARE = 0.5
+"""A finish event counts as a token if it arrives after the last chunk by more than this fraction of the mean
+time between two chunks. A finish event that is not a token arrives together with the last chunk."""
+
+
+class CountedTokens(Struct, frozen=True):
+    """The tokens of a complete answer, by the read that brought them."""
+
+    times: array[float]
+    """Time in seconds of each read that brought tokens."""
+    counts: list[int]
+    """Tokens of each of those reads."""
+    source: TokenSource | None
+    """Where the counts come from; None if no token arrived."""
+    generated: int | None
+    """Total of generated tokens as counted by the server; None if the server sends no count."""
+    hidden_before: int = 0
+    """Number of tokens that were generated before the first visible chunk, and are not in `counts`."""
+    answer_from: int = 0
+    """Index of the first read with more than reasoning; `len(times)` if there is none."""
+    spans_all: bool = False
+    """True if the first and the last of `times` are those of the first and the last token, although `counts`
+    may lack tokens in between."""
+
+
+class TokenCount(Struct):
+    """Collects the chunks of an answer while it arrives, and counts the tokens of each read at the end."""
+
+    times: array[float] = field(default_factory=lambda: array("d"))
+    """Time of each read with a chunk that certainly has tokens."""
+    counts: list[int] = field(default_factory=list)
+    """Tokens of each of those reads, as far as known while the answer arrives."""
+    answer_at: float | None = None
+    """Time of the first read with more than reasoning; None if there is none."""
+    _all_ids: bool = True
+    _all_totals: bool = True
+    _total: int = 0
+    """Latest running total that the server sent."""
+    _sizes: list[int] = field(default_factory=list)
+    """Tokens of each chunk, from differences of the running total."""
+    _empty_at: list[float] = field(default_factory=list)
+    """Time of each chunk with an empty text."""
+    _finish_at: float | None = None
+    """Time of a finish event that shows no token."""
+    _role_at: float | None = None
+    """Time of a first event that shows no token (the role alone)."""
+    _ended_at: float | None = None
+    """Time of the event with the finish reason, which arrives with the last token."""
+
+    def chunk(self, tokens: int, total: int | None, *, has_ids: bool) -> int:
+        """Record a chunk that shows `tokens` tokens, and return how many tokens to count for it.
+
+        `total` is the running total of tokens in this chunk; None if the server does not send one. Return how
+        much it grew since the previous chunk, or `tokens` if there is no usable total.
+        """
+        if self._all_totals and total is not None and total >= self._total and (total or not tokens):
+            count, self._total = total - self._total, total
+            self._sizes.append(count)
+            self._all_ids &= count == tokens and (has_ids or not tokens)
+            return count
+        if tokens:
+            self._all_totals = False
+            self._all_ids &= has_ids
+        return tokens
+
+    def read(self, at: float, count: int, *, is_reasoning: bool) -> None:
+        """Record that a network read at the time `at` brought `count` tokens.
+
+        `is_reasoning` is True if all these tokens are reasoning.
+        """
+        if self.answer_at is None and not is_reasoning:
+            self.answer_at = at
+        self.times.append(at)
+        self.counts.append(count)
+
+    def empty(self, at: float) -> None:
+        """Record a chunk with an empty text at the time `at`; it may later count as a token without text."""
+        self._empty_at.append(at)
+
+    def begin(self, at: float, *, shows_token: bool) -> None:
+        """Record the first event of the stream, which arrived at the time `at`.
+
+        If `shows_token` is False, the event has only the role "assistant".
+        """
+        if not shows_token:
+            self._role_at = at
+
+    def finish(self, at: float, *, shows_token: bool) -> None:
+        """Record the finish event, which arrived at the time `at`.
+
+        If `shows_token` is False, `counted` may still count the event as the last token.
+        """
+        self._ended_at = at
+        if not shows_token:
+            self._finish_at = at
+
+    @property
+    def prelude_s(self) -> float | None:
+        """Seconds from the first event of the stream to its finish event.
+
+        None if either is missing, or if the first event has more than the role "assistant".
+        """
+        begun, ended = self._role_at, self._ended_at
+        return None if begun is None or ended is None else ended - begun
+
+    def counted(self, reported: int | None, *, first_event_is_token: bool = False) -> CountedTokens:
+        """Return the tokens of the complete answer, with the best counts that its chunks allow.
+
+        `reported` is the total that the server sent at the end (None: not sent). `first_event_is_token` is
+        True for a server whose first event, with only the role "assistant", comes with its first token.
+        """
+        times, counts, hidden = self.times, self.counts, 0
+        placed = sum(counts)
+        if times and self._all_ids and reported in {None, placed}:
+            source, reported = TokenSource.TOKEN_IDS, placed
+        elif self._all_totals and self._total:
+            source = TokenSource.CHUNK_USAGE
+            # A stream that broke off has no total at its end, and a total of 0 in the first event is not a
+            # count.
+            reported = max(reported or 0, self._total)
+            hidden = self._hidden_before()
+            begin = self._role_at
+            if hidden and first_event_is_token and begin is not None and begin < times[0]:
+                times, counts, hidden = array("d", [begin, *times]), [1, counts[0] - 1, *counts[1:]], 0
+            counts = [counts[0] - hidden, *counts[1:]]
+        else:
+            source = TokenSource.CHUNKS if reported is None else TokenSource.USAGE
+        if reported is not None and reported > placed:
+            times, counts = self._with_silent(times, counts, reported - placed)
+        spans_all = False
+        if source is TokenSource.USAGE and first_event_is_token and (reported or 0) > sum(counts):
+            spanned = self._with_both_ends(times, counts, reported or 0)
+            spans_all = spanned is not None
+            times, counts = spanned or (times, counts)
+        answer_from = len(times) if self.answer_at is None else bisect_left(times, self.answer_at)
+        known = source if times or reported else None
+        return CountedTokens(times, counts, known, reported, hidden, answer_from, spans_all)
+
+    def _hidden_before(self) -> int:
+        """Return how many tokens the server generated but did not send before the first chunk with a total.
+
+        The first running total includes these hidden tokens. If this total is at most the mean number of
+        tokens in a later chunk, no token is hidden: return 0. Otherwise one token belongs to the first chunk
+        and all others are hidden. The last chunk is left out of the mean, because it may be smaller.
+        """
+        first, *later = [size for size in self._sizes if size]
+        usual = later[:-1] or later or [1]
+        return 0 if first <= max(1, round(sum(usual) / len(usual))) else first - 1
+
+    def _with_silent(
+        self, times: array[float], counts: list[int], missing: int
+    ) -> tuple[array[float], list[int]]:
+        """Return (times, counts) of the reads with one token added for each event without text.
+
+        Three groups of events are possible: all chunks with empty text, these chunks and a late finish event,
+        or a late finish event alone. The group that has exactly `missing` events is added. If no group does,
+        return the arguments unchanged.
+        """
+        silent = list(self._empty_at)
+        if len(silent) != missing and self._finish_at is not None and self._is_late(self._finish_at):
+            silent = [*silent, self._finish_at] if len(silent) + 1 == missing else [self._finish_at]
+        if len(silent) != missing:
+            return times, counts
+        reads = Counter(dict(zip(times, counts, strict=True)))
+        reads.update(silent)
+        ordered = sorted(reads)
+        return array("d", ordered), [reads[at] for at in ordered]
+
+    def _with_both_ends(
+        self, times: array[float], counts: list[int], reported: int
+    ) -> tuple[array[float], list[int]] | None:
+        """Return (times, counts) of the reads with a token added for the first and for the finish event.
+
+        Neither event shows a token, but a token may have come with it. Return None if no token can have come
+        with the first event: the next read came later than `missing` tokens take at the mean token rate.
+        Here, `missing` is `reported` minus the sum of `counts`.
+        """
+        begin, end = self._role_at, self._ended_at
+        if begin is None or end is None or not times or not begin <= times[0] <= end:
+            return None
+        reads = dict(zip(times, counts, strict=True))
+        for at in (begin, end):
+            if at not in reads and sum(reads.values()) < reported:
+                reads[at] = 1
+        missing = reported - sum(counts)
+        pace_s = (end - begin) / max(1, reported - reads[begin]) if begin in reads else 0.0
+        if times[0] - begin > _SLACK * (missing + 1) * pace_s:
+            return None
+        ordered = sorted(reads)
+        return array("d", ordered), [reads[at] for at in ordered]
+
+    def _is_late(self, finish: float) -> bool:
+        """Return whether a finish event at the time `finish` came late enough to count as a token."""
+        times = [*self.times, *self._empty_at]
+        if len(times) < 2:  # noqa: PLR2004 - a gap has two ends
+            return not times or finish > max(times)
+        gap = (max(times) - min(times)) / (len(times) - 1)
+        return finish - max(times) > _FINISH_SHARE * gap
+
+
+# Collects the text of a streamed answer, for conversations in which it becomes part of the next prompt.
+
+
+_LARGE_BYTES = 4096
+"""Events from this size on may hold the token ids of the prompt."""
+
+
+class AnswerText:
+    """The text of one answer, event by event; reasoning is not part of it."""
+
+    __slots__ = ("_parts", "has_reasoning")
+
+    def __init__(self) -> None:
+        """Start without text."""
+        self._parts: list[str] = []
+        self.has_reasoning = False
+        """True if the answer has reasoning, which a client does not send back."""
+
+    @property
+    def text(self) -> str:
+        """The text so far, exactly as the server sent it."""
+        return "".join(self._parts)
+
+    def add(self, data: bytes) -> None:
+        """Add the text of an event; an event that is not JSON adds nothing."""
+        if data.startswith(DONE):
+            return
+        try:
+            found = json.loads(data if len(data) < _LARGE_BYTES else without_prompt_ids(data))
+        except (ValueError, RecursionError):
+            return
+        choices = found.get("choices") if isinstance(found, dict) else None
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if isinstance(choice, dict):
+            self._add_choice(choice)
+
+    def _add_choice(self, choice: dict[str, Any]) -> None:
+        delta = choice.get("delta")
+        fields: dict[str, Any] = delta if isinstance(delta, dict) else {}
+        text = choice.get("text") or fields.get("content")
+        if isinstance(text, str):
+            self._parts.append(text)
+        if fields.get("reasoning_content") or fields.get("reasoning"):
+            self.has_reasoning = True
+
+
+# Parse one streamed answer: when its tokens arrived, how many, and what the server reported about them.
+
+
+_FIRST_TRIES, _READS_A_TRY = 8, 4
+"""Maximum events of an answer whose form is requested: this number, and one more per this number of reads.
+Without a limit, an answer whose events all differ would take more time than without forms."""
+
+
+class Fault(StrEnum):
+    """A violation of the stream's format; the value is error text that follows the server's name."""
+
+    ENDLESS_EVENT = "sends an event without an end"
+    NO_JSON = "sent an event that is not a JSON object"
+
+
+class TokenStream:
+    """Parses the body of a streamed answer, one read after the other."""
+
+    __slots__ = (
+        "_count",
+        "_form",
+        "_known",
+        "_splitter",
+        "_tries",
+        "done",
+        "error",
+        "fault",
+        "finish_reason",
+        "has_begun",
+        "model",
+        "text",
+        "tokens",
+        "usage",
+    )
+
+    def __init__(self, *, keep_text: bool = False) -> None:
+        """Start at the beginning of an answer; with `keep_text`, its text is collected."""
+        self.has_begun = False
+        """True after the first event, with or without tokens."""
+        self.tokens = 0
+        """Number of tokens received; an estimate until the answer is complete, see `counted`."""
+        self.done = False
+        """True after the event `[DONE]`."""
+        self.error: str | None = None
+        """Message of an error event; events after it are ignored."""
+        self.fault: Fault | None = None
+        """Violation of the format; events after it are ignored."""
+        self.finish_reason: str | None = None
+        self.usage: Usage | None = None
+        self.model: str | None = None
+        """Name of the model that the server reports, cleaned."""
+        self.text = AnswerText() if keep_text else None
+        """The text of the answer; None where it is not collected."""
+        self._count = TokenCount()
+        self._splitter = EventSplitter()
+        self._known: EventForm | None = None
+        """Form of an earlier event, by which most of the later ones are recognised."""
+        self._form: EventForm | None = None
+        """`_known`, if the next read begins with an event."""
+        self._tries = 0
+        """Number of events whose form was requested."""
+
+    @property
+    def times(self) -> array[float]:
+        """Time in seconds of each read so far that certainly brought tokens, in order."""
+        return self._count.times
+
+    @property
+    def is_reasoning(self) -> bool:
+        """True as long as no token other than reasoning has arrived, also before the first token."""
+        return self._count.answer_at is None
+
+    def feed(self, at: float, body: bytes) -> int:
+        """Parse the data of a read at the time `at`; return the number of its tokens for live display.
+
+        For the first read with tokens, return only the number of visible tokens: the running total in this
+        read may include tokens that the server generated earlier and did not send.
+        """
+        form = self._form
+        known = None if form is None else form.read(body)
+        if form is None or known is None:
+            return self._feed_any(at, body)
+        counter = self._count
+        count = 0
+        for tokens, total in known:
+            count += counter.chunk(tokens, total, has_ids=form.has_ids)
+        if count:
+            self.tokens += count
+            counter.read(at, count, is_reasoning=form.is_reasoning)
+        return count
+
+    def close(self) -> None:
+        """Note that the body is complete: an event `[DONE]` at its end may lack its empty line."""
+        self.done = self.done or any(data.startswith(DONE) for data in self._splitter.rest())
+
+    def _feed_any(self, at: float, body: bytes) -> int:
+        """Parse the data of a read as `feed` does, whatever its events."""
+        try:
+            found = self._splitter.feed(body)
+        except EventTooLargeError:
+            self.fault = Fault.ENDLESS_EVENT
+            found = []
+        counter = self._count
+        is_first, self.has_begun = not self.has_begun, self.has_begun or bool(found)
+        count, shown, is_reasoning = 0, 0, True
+        event: StreamEvent | None = None
+        for data in found:
+            event = self._read(data)
+            if event is None:
+                break
+            if self.text is not None:
+                self.text.add(data)
+            stands_for = counter.chunk(event.tokens, event.total, has_ids=event.has_ids)
+            if is_first:
+                is_first = False
+                counter.begin(at, shows_token=stands_for > 0)
+            if stands_for:
+                count += stands_for
+                shown += event.tokens or 1
+                is_reasoning &= event.reasoning
+            if not event.is_plain:
+                self._note(at, event, shows_token=stands_for > 0)
+        live = count if counter.times else shown
+        if count:
+            self.tokens += count
+            counter.read(at, count, is_reasoning=is_reasoning)
+        self._form = self._next_form(found, event)
+        return live
+
+    def _next_form(self, found: list[bytes], event: StreamEvent | None) -> EventForm | None:
+        """Return the form by which `feed` may recognise the next read; None if it must parse that read.
+
+        `found` are the events of the present read. `event` is the meaning of the last one; None if it has
+        none.
+        """
+        if self.done or self.error is not None or self.fault is not None or self.text is not None:
+            return None
+        reads = len(self._count.times)
+        # Not by the first token, which may arrive together with those of many other requests.
+        if event is not None and reads > 1 and self._tries < _FIRST_TRIES + reads // _READS_A_TRY:
+            self._tries += 1
+            self._known = form_of(found[-1], event) or self._known
+        return self._known if self._splitter.is_between_events else None
+
+    @property
+    def prelude_s(self) -> float | None:
+        """Seconds from the first event of the stream to its finish event.
+
+        None if either is missing, or if the first event has more than the role "assistant".
+        """
+        return self._count.prelude_s
+
+    def counted(self, *, first_event_is_token: bool = False) -> CountedTokens:
+        """Return the tokens of the complete answer, with the best counts that its chunks allow.
+
+        `first_event_is_token` is True for a server whose first event, with only the role "assistant", comes
+        with its first token.
+        """
+        total = None if self.usage is None else self.usage.generated_tokens
+        return self._count.counted(total, first_event_is_token=first_event_is_token)
+
+    def _read(self, data: bytes) -> StreamEvent | None:
+        """Parse an event; return None at or after the end of the stream, after an error, and for bad data."""
+        if data.startswith(DONE):
+            self.done = True
+        if self.done or self.error is not None:
+            return None
+        try:
+            return read_event(data)
+        except BadEventError:
+            self.fault = Fault.NO_JSON
+            return None
+
+    def _note(self, at: float, event: StreamEvent, *, shows_token: bool) -> None:
+        if event.finish_reason is not None:
+            self._count.finish(at, shows_token=shows_token)
+        elif event.is_empty and not shows_token:
+            self._count.empty(at)
+        self.error = event.error
+        self.finish_reason = event.finish_reason or self.finish_reason
+        self.usage = event.usage or self.usage
+        self.model = event.model or self.model

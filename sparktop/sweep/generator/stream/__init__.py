@@ -1,1 +1,0 @@
-"""Parse a streamed answer: from received bytes to tokens with arrival times."""

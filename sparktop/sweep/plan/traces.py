@@ -1,0 +1,825 @@
+"""Recorded traffic (traces): files of other projects, read one request at a time, and what they hold."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import stat
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from sparktop.errors import UsageError
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.text import clean
+from sparktop.sweep.terms.limits import MOST_TOKENS
+from sparktop.typed import seconds, split_range
+
+# A request of a trace: as its file states it, and as it is to be sent.
+
+
+class FaultError(Exception):
+    """A line of a trace cannot be used; the message says why, without file and line number."""
+
+
+class Recorded(Struct, frozen=True):
+    """A request as a line of a trace states it, in the file's own time."""
+
+    at_s: float | None
+    """Seconds on the file's clock; None if the request only follows another one, or has no time."""
+    prompt_tokens: int | None
+    """None if the file holds the text instead."""
+    output_tokens: int
+    """0 for a request that failed when it was recorded."""
+    blocks: tuple[int, ...] = ()
+    """Ids of the prompt's blocks, in order; equal ids of one scope stand for equal tokens."""
+    block_tokens: int = 0
+    """Tokens of each block; the last one may be incomplete."""
+    scope: str = ""
+    """What the ids are valid for, such as a conversation; "" for the whole file. Requests of a scope without
+    ids share their beginnings: the prompt of a longer one begins with that of a shorter one."""
+    session: str | None = None
+    """Its conversation, whose latest request has to end first; None if it belongs to none."""
+    pause_s: float = 0.0
+    """Seconds from the end of the predecessor to this request, if it has no time of its own."""
+    text: str | None = None
+    """The prompt, if the file holds it."""
+
+
+class TracedRequest(Struct, frozen=True):
+    """A request of a replay, in the order of the file."""
+
+    number: int
+    """Position in the replay, from 0."""
+    due_s: float | None
+    """Seconds after the begin of the replay at which it is due; None if only its predecessor decides."""
+    prompt_tokens: int | None
+    """None if the file holds the text instead."""
+    output_tokens: int
+    blocks: tuple[int, ...] = ()
+    block_tokens: int = 0
+    scope: str = ""
+    """As in `Recorded`."""
+    after: int | None = None
+    """Number of the request of the same conversation that has to end first; None for the first one."""
+    delay_s: float = 0.0
+    """Pause in seconds after the end of `after`."""
+    text: str | None = None
+
+
+# Values of the lines of trace files: JSON objects, and rows of CSV files with or without a header.
+
+
+MOST_TIME_S = 1e11
+"""Largest time that is accepted, in seconds; Unix time in milliseconds is above it."""
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone are compared with each other only
+_SHOWN = 40
+_LONGEST_NUMBER = len(str(MOST_TOKENS))
+
+
+def json_object(text: str) -> Mapping[str, object]:
+    """Parse a line as a JSON object.
+
+    Raises:
+        FaultError: it is not one.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise FaultError(f"not JSON: '{clean(text, _SHOWN)}'") from None
+    if not isinstance(found, dict):
+        raise FaultError("not a JSON object: each line must be one")
+    return found
+
+
+def tokens_of(row: Mapping[str, object], name: str) -> int:
+    """Return the field `name` as a number of tokens.
+
+    Raises:
+        FaultError: it is missing, or not an integer from 0 to the limit.
+    """
+    value = _present(row, name)
+    if type(value) is int and 0 <= value <= MOST_TOKENS:
+        return value
+    if isinstance(value, float) and value.is_integer() and 0 <= value <= MOST_TOKENS:
+        return int(value)
+    raise FaultError(f"'{name}' must be a number of tokens, not {_shown(value)}")
+
+
+def seconds_of(row: Mapping[str, object], name: str, per_s: float = 1.0) -> float:
+    """Return the field `name`, of which `per_s` units make a second, in seconds.
+
+    Raises:
+        FaultError: it is missing, or not a time.
+    """
+    value = _present(row, name)
+    # `type` instead of `isinstance`, because True is an int.
+    if (type(value) is int or type(value) is float) and abs(value) <= MOST_TIME_S * per_s:
+        return value / per_s
+    raise FaultError(f"'{name}' must be a time, not {_shown(value)}")
+
+
+def pause_of(row: Mapping[str, object], name: str, per_s: float = 1.0) -> float:
+    """Return the field `name` in seconds as `seconds_of` does, 0 if it is missing.
+
+    Raises:
+        FaultError: it is not a time, or negative.
+    """
+    if row.get(name) is None:
+        return 0.0
+    found = seconds_of(row, name, per_s)
+    if found < 0:
+        raise FaultError(f"'{name}' must not be negative")
+    return found
+
+
+def word_of(row: Mapping[str, object], name: str) -> str:
+    """Return the field `name`, a string or a number, as a string.
+
+    Raises:
+        FaultError: it is missing or something else.
+    """
+    value = _present(row, name)
+    if isinstance(value, str) or type(value) is int:
+        return str(value)
+    raise FaultError(f"'{name}' must be a string or a number, not {_shown(value)}")
+
+
+def block_ids(row: Mapping[str, object], name: str = "hash_ids") -> tuple[int, ...]:
+    """Return the ids of the blocks of a prompt; () if the field is missing.
+
+    Raises:
+        FaultError: it is not a list of integers.
+    """
+    value = row.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(type(one) is int for one in value):
+        raise FaultError(f"'{name}' must be a list of integers")
+    return tuple(value)
+
+
+def iso_seconds(text: str) -> float:
+    """Return a date and time as in ISO 8601 in seconds; without a zone it counts as UTC.
+
+    Raises:
+        FaultError: it is not one.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is not None:
+            at = at.replace(tzinfo=None) - (at.utcoffset() or at - at)
+        return (at - _EPOCH).total_seconds()
+    except (ValueError, OverflowError):
+        raise FaultError(f"'{clean(text, _SHOWN)}' is not a date and time") from None
+
+
+def cells(text: str) -> Sequence[str]:
+    """Split a line of a CSV file into its fields."""
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text], strict=True))
+    except (csv.Error, StopIteration):
+        raise FaultError(f"not a row of a CSV file: '{clean(text, _SHOWN)}'") from None
+
+
+def column_positions(header: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
+    """Return the positions of the columns `names` in a header; upper and lower case are not distinguished.
+
+    Raises:
+        FaultError: one is missing.
+    """
+    known = [one.strip().lower() for one in header]
+    missing = [name for name in names if name.lower() not in known]
+    if missing:
+        raise FaultError(f"no column '{missing[0]}'")
+    return tuple(known.index(name.lower()) for name in names)
+
+
+def cell(row: Sequence[str], at: int, name: str) -> str:
+    """Return the field at position `at` of a row, whose column is called `name`.
+
+    Raises:
+        FaultError: the row is shorter.
+    """
+    if at >= len(row):
+        raise FaultError(f"only {len(row)} columns: '{name}' is missing")
+    return row[at].strip()
+
+
+def cell_tokens(row: Sequence[str], at: int, name: str) -> int:
+    """Return a field of a row as a number of tokens.
+
+    Raises:
+        FaultError: it is missing, or not an integer from 0 to the limit.
+    """
+    text = row[at] if at < len(row) else cell(row, at, name)
+    if text.isdecimal() and text.isascii() and len(text) < _LONGEST_NUMBER:
+        return int(text)
+    whole = text.strip().removesuffix(".0")
+    if not (whole.isdecimal() and whole.isascii() and len(whole) < _LONGEST_NUMBER):
+        raise FaultError(f"'{name}' must be a number of tokens, not '{clean(text, _SHOWN)}'")
+    return int(whole)
+
+
+def _present(row: Mapping[str, object], name: str) -> object:
+    value = row.get(name)
+    if value is None:
+        raise FaultError(f"no field '{name}'")
+    return value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    return f"'{clean(str(value), _SHOWN)}'"
+
+
+# The formats of trace files: Mooncake's JSON lines, aiperf's additions to them, and Azure's CSV files.
+
+
+class TraceFormat(StrEnum):
+    """The formats of traces, by the names that `--trace-format` accepts."""
+
+    MOONCAKE = "mooncake"
+    AIPERF = "aiperf"
+    AZURE = "azure"
+
+
+Memory = dict[str, int]
+"""What a reader keeps from the earlier lines of a file."""
+
+_BLOCK = 512
+"""Tokens of each block of a Mooncake prompt."""
+_AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+_PROMPTS = ("input_length", "text_input", "messages", "payload")
+_AIPERF = {"session_id", "delay", "text_input", "messages", "payload"}
+"""Fields of a first line, one of which tells aiperf from Mooncake."""
+_MS = 1000.0
+_KNOWN = ", ".join(TraceFormat)
+
+
+def read_line(form: TraceFormat, text: str, memory: Memory) -> Recorded | None:
+    """Return the request of a line of a file; None for a header.
+
+    `memory` is empty at the first line of a file, and belongs to the file until its end.
+
+    Raises:
+        FaultError: the line is not one of such a file.
+    """
+    return _azure(text, memory) if form is TraceFormat.AZURE else _mooncake(text, memory)
+
+
+def _mooncake(text: str, lengths: Memory) -> Recorded:
+    """Read a line of Mooncake or aiperf.
+
+    The turns of a session hold new text only, so each prompt begins with the one before. In place of the
+    server's answer it holds made-up text of the same length. `lengths` has the tokens of the latest prompt
+    and answer of each session without block ids.
+    """
+    row = json_object(text)
+    given = [name for name in _PROMPTS if row.get(name) is not None]
+    if len(given) != 1:
+        raise FaultError(f"exactly one of {', '.join(_PROMPTS[:2])} is needed, not {len(given)}")
+    if given[0] in _PROMPTS[2:]:
+        raise FaultError(f"'{given[0]}' is not supported: write input_length or text_input")
+    session = word_of(row, "session_id") if row.get("session_id") is not None else None
+    has_time = row.get("timestamp") is not None or session is None
+    at_s = seconds_of(row, "timestamp", _MS) if has_time else None
+    pause_s, output = pause_of(row, "delay", _MS), tokens_of(row, "output_length")
+    if given == ["text_input"]:
+        prompt = word_of(row, "text_input")
+        return Recorded(at_s, None, output, session=session, pause_s=pause_s, text=prompt)
+    length, blocks, scope = tokens_of(row, "input_length"), block_ids(row), ""
+    if session is not None and not blocks:
+        scope = f"session {session}"
+        length += lengths.get(session, 0)
+        lengths[session] = length + output
+    size = _BLOCK if blocks else 0
+    return Recorded(at_s, length, output, blocks, size, scope, session=session, pause_s=pause_s)
+
+
+def _azure(text: str, columns: Memory) -> Recorded | None:
+    """Read a row of Azure's LLM inference traces of 2023 and 2024; `columns` are the positions by name."""
+    row = cells(text)
+    if not columns:
+        is_header = not row[0][:1].isdecimal()
+        columns.update(zip(_AZURE, column_positions(row, _AZURE) if is_header else (0, 1, 2), strict=True))
+        if is_header:
+            return None
+    when, context, generated = _AZURE
+    return Recorded(
+        iso_seconds(cell(row, columns[when], when)),
+        cell_tokens(row, columns[context], context),
+        cell_tokens(row, columns[generated], generated),
+    )
+
+
+def recognise(text: str) -> TraceFormat:
+    """Return the format of a file whose first line that is not blank is `text`.
+
+    Raises:
+        FaultError: it belongs to none of the formats.
+    """
+    if text.startswith("["):
+        raise FaultError("a JSON list: write one object per line")
+    if text.startswith("{"):
+        row = json_object(text)
+        # The fields of a Qwen-Bailian line have Mooncake's names with other units.
+        if "chat_id" in row or not (_AIPERF | {"input_length", "hash_ids"}) & row.keys():
+            raise FaultError(f"a JSON object of none of the known formats: {_KNOWN}")
+        return TraceFormat.AIPERF if _AIPERF & row.keys() else TraceFormat.MOONCAKE
+    row_cells = [one.strip().lower() for one in cells(text)]
+    has_header = sum(name.lower() in row_cells for name in _AZURE) > 1
+    if has_header or (len(row_cells) == len(_AZURE) and "-" in row_cells[0] and row_cells[0][:1].isdecimal()):
+        return TraceFormat.AZURE
+    raise FaultError(f"none of the known formats: {_KNOWN}; choose one with --trace-format")
+
+
+# The lines of a trace file, read one at a time, and the errors that name file and line.
+
+
+LONGEST_LINE = 64 << 20
+"""Maximum bytes of a line; a conversation of a thousand long requests takes 20 MB."""
+_BOM = "\ufeff"
+
+
+class TraceError(UsageError):
+    """A trace file cannot be used; the message names the file, the line and the fault."""
+
+    def __init__(self, path: str, words: str, line: int | None = None) -> None:
+        """Describe the fault `words` in line number `line` (from 1) of the file `path`."""
+        place = f", line {line:,}" if line is not None else ""
+        super().__init__(f"{clean(path, 300)}{place}: {words}")
+
+
+def numbered_lines(path: str) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, text without white space around it) of each line that is not blank.
+
+    Only one line is held in memory at a time.
+
+    Raises:
+        TraceError: the file cannot be read, or is not a text file.
+    """
+    try:
+        # Without O_NONBLOCK, opening a named pipe waits for a writer.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise TraceError(path, "is not a regular file")
+            number = 0
+            while raw := file.readline(LONGEST_LINE + 1):
+                number += 1
+                text = _text(path, number, raw)
+                if text:
+                    yield number, text
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
+        words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise TraceError(path, f"cannot be read: {words}") from error
+
+
+def _text(path: str, number: int, raw: bytes) -> str:
+    if len(raw) > LONGEST_LINE:
+        raise TraceError(path, f"longer than {LONGEST_LINE >> 20} MiB: not a trace", number)
+    if b"\0" in raw:
+        raise TraceError(path, "NUL bytes: not a text file", number)
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise TraceError(path, "not UTF-8: not a text file", number) from None
+    if number == 1:
+        text = text.removeprefix(_BOM)
+    return text.strip()
+
+
+# A trace as a schedule: the requests of a part of a file, with their times from the begin of that part.
+
+
+MOST_REQUESTS = 1_000_000
+"""Maximum number of requests of a replay."""
+LONGEST_PAUSE_S = 300.0
+"""Longer pauses of a conversation without a clock are shortened to this."""
+CONVERSATION_GAP_S = 30.0
+"""Seconds between the begins of two conversations, in files that state no time for them."""
+_REMEMBERED = 200_000
+"""Number of sessions after which older ones may be forgotten; so long files take a bounded memory."""
+
+
+class TraceChoice(Struct, frozen=True):
+    """Which part of which file is replayed, and how fast."""
+
+    path: str
+    form: TraceFormat | None = None
+    """None to recognise it from the first line."""
+    speed: float = 1.0
+    """2 replays twice as fast: all times are halved."""
+    from_s: float = 0.0
+    """Seconds after the file's first request from which on requests are replayed."""
+    to_s: float = math.inf
+    """Seconds after the file's first request at which the part ends."""
+
+
+class Trace:
+    """Iterates over the requests of a chosen part of a trace; use it once."""
+
+    def __init__(self, choice: TraceChoice) -> None:
+        """Prepare to read the file; nothing is read before the first iteration."""
+        self.choice = choice
+        self.form = choice.form
+        """The format of the file; None until it is recognised."""
+        self.skipped = 0
+        """Requests left out because they had no prompt or no answer when they were recorded."""
+        self.shortened = 0
+        """Pauses that were shortened to `LONGEST_PAUSE_S`."""
+        self.conversations = 0
+        """Requests that do not wait for another one."""
+        self._origin_s: float | None = None
+        self._newest_s = 0.0
+        self._begun = False
+        self._number = 0
+        self._sessions = _Sessions()
+
+    def __iter__(self) -> Iterator[TracedRequest]:
+        """Yield the requests in the order of the file.
+
+        Raises:
+            TraceError: the file cannot be used from some line on, or holds no request in the chosen part.
+        """
+        memory: Memory = {}
+        line = 0
+        path = self.choice.path
+        for line, text in numbered_lines(path):
+            try:
+                self.form = self.form or recognise(text)
+                recorded = read_line(self.form, text, memory)
+                request = None if recorded is None else self._placed(recorded)
+                if request is not None:
+                    yield request
+            except FaultError as error:
+                raise TraceError(path, str(error), line) from None
+            if self._newest_s >= self.choice.to_s:
+                break
+        if self._number == 0:
+            raise TraceError(path, self._nothing(is_empty=line == 0))
+
+    def _placed(self, one: Recorded) -> TracedRequest | None:
+        """Return the request with its time in the replay; None if it is not part of it."""
+        is_known, after = self._sessions.of(one.session)
+        at_s = self._time(one, follows=is_known)
+        choice = self.choice
+        in_part = after is not None if at_s is None else choice.from_s <= at_s < choice.to_s
+        if in_part and (one.output_tokens == 0 or one.prompt_tokens == 0):
+            self.skipped += 1
+            return None
+        number = self._number if in_part else None
+        self._sessions.add(one.session, number)
+        if number is None:
+            return None
+        if number == MOST_REQUESTS:
+            raise TraceError(
+                choice.path, f"more than {MOST_REQUESTS:,} requests: choose a part with --trace-range"
+            )
+        self._number += 1
+        self.conversations += after is None
+        return TracedRequest(
+            number=number,
+            due_s=None if at_s is None else (at_s - choice.from_s) / choice.speed,
+            prompt_tokens=one.prompt_tokens,
+            output_tokens=one.output_tokens,
+            blocks=one.blocks,
+            block_tokens=one.block_tokens,
+            scope=one.scope,
+            after=after,
+            delay_s=self._pause_s(one, after) / choice.speed,
+            text=one.text,
+        )
+
+    def _time(self, one: Recorded, *, follows: bool) -> float | None:
+        """Return the time of a request in seconds after the first one; None if its predecessor decides."""
+        if one.at_s is None:
+            if follows:
+                return None
+            at_s = self._newest_s + (CONVERSATION_GAP_S if self._begun else 0.0)
+        else:
+            if self._origin_s is None:
+                self._origin_s = one.at_s
+            at_s = one.at_s - self._origin_s
+        if at_s < self._newest_s:
+            raise FaultError(f"the clock steps back by {self._newest_s - at_s:.3g} s: sort the file by time")
+        self._newest_s, self._begun = at_s, True
+        return at_s
+
+    def _pause_s(self, one: Recorded, after: int | None) -> float:
+        if after is None or one.at_s is not None:
+            return 0.0
+        self.shortened += one.pause_s > LONGEST_PAUSE_S
+        return min(one.pause_s, LONGEST_PAUSE_S)
+
+    def _nothing(self, *, is_empty: bool) -> str:
+        if is_empty:
+            return "is empty"
+        if self.skipped:
+            return f"no request with a prompt and an answer; {self.skipped:,} failed when they were recorded"
+        if not self._begun:
+            return "no request, only a header"
+        last = f"the last request is at {self._newest_s:,.0f} s"
+        return f"no request in the chosen part: {last}"
+
+
+class _Sessions:
+    """Numbers of the latest requests by session, of the newest `_REMEMBERED` sessions at least."""
+
+    def __init__(self) -> None:
+        self._new: dict[str, int | None] = {}
+        self._old: dict[str, int | None] = {}
+
+    def of(self, session: str | None) -> tuple[bool, int | None]:
+        """Return (whether the session is known, number of its request; None if that is not replayed)."""
+        if session is None:
+            return False, None
+        for numbers in (self._new, self._old):
+            if session in numbers:
+                return True, numbers[session]
+        return False, None
+
+    def add(self, session: str | None, number: int | None) -> None:
+        if session is None:
+            return
+        self._new[session] = number
+        if len(self._new) > _REMEMBERED:
+            self._old, self._new = self._new, {}
+
+
+# The summary of a trace before it is replayed: requests, duration, rate, lengths, repeated prompts.
+
+
+_MOST_BLOCKS = 2_000_000
+"""Maximum number of distinct blocks of which the repetitions are counted."""
+
+
+class TraceSummary(Struct, frozen=True):
+    """What a replay will send; all of it at the chosen speed."""
+
+    form: TraceFormat
+    requests: int
+    conversations: int
+    """Requests that wait for no other one."""
+    skipped: int
+    """Requests left out because they failed when they were recorded."""
+    shortened: int
+    """Pauses that were shortened."""
+    duration_s: float
+    """Seconds from the first request to the last one, if no answer takes any time."""
+    waits: bool
+    """Whether requests wait for answers, so that the replay lasts longer than `duration_s`."""
+    prompt_tokens: int
+    """Sum; of prompts that the file holds as text the tokens are not known."""
+    output_tokens: int
+    longest_prompt: int
+    longest_answer: int
+    repeated_share: float | None = None
+    """Share (0 to 1) of the prompt tokens that an endless prefix cache would have; None if unknown."""
+    lengths: tuple[tuple[int, int], ...] = ()
+    """(tokens of prompt and answer, number of requests of that length), ascending by length."""
+    texts: int = 0
+    """Requests whose prompt the file holds as text."""
+    begin_s: float = 0.0
+    """Seconds from the begin of the part to its first request."""
+
+    @property
+    def per_s(self) -> float:
+        """Mean rate in requests per second; 0 for a single request or requests at one time."""
+        return (self.requests - 1) / self.duration_s if self.duration_s > 0 else 0.0
+
+    @property
+    def mean_prompt(self) -> int:
+        """Mean length in tokens of the prompts of known length; 0 if the length of none is known."""
+        known = self.requests - self.texts
+        return round(self.prompt_tokens / known) if known else 0
+
+    @property
+    def mean_answer(self) -> int:
+        """Mean length of an answer in tokens."""
+        return round(self.output_tokens / self.requests)
+
+    def beyond(self, context_tokens: int) -> int:
+        """Return how many requests are longer than a context, prompt and answer together."""
+        return sum(count for tokens, count in self.lengths if tokens > context_tokens)
+
+
+def summarise(choice: TraceChoice) -> TraceSummary:
+    """Read the chosen part of a trace once and return its summary.
+
+    Raises:
+        TraceError: the file cannot be used.
+    """
+    trace = Trace(choice)
+    lengths: Counter[int] = Counter()
+    count, prompts, outputs, longest, most_output = 0, 0, 0, 0, 0
+    waits, texts = False, 0
+    earliest = array("d")
+    """Earliest time of each request."""
+    repeated = _Repeated()
+    begin_s, last_s = None, 0.0
+    for one in trace:
+        count += 1
+        length = one.prompt_tokens or 0
+        prompts += length
+        outputs += one.output_tokens
+        lengths[length + one.output_tokens] += 1
+        texts += one.prompt_tokens is None
+        longest, most_output = max(longest, length), max(most_output, one.output_tokens)
+        at_s = one.due_s or 0.0
+        if one.after is not None:
+            waits = True
+            at_s = max(at_s, earliest[one.after] + one.delay_s)
+        begin_s = at_s if begin_s is None else begin_s
+        last_s = max(last_s, at_s)
+        earliest.append(at_s)
+        repeated.add(one, length)
+    assert trace.form is not None  # noqa: S101 - a trace without a format raises
+    return TraceSummary(
+        form=trace.form,
+        requests=count,
+        conversations=trace.conversations,
+        skipped=trace.skipped,
+        shortened=trace.shortened,
+        duration_s=last_s - (begin_s or 0.0),
+        waits=waits,
+        prompt_tokens=prompts,
+        output_tokens=outputs,
+        longest_prompt=longest,
+        longest_answer=most_output,
+        repeated_share=repeated.share(prompts),
+        lengths=tuple(sorted(lengths.items())),
+        texts=texts,
+        begin_s=begin_s or 0.0,
+    )
+
+
+class _Repeated:
+    """Counts the prompt tokens that an earlier prompt has at its begin, too."""
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._blocks: dict[tuple[str, int], int] = {}
+        """Tokens of each block, of the longest prompt that it ends."""
+        self._lengths: dict[str, int] = {}
+        self._is_known = True
+
+    def add(self, one: TracedRequest, length: int) -> None:
+        if not self._is_known:
+            return
+        if one.blocks:
+            self._tokens += self._add_blocks(one, length)
+        elif one.scope:
+            self._tokens += min(self._lengths.get(one.scope, 0), length)
+            self._lengths[one.scope] = max(self._lengths.get(one.scope, 0), length)
+        if len(self._blocks) + len(self._lengths) > _MOST_BLOCKS:
+            self._is_known = False
+            self._blocks.clear()
+            self._lengths.clear()
+
+    def _add_blocks(self, one: TracedRequest, length: int) -> int:
+        """Return how many of a prompt's first tokens are in blocks of earlier prompts, and add its blocks."""
+        size, found, is_begin = one.block_tokens, 0, True
+        for place, block in enumerate(one.blocks):
+            needed = min(size, length - place * size)
+            if needed <= 0:
+                break
+            held = self._blocks.get((one.scope, block), 0)
+            if is_begin:
+                found += min(held, needed)
+                is_begin = held >= needed
+            if held < needed:
+                self._blocks[one.scope, block] = needed
+        return found
+
+    def share(self, prompts: int) -> float | None:
+        has_any = bool(self._blocks or self._lengths)
+        return self._tokens / prompts if self._is_known and has_any and prompts else None
+
+
+# Recorded traffic as the only level of a sweep: the part of the file that is replayed, and what it holds.
+
+
+PATTERN = "trace"
+"""Name of the arrivals in place of a pattern."""
+FORMAT_NAMES = ("mooncake", "aiperf", "azure")
+"""The values of `TraceFormat`, which is loaded late."""
+SPEEDS = (0.001, 1000.0)
+"""Smallest and largest speed."""
+_LEAST_PER_S = 0.001
+_DIGITS = 3
+_LONGEST_NAME = 40
+_SHORTEST_S = 1.0
+_TEXT_TOKENS = 128
+"""Length of the trial prompts for a trace that holds texts, whose lengths are unknown."""
+_LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
+_TURNS_TAIL_S = 600.0
+_LONGEST_S = 1e12
+
+
+class Replay(Struct, frozen=True):
+    """The recorded traffic of a sweep."""
+
+    choice: TraceChoice
+    summary: TraceSummary
+
+    @property
+    def name(self) -> str:
+        """Name of the file, for display."""
+        return clean(Path(self.choice.path).name, _LONGEST_NAME)
+
+    @property
+    def point(self) -> LoadPoint:
+        """The point of the level: the mean rate of the trace at the chosen speed."""
+        rate = float(f"{self.summary.per_s:.{_DIGITS}g}")
+        return LoadPoint(LoadKind.RATE, max(_LEAST_PER_S, rate), trace=self.name)
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds from the first request to the mean gap after the last one, if answers take no time."""
+        summary = self.summary
+        if summary.requests < 2:  # noqa: PLR2004 - a gap needs two
+            return _SHORTEST_S
+        return max(_SHORTEST_S, summary.duration_s * summary.requests / (summary.requests - 1))
+
+    @property
+    def tail_s(self) -> float:
+        """Seconds after the last request at which requests without an answer are given up.
+
+        Where turns wait for answers, a slow answer must not end the conversations that wait for it.
+        """
+        if self.summary.waits:
+            return _TURNS_TAIL_S
+        return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, self.summary.duration_s))
+
+    def too_long(self, context_tokens: int | None) -> str | None:
+        """Return how many requests are longer than a server's context, as text; None if none is."""
+        if context_tokens is None or not (count := self.summary.beyond(context_tokens)):
+            return None
+        return (
+            f"{count:,} of {self.summary.requests:,} requests of {self.name} are longer than its context of "
+            f"{context_tokens:,} tokens, prompt and answer together: it will refuse them"
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of a plan of this replay, by field name; lengths are the means."""
+        return {
+            "points": (self.point,),
+            "arrivals": PATTERN,
+            "depths": (),
+            "whole": False,
+            "prompt_lengths": (self.summary.mean_prompt or _TEXT_TOKENS,),
+            "tg": max(1, self.summary.mean_answer),
+            "duration_s": self.measured_s,
+        }
+
+
+def find_replay(
+    path: str, form: str | None = None, speed: float | None = None, part: str | None = None
+) -> Replay:
+    """Return the recorded traffic of a file, after reading it once; `part` is that of `parse_range`.
+
+    Raises:
+        UsageError: the part or the file cannot be used.
+    """
+    begin, end = (0.0, math.inf) if part is None else parse_range(part)
+    choice = TraceChoice(path, TraceFormat(form) if form else None, speed or 1.0, begin, end)
+    return Replay(choice, summarise(choice))
+
+
+def parse_range(text: str) -> tuple[float, float]:
+    """Return (begin, end) in seconds of a part such as "600..1200", "10m..1h", "..90" or "1h..".
+
+    Raises:
+        UsageError: the text is not a part, or the part is empty.
+    """
+    first, last = split_range(text)
+    if last is None:
+        raise UsageError(f"{_replay_shown(text)} is no part: write it as in 600..1200, 10m..1h or 1h..")
+    begin = _seconds(first) if first else 0.0
+    end = _seconds(last) if last else math.inf
+    if end <= begin:
+        raise UsageError(f"{_replay_shown(text)} is empty: it ends before it begins")
+    return begin, end
+
+
+def _seconds(text: str) -> float:
+    try:
+        return seconds(text, 0.0, _LONGEST_S)
+    except UsageError:
+        raise UsageError(f"{_replay_shown(text)} is no time: write seconds, or 10m, 2h, 1d") from None
+
+
+def _replay_shown(text: str) -> str:
+    return f"'{clean(text, _LONGEST_NAME)}'"

@@ -1,1 +1,0 @@
-"""Recorded traffic (traces): files of other projects, read one request at a time."""

@@ -1,0 +1,469 @@
+"""The levels of a capacity search, its answer as the result stores it, and changes of a server meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sparktop.model.limit import LimitKind
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.time_range import TimeRange
+from sparktop.sweep.compare.ratio import main_rate, rate_ratio
+from sparktop.sweep.plan.capacity import Pace, level_plan, longest_seconds
+from sparktop.sweep.plan.plan import Capacity, Plan, SloCondition, Stint, level_of, load_at
+from sparktop.sweep.plan.slo import plain_words, words_of
+from sparktop.sweep.result.level import LIMITS_OF_STEPS, common_cause, level_result, with_common_cause
+from sparktop.sweep.result.measure import RequestTrace
+from sparktop.sweep.result.open_loop import windows
+from sparktop.sweep.result.results import (
+    CapacityAnswer,
+    CapacityResult,
+    ConditionResult,
+    Drift,
+    LevelResult,
+    ProbeResult,
+    RanOut,
+)
+from sparktop.sweep.run.judgement import Judged, Shares, Verdict, condition_interval, condition_verdict, judge
+from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.progress import CapacityTold, Phase, PhaseChanged
+from sparktop.sweep.run.result_book import ResultBook
+from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch, Probe, alone_per_s, keeps_up
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.terms.definitions import METRICS, RATES
+
+# The answer of a capacity search as its result file stores it, and what ran out first.
+
+
+_PERCENT = 100.0
+_LEAST_REQUESTS = 5
+"""Requests in each of two runs from which on their shares are compared."""
+_NO_REASON = {LimitKind.UNKNOWN.value, LimitKind.CLIENT.value, LimitKind.CLIENT_OR_ROUTER.value}
+"""Limits that do not say what the server needs more of."""
+
+
+def capacity_result(capacity: Capacity, answers: dict[str, CapacityAnswer]) -> CapacityResult:
+    """Return what a search looked for and its answers by target."""
+    return CapacityResult(
+        load=capacity.kind,
+        conditions=tuple(words_of(one) for one in capacity.conditions),
+        share_percent=_PERCENT * capacity.share,
+        limits=capacity.limits,
+        most=capacity.most,
+        answers=answers,
+    )
+
+
+def capacity_answer(
+    search: CapacitySearch,
+    levels: dict[float, LevelResult],
+    *,
+    complete: bool,
+    drift: Drift | None = None,
+) -> CapacityAnswer:
+    """Return the answer of a search for one target; `levels` has the result of each level by its load.
+
+    Of a server that changed meanwhile nothing is certain.
+    """
+    holds, fails = search.holds, search.fails
+    best = None if holds is None else levels.get(holds)
+    seen = fails if fails is not None else holds
+    level = None if seen is None else levels.get(seen)
+    return CapacityAnswer(
+        holds=0.0 if holds is None and fails is not None and complete else holds,
+        fails=fails,
+        at_least=search.at_least,
+        complete=complete,
+        interval=search.interval if drift is None else (None, None),
+        drift=drift,
+        moved_from=search.moved_from if search.moved_from != holds else None,
+        ran_out=None if level is None or seen is None else _ran_out(levels, holds, seen),
+        output_tps=None if best is None or best.output_tps is None else best.output_tps.mean,
+        probes=tuple(
+            _probe(value, one, search, holds=fails is None or value < fails, steady=drift is None)
+            for value, one in search.judged.items()
+        ),
+    )
+
+
+class JudgedRun(Struct, frozen=True):
+    """One run of a level, judged alone."""
+
+    judged: Judged
+    at: datetime
+    """When it ended."""
+
+
+def drift_of(runs: Mapping[float, Sequence[JudgedRun]]) -> Drift | None:
+    """Return how a server changed between the first and the last run of a level; None if none is shown.
+
+    `runs` are those of each level by its load, in order. A change is shown if the 95 % intervals of the
+    shares of requests that met a condition do not overlap.
+    """
+    for value, (first, *later) in runs.items():
+        for last in later[-1:]:
+            for before, after in zip(first.judged.shares, last.judged.shares, strict=False):
+                enough = before.condition is not None and min(before.count, after.count) >= _LEAST_REQUESTS
+                if enough and (after.high < before.low or before.high < after.low):
+                    return Drift(
+                        value=value,
+                        condition=condition_result(before),
+                        later=condition_result(after),
+                        first_at=first.at,
+                        last_at=last.at,
+                    )
+    return None
+
+
+def _ran_out(levels: dict[float, LevelResult], holds: float | None, seen: float) -> RanOut:
+    """Return what held the servers back at the load `seen`, and what else at the border, by the levels."""
+    cause, own = common_cause(levels.values()), levels[seen].limited_by
+    evident = seen
+    if cause is not None and own is not None and own.kind in LIMITS_OF_STEPS:
+        alike = [
+            at for at, one in levels.items() if one.limited_by is not None and one.limited_by.kind == cause
+        ]
+        evident = min(alike, key=lambda at: (abs(at - seen), at))
+    found = ran_out(levels[evident], evident)
+    elsewhere: dict[str, tuple[float, ...]] = {}
+    for value, level in sorted(with_common_cause(levels).items()):
+        kind = None if level.limited_by is None else level.limited_by.kind
+        if (value == holds or value > seen) and kind not in {None, found.kind, *_NO_REASON}:
+            elsewhere[kind or ""] = (*elsewhere.get(kind or "", ()), value)
+    return found.model_copy(update={"elsewhere": elsewhere}) if found.kind is not None else found
+
+
+def ran_out(level: LevelResult, value: float) -> RanOut:
+    """Return what held the servers back at the level with the load `value`, with its evidence."""
+    limit, server = level.limited_by, level.server
+    figures = []
+    if server is not None:
+        kv = (
+            server.kv_fullest_percent
+            if server.kv_fullest_percent is not None
+            else server.kv_cache_max_percent
+        )
+        if kv is not None:
+            figures.append(f"KV cache {kv:.0f} % used")
+        if server.preemptions:
+            count = f"{server.preemptions:.0f}"
+            figures.append(f"{count} preemption{'' if count == '1' else 's'}")
+        if server.waiting_max:
+            count = f"{server.waiting_max:.0f}"
+            figures.append(f"up to {count} request{'' if count == '1' else 's'} waited")
+    if limit is not None and limit.kind != LimitKind.UNKNOWN.value:
+        evidence = "; ".join([limit.reason, *figures])
+        # What more requests would do, the hint on steps, is what the search has measured.
+        hint = None if limit.kind in LIMITS_OF_STEPS else limit.hint
+        return RanOut(kind=limit.kind, evidence=evidence, hint=hint, server=limit.server, value=value)
+    if limit is not None:
+        evidence = "; ".join([limit.reason, *figures])
+    else:
+        missing = "the servers report no figures" if not figures else "no limit of the servers was reached"
+        evidence = "; ".join([missing, *figures])
+    return RanOut(kind=None, evidence=evidence, value=value)
+
+
+def _probe(value: float, judged: Judged, search: CapacitySearch, *, holds: bool, steady: bool) -> ProbeResult:
+    """Return a level as the result file stores it.
+
+    It is certain by all levels together only if its own requests do not say the opposite.
+    """
+    sure = search.certainty(value) is (Verdict.HOLDS if holds else Verdict.FAILS)
+    own = judged.holds is holds or not any(shares.count for shares in judged.shares)
+    return ProbeResult(
+        value=value,
+        runs=search.runs[value],
+        holds=holds,
+        certain=sure and own and steady,
+        fails_percent=round(_PERCENT * search.likely.fails(value), 1),
+        trouble=judged.trouble or None,
+        requests=judged.requests,
+        conditions=tuple(map(condition_result, judged.shares)),
+    )
+
+
+def condition_result(shares: Shares) -> ConditionResult:
+    """Return how many requests met a condition as a result file stores it."""
+    condition = shares.condition
+    return ConditionResult(
+        condition="all" if condition is None else words_of(condition),
+        figure=None if condition is None else condition.figure,
+        limit=None if condition is None else condition.limit,
+        at_least=condition is not None and condition.at_least,
+        value=shares.value,
+        needed_percent=_PERCENT * shares.needed,
+        met_percent=_PERCENT * shares.share if shares.count else None,
+        interval_percent=(_PERCENT * shares.low, _PERCENT * shares.high) if shares.count else None,
+        requests=shares.count,
+    )
+
+
+# Whether a server changed while a search measured it: a level of its answer is measured again at the end.
+
+
+_LEAST_LEVELS = 2
+"""Levels from which on a search measures an earlier one again."""
+
+_MOST_P = 0.01
+"""Largest p-value of a change: a search asks only once, and a steady server must not be suspected."""
+_LEAST_PERCENT = 5.0
+"""Smallest change of a token rate that is one: a smaller one alters no answer."""
+
+_UNITS = {True: "tok/s", False: "ms"}
+"""Units of conditions on single requests, by whether they ask for a minimum."""
+
+Value = TypeVar("Value", int, float)
+
+
+def value_to_repeat(held: Mapping[Value, bool], answer: Value | None, newest: Value | None) -> Value | None:
+    """Return the load to measure again at the end of a search; None if a change would not alter the answer.
+
+    `held` is whether each load held when it was measured first, `answer` the largest that holds by all that
+    is known, `newest` the load measured last. The largest that held is repeated: those that failed later may
+    have failed because the server got slower. It is not repeated if nothing was measured after it.
+    """
+    again = max(
+        (load for load, ok in held.items() if ok and (answer is None or load >= answer)), default=None
+    )
+    return again if len(held) >= _LEAST_LEVELS and again != newest else None
+
+
+class Twice(Struct, frozen=True):
+    """A level that was measured at two times."""
+
+    first: LevelResult
+    last: LevelResult
+    first_requests: Sequence[RequestTrace]
+    last_requests: Sequence[RequestTrace]
+    first_at: datetime
+    last_at: datetime
+
+    @classmethod
+    def of(cls, first: LevelResult, record: LevelRecord, first_at: datetime, last_at: datetime) -> Twice:
+        """Return a level with the result `first`, to whose `record` further runs were added since."""
+        before = [one for one in record.traces if one.run < first.runs]
+        again = [one for one in record.traces if one.run >= first.runs]
+        spans = {run: span for run, span in windows(record.events, again).items() if run >= first.runs}
+        return cls(first, level_result(record.level, again, spans), before, again, first_at, last_at)
+
+    @property
+    def times(self) -> tuple[str, str]:
+        """When it was measured first and last, see `times_apart`."""
+        return times_apart(self.first_at, self.last_at)
+
+
+def rate_drift(twice: Twice) -> str | None:
+    """Return how the token rate of a level changed, at p < 0.01 and by 5 % or more; else None."""
+    metric = main_rate([twice.first, twice.last])
+    ratio = None if metric is None else rate_ratio(twice.last, twice.first, metric)
+    if metric is None or ratio is None or ratio.p is None:
+        return None
+    if ratio.p >= _MOST_P or not ratio.beyond(_LEAST_PERCENT):
+        return None
+    shown = METRICS[metric]
+    before, after = (
+        f"{shown.text(rate.mean)} {shown.unit} at {at}"
+        for one, at in zip((twice.first, twice.last), twice.times, strict=True)
+        if (rate := one.rate(metric)) is not None
+    )
+    return f"{changed_words(slower=ratio.percent < 0)}: {shown.title.lower()} {before}, {after}"
+
+
+def slo_drift(twice: Twice, conditions: Iterable[SloCondition]) -> str | None:
+    """Return how the answer to a condition changed, by intervals that do not overlap; else None."""
+    for condition in conditions:
+        before = condition_interval(condition, twice.first, twice.first_requests)
+        after = condition_interval(condition, twice.last, twice.last_requests)
+        if before is None or after is None or not (after[0] > before[1] or after[1] < before[0]):
+            continue
+        if condition_verdict(condition, before) is condition_verdict(condition, after):
+            continue  # it holds, or fails, both times
+        slower = (after[1] < before[0]) is condition.at_least
+        unit = METRICS[condition.figure].unit if condition.figure in RATES else _UNITS[condition.at_least]
+        values = (
+            f"{low:.4g} to {high:.4g} {unit} at {at}"
+            for (low, high), at in zip((before, after), twice.times, strict=True)
+        )
+        what = plain_words(words_of(condition))
+        return f"{changed_words(slower=slower)} ({what}): {', '.join(values)}"
+    return None
+
+
+def pace_drift(twice: Twice, max_error_share: float) -> str | None:
+    """Return that a server did not keep up with a rate with which it had kept up; None if it did."""
+    if not keeps_up(twice.first, max_error_share) or keeps_up(twice.last, max_error_share):
+        return None
+    loop, (before, after) = twice.last.open_loop, twice.times
+    growth = f": {loop.growth_words}" if loop is not None and loop.growth_words else ""
+    return f"it kept up with {twice.first.point.label} at {before}, not at {after}{growth}"
+
+
+def changed_words(*, slower: bool) -> str:
+    """Return that a server changed during a search."""
+    return f"the server got {'slower' if slower else 'faster'} while it was measured"
+
+
+def times_apart(first: datetime, last: datetime) -> tuple[str, str]:
+    """Return two times of day as text, with seconds where they are of the same minute."""
+    near = f"{first:%H:%M}" == f"{last:%H:%M}"
+    before, after = (f"{at.astimezone():{'%H:%M:%S' if near else '%H:%M'}}" for at in (first, last))
+    return before, after
+
+
+# Measures the levels that a capacity search chooses on one target, and stores the answer after each.
+
+
+Make = Callable[[LevelMaker, Stint, LevelRecord], Awaitable[LevelResult | None]]
+"""Executes a stint and stores its result; None if nothing was measured."""
+
+
+async def find_capacities(
+    maker: LevelMaker,
+    targets: Iterable[PreparedTarget],
+    worker: SweepWorker,
+    book: ResultBook,
+    make: Make,
+) -> None:
+    """Search for the largest load on one target after the other; `book` gets the answers."""
+    for prepared in targets:
+        if not maker.brake.pulled:
+            await CapacityLevels(maker, prepared, make, book).run(worker)
+
+
+class CapacityLevels(Struct, eq=False):
+    """The levels of a search on one target; call `run` once."""
+
+    maker: LevelMaker
+    prepared: PreparedTarget
+    make: Make
+    book: ResultBook
+    """Gets the answer so far after each run."""
+    _records: dict[float, LevelRecord] = field(default_factory=dict)
+    _levels: dict[float, LevelResult] = field(default_factory=dict)
+    _pace: Pace = field(default_factory=Pace)
+    _runs: dict[float, list[JudgedRun]] = field(default_factory=dict)
+    """The runs of each level by its load, in order."""
+    _newest: float | None = None
+    """The load of the newest run."""
+
+    async def run(self, worker: SweepWorker) -> None:
+        """Measure levels until the largest load under which the conditions hold is found.
+
+        `worker` sends requests one after the other first, where the search is for a rate.
+        """
+        plan = self.maker.plan
+        capacity = plan.capacity
+        assert capacity is not None  # noqa: S101 - the caller's reason to search
+        fit = None if worker.ready is None else worker.ready.most_connections
+        if fit is not None and capacity.kind is not LoadKind.RATE:
+            capacity = replace(capacity, most=min(capacity.most, float(fit)))
+        first = await self._first(plan, worker) if capacity.kind is LoadKind.RATE else 1.0
+        search = CapacitySearch(capacity, first)
+        try:
+            while (probe := search.next()) is not None and not self.maker.brake.pulled:
+                self._expect(search, plan, probe)
+                judged = await self._measure(capacity, plan, probe)
+                if judged is None:
+                    break
+                search.add(probe.point.value, judged)
+                self._store(capacity_answer(search, self._levels, complete=False))
+        finally:
+            self.maker.plan = plan
+        ended = search.next() is None and not self.maker.brake.pulled
+        if ended:
+            await self._again(capacity, plan, search)
+        if search.judged:
+            self._store(capacity_answer(search, self._levels, complete=ended, drift=drift_of(self._runs)))
+
+    async def _again(self, capacity: Capacity, plan: Plan, search: CapacitySearch) -> None:
+        """Measure the largest level again that held in its first run, unless it was measured last.
+
+        Its run is not counted for the answer: it shows whether the server is what it was at the start.
+        """
+        held = {value: runs[0].judged.holds for value, runs in self._runs.items()}
+        value = value_to_repeat(held, search.holds, self._newest)
+        if value is None:
+            return
+        try:
+            await self._measure(
+                capacity, plan, Probe(LoadPoint(capacity.kind, value), len(self._runs[value]), decides=True)
+            )
+        finally:
+            self.maker.plan = plan
+
+    def _store(self, answer: CapacityAnswer) -> None:
+        capacity = self.maker.plan.capacity
+        if capacity is not None:
+            self.book.capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
+            if (found := self.book.result.capacity) is not None:
+                self.maker.tell(CapacityTold(found))
+
+    async def _first(self, plan: Plan, worker: SweepWorker) -> float:
+        """Return the rate of requests one after the other, with which the search begins."""
+        maker, prepared = self.maker, self.prepared
+        name = prepared.target.name
+        maker.tell(PhaseChanged(Phase.PREPARING, name))
+        alone = await alone_per_s(plan, prepared, worker, f"{maker.sweep_id}-{name}")
+        await maker.settle(prepared.backends)
+        self._pace = Pace(None if alone is None else 1 / alone)
+        return alone or 1.0
+
+    async def _measure(self, capacity: Capacity, plan: Plan, probe: Probe) -> Judged | None:
+        """Make one run of a level; return the judgement by all its runs, None if it was not completed."""
+        value = probe.point.value
+        made = self.maker.plan = level_plan(plan, probe.point, self._pace, decides=probe.decides)
+        load = load_at(plan, probe.point, plan.pp)
+        first = probe.run == 0
+        record = self._records.get(value)
+        if record is None:
+            level = level_of(made, self.prepared.target, load)
+            record = self._records[value] = LevelRecord(made, self.prepared, level)
+        record.level = replace(record.level, runs=probe.run + 1)
+        stint = Stint(self.prepared.target, load, (probe.run,), first=first, last=True)
+        try:
+            found = await self.make(self.maker, stint, record)
+        except (TargetFailedError, LevelRefusedError) as error:
+            self.book.target_failed(self.prepared.target.name, str(error))
+            return None
+        if found is None or self.maker.brake.pulled:
+            return None
+        self._levels[value] = found
+        loop = found.open_loop
+        unstable = "" if loop is None or not (loop.unstable or loop.overloaded) else _unstable_words(found)
+        judged = judge(capacity, record.traces, max_error_share=made.max_error_share, unstable=unstable)
+        own = [one for one in record.traces if one.run == probe.run]
+        alone = judge(capacity, own, max_error_share=made.max_error_share)
+        self._runs.setdefault(value, []).append(JudgedRun(alone, datetime.now(UTC)))
+        self._newest = value
+        seconds = (made.duration_s or 0.0) * record.level.runs
+        self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
+        return judged
+
+    def _expect(self, search: CapacitySearch, plan: Plan, probe: Probe) -> None:
+        """Set how long the search may go on, which the maker announces with the levels.
+
+        At a slow rate the run `probe` lasts longer than the plan's levels, and those after it about as long.
+        """
+        next_s = level_plan(plan, probe.point, self._pace, decides=probe.decides).duration_s or 0.0
+        is_rate = probe.point.kind is LoadKind.RATE
+        each_s = LEVEL_OVERHEAD * (next_s if is_rate and probe.decides else plan.duration_s or 0.0)
+        usual, most = search.levels_left(), search.runs_left()
+        longest_s = LEVEL_OVERHEAD * max(longest_seconds(plan), next_s)
+        self.maker.left = lambda made: TimeRange(
+            max(0.0, (min(usual, most) - made) * each_s), max(longest_s, (most - made) * longest_s)
+        )
+
+
+def _unstable_words(level: LevelResult) -> str:
+    loop = level.open_loop
+    if loop is None:
+        return ""
+    if loop.unstable:
+        return f"unstable: {loop.growth_words}" if loop.growth_words else "unstable"
+    return f"{loop.in_flight_limit} requests in flight, the limit of the client"

@@ -1,1 +1,0 @@
-"""The search for the largest load under which conditions hold: judgement of a level, next level, answer."""

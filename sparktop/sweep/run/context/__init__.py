@@ -1,1 +1,0 @@
-"""Contexts of levels with depth, and the longest prompts that servers accept."""

@@ -1,1 +1,0 @@
-"""Levels of agents: what their runs do, their forecast, and reasons to doubt them."""

@@ -1,0 +1,144 @@
+"""The context of a level with depth: its figures, and whether prompts found it in the prefix cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Literal
+
+from msgspec.structs import replace
+
+from sparktop.model.load import Level
+from sparktop.sweep.generator.wire import ContextLoad, RunLoad
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import RequestTrace
+from sparktop.sweep.result.results import ContextPart, LevelResult, Validity
+from sparktop.sweep.run.server_side import Counters
+from sparktop.sweep.terms.definitions import CONTEXT_LENGTH, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
+
+_PERCENT = 100.0
+_LOST_SHARE = 0.1
+"""Share (0 to 1) of a context that may be missing from the cache."""
+_LONGEST_BLOCK = 560
+"""Tokens of the longest cache blocks, of models that mix attention with other layers. The last block of a
+context is never found, because it also holds the beginning of the prompt."""
+_OFF_PERCENT = 1.0
+_OFF_SHARE = 0.01
+TEMPLATE_TOKENS = 16
+"""Tokens that a chat template may add for a message."""
+
+
+def context_of(run_id: str, depth: int) -> ContextLoad:
+    """Return the context of `depth` tokens for the requests of a run."""
+    return ContextLoad(depth, salt=run_id, cache_salt=run_id)
+
+
+def context_command(command: RunLoad) -> RunLoad:
+    """Return the run that sends the contexts of the requests of `command` alone.
+
+    The commands of a level with depth have contexts.
+    """
+    assert command.context is not None  # noqa: S101 - only levels with depth send contexts
+    return replace(command, id=f"{command.id}-context", context=replace(command.context, alone=True))
+
+
+def context_part(
+    level: Level,
+    contexts: Sequence[RequestTrace],
+    prompts: Sequence[RequestTrace],
+    grown: Counters | None,
+) -> ContextPart | None:
+    """Return the context part of a level's result; None for a level without depth.
+
+    `contexts` are the requests that sent contexts alone, `prompts` those that followed. `grown` is the growth
+    of the servers' counters over both; None if unknown.
+    """
+    if not level.depth:
+        return None
+    made = level_result(replace(level, prompt_tokens=level.depth, depth=0), contexts)
+    each = made.each
+    context = counted_context(level, prompts)
+    # What a chat template adds for the context's message is not looked for in the cache.
+    least = min(level.depth, context or level.depth)
+    found_percent, found_from = _found(least, prompts, grown)
+    return ContextPart(
+        counted_tokens=context,
+        ok=made.requests.ok,
+        failed=made.requests.failed,
+        prefill_tps=made.prefill_tps,
+        decode_tps=made.decode_tps,
+        peak_tps=made.peak_tps,
+        ttfr_ms=made.ttfr_ms,
+        ttft_ms=made.ttft_ms,
+        each_prompt_tokens=() if each is None else each.prompt_tokens,
+        each_ttfr_ms=() if each is None else each.ttfr_ms,
+        each_ttft_ms=() if each is None else each.ttft_ms,
+        each_stream_tps=() if each is None else each.stream_tps,
+        found_percent=found_percent,
+        found_from=found_from,
+        asked_tokens=None if grown is None else grown.cache_queries,
+        counted_percent=_counted(least, prompts, grown),
+    )
+
+
+def counted_context(level: Level, prompts: Sequence[RequestTrace]) -> float | None:
+    """Return the mean tokens of context that the server counted before the prompts; None without counts."""
+    counts = [one.counted_prompt_tokens for one in prompts if one.ok]
+    beyond = [max(0, count - level.prompt_tokens) for count in counts if count is not None]
+    return fmean(beyond) if beyond else None
+
+
+def _found(
+    depth: float, prompts: Sequence[RequestTrace], grown: Counters | None
+) -> tuple[float | None, Literal["answers", "counters"] | None]:
+    """Return (share of the contexts that was found in the cache in percent, what reported it)."""
+    ends = [trace.ended for trace in prompts if trace.ended is not None and trace.ok]
+    cached = [end.cached_tokens for end in ends if end.cached_tokens is not None]
+    if cached and len(cached) == len(ends):
+        return _PERCENT * sum(min(depth, one) for one in cached) / (depth * len(ends)), "answers"
+    counted = _counted(depth, prompts, grown)
+    return counted, None if counted is None else "counters"
+
+
+def _counted(depth: float, prompts: Sequence[RequestTrace], grown: Counters | None) -> float | None:
+    """Return the share of the contexts that the servers' counters report as found, in percent."""
+    ends = sum(trace.ended is not None and trace.ok for trace in prompts)
+    if grown is None or grown.cache_queries is None or grown.cache_hits is None or not ends:
+        return None
+    # Each context is new, so that hits are those of the prompts after it. Without any query it is off.
+    return min(_PERCENT, _PERCENT * grown.cache_hits / (depth * ends))
+
+
+def context_doubts(level: LevelResult) -> Iterator[Validity]:
+    """Yield a reason to doubt a level with depth if its context was not, or not surely, in the cache."""
+    if level.context is None:
+        return
+    counted = level.context.counted_tokens
+    if (
+        level.depth
+        and counted is not None
+        and abs(counted - level.depth) > max(_OFF_SHARE * level.depth, TEMPLATE_TOKENS)
+    ):
+        message = f"the server counted {counted:,.0f} tokens of context, {level.depth:,} were asked for"
+        yield Validity(code=CONTEXT_LENGTH, message=message)
+    percent = level.context.found_percent
+    if percent is None:
+        message = "whether the context was in the prefix cache is unknown: the server reports no hits"
+        yield Validity(code=CONTEXT_UNKNOWN, message=message)
+    elif percent < _OFF_PERCENT:
+        asked = level.context.asked_tokens
+        if asked:
+            message = (
+                f"nothing was found in the prefix cache, which is on: it was asked for {asked:,.0f} tokens"
+            )
+        else:
+            message = "nothing was in the prefix cache: is it off (--no-enable-prefix-caching)?"
+        yield Validity(code=NO_PREFIX_CACHE, message=message)
+    elif level.depth and (missing := level.depth * (1 - percent / _PERCENT)) > max(
+        _LOST_SHARE * level.depth, _LONGEST_BLOCK
+    ):
+        yield Validity(
+            code=CONTEXT_LOST,
+            message=f"only {percent:.0f} % of the context was still in the prefix cache: {missing:,.0f} of "
+            f"{level.depth:,} tokens were computed again with the prompt",
+        )

@@ -1,0 +1,881 @@
+"""One level on one target: its runs are executed, recorded, and summed up to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import monotonic
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from pydantic import JsonValue
+
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.load import (
+    FirstToken,
+    Level,
+    LevelEnded,
+    LevelStarted,
+    LoadEvent,
+    LoadKind,
+    LoadMode,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    RunStarted,
+    concurrency_point,
+)
+from sparktop.model.node import NodeSample
+from sparktop.model.targets import ModelFacts
+from sparktop.model.time_range import TimeRange
+from sparktop.store import Reading, SourceKey
+from sparktop.store.sources import SourceKind
+from sparktop.sweep.generator.refusals import is_refusal
+from sparktop.sweep.generator.wire import (
+    Batch,
+    Calibrated,
+    ClientHealth,
+    Refused,
+    RunFinished,
+    RunLoad,
+    WorkerEnded,
+)
+from sparktop.sweep.plan.plan import ENOUGH_S, Load, Plan, Stint, TargetKind
+from sparktop.sweep.result.level import level_result, run_starts, uncounted
+from sparktop.sweep.result.measure import RequestTrace, by_run, collect, run_duration_s
+from sparktop.sweep.result.open_loop import windows
+from sparktop.sweep.result.results import BackendSide, LevelResult, LimitSide, ServerSide, UncountedRequests
+from sparktop.sweep.run.agents import conversations_of, with_servers
+from sparktop.sweep.run.depth import context_command, context_of, context_part
+from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
+from sparktop.sweep.run.guard import Brake, GuardWatch
+from sparktop.sweep.run.open_loop import open_loop_of, with_replay
+from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
+from sparktop.sweep.run.progress import LoadTold, Notice, Phase, PhaseChanged, RunTold, SweepEvent
+from sparktop.sweep.run.router_side import backend_errors, router_side
+from sparktop.sweep.run.server_side import (
+    BackendQueue,
+    Counters,
+    InFlight,
+    LimitLog,
+    Part,
+    ServerLog,
+    ServerPoint,
+    Span,
+    backend_queue,
+    busy_batch,
+    in_flight,
+    level_limit,
+    node_point,
+    node_side,
+    same_moment,
+)
+from sparktop.sweep.run.validity import Asked, LevelFacts, judge
+from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
+from sparktop.sweep.terms.request_errors import CANCELLED, RequestFailure, count_errors
+
+
+def asked_of(traces: Sequence[RequestTrace], output_tokens: int) -> Asked:
+    """Return the counts of the tokens that the requests of a run asked for and received.
+
+    `output_tokens` is the number of tokens that each request asked for. In conversations it varies; there the
+    longest answer stands for it.
+    """
+    if any(trace.call is not None for trace in traces):
+        output_tokens = max(trace.tokens for trace in traces)  # their lengths vary
+    whole = [trace for trace in traces if trace.ok]
+    broken = [trace for trace in traces if not trace.ok]
+    prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
+    known = [count for count in prompts if count is not None]
+    came = sum(trace.tokens for trace in broken)
+    return Asked(
+        generated=sum(trace.tokens for trace in whole) + came,
+        prompt=sum(known) if len(known) == len(prompts) else None,
+        most=output_tokens * len(traces),
+        open=max(0, output_tokens * len(broken) - came),
+        open_requests=len(broken),
+    )
+
+
+def sampled_span(events: Iterable[LoadEvent], end: RunFinished) -> Span:
+    """Return the time of a run in which samples of its servers count.
+
+    The warm-up calls of conversations precede it.
+    """
+    measured: Span | None = None
+    for event in events:
+        if isinstance(event, RunStarted):
+            measured = event.measured
+        elif isinstance(event, RequestStarted) and event.call is None:
+            measured = None
+            break
+    return measured or (end.started_at, end.ended_at)
+
+
+def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
+    """Return the events with names of watched backends in place of the ids or URLs that a router reports."""
+    names = prepared.names
+    if names is None:
+        return events
+    return [
+        replace(event, served_by=names.name(event.served_by))
+        if isinstance(event, RequestEnded) and event.served_by is not None
+        else event
+        for event in events
+    ]
+
+
+def limit_side(
+    prepared: PreparedTarget, log: LimitLog, loaded: Sequence[Span], busy: Mapping[str, float]
+) -> LimitSide | None:
+    """Return what held the servers of `prepared` back while requests were in flight; None if unknown.
+
+    `loaded` has the spans of time with requests in flight, `busy` the mean batch size by server.
+    """
+    names, target = prepared.backends, prepared.target
+    parts = [Part(name, prepared.placed.get(name, ()), prepared.slots.get(name)) for name in names]
+    router = target.name if target.kind is TargetKind.ROUTER else None
+    found = level_limit(log.judge(parts, loaded, router), busy)
+    if found is None:
+        return None
+    name, limit = found
+    server = name if len(names) > 1 else None
+    return LimitSide(kind=limit.kind.value, reason=limit.reason, hint=limit.hint, server=server)
+
+
+_PERCENT = 100.0
+
+
+class LevelRecord(Struct, eq=False):
+    """Collects the load runs and server counters of one level on one target.
+
+    `result` can be called at any time, also after an interruption.
+    """
+
+    plan: Plan
+    prepared: PreparedTarget
+    level: Level
+    events: list[LoadEvent] = field(default_factory=list)
+    """Events of completed measured runs, with the time of every token."""
+    partial: list[LoadEvent] = field(default_factory=list)
+    """Events of a measured run that was cancelled or interrupted."""
+    traces: list[RequestTrace] = field(default_factory=list)
+    """Requests of completed measured runs, folded from `events`."""
+    contexts: list[RequestTrace] = field(default_factory=list)
+    """Requests that sent contexts alone, before the measured runs."""
+    cut: list[RequestTrace] = field(default_factory=list)
+    """Requests of an interrupted run, folded from `partial`."""
+    spans: list[Span] = field(default_factory=list)
+    """Start and end of each measured run, completed or cancelled."""
+    run_s: list[float] = field(default_factory=list)
+    health: list[ClientHealth] = field(default_factory=list)
+    health_entered: int = 0
+    """Number of entries of `health` that the sweep's result already contains."""
+    asked: Asked = field(default_factory=Asked)
+    growth: dict[str, Counters] = field(default_factory=dict)
+    """Growth of each server's counters over all stints, warm-up included, to compare with all requests."""
+    measured: dict[str, Counters] = field(default_factory=dict)
+    """Growth of each server's counters over measured runs only, from which the level's metrics are
+    computed."""
+    run_finished: list[dict[str, int]] = field(default_factory=list)
+    """Finished requests by server, for each measured run after which all servers became idle."""
+    fell: bool = False
+    unsettled: str | None = None
+    cut_short: str | None = None
+
+    @property
+    def _most_output(self) -> int:
+        """The most output tokens that a request asks for."""
+        trace = self.plan.trace
+        return self.level.output_tokens if trace is None else trace.summary.longest_answer
+
+    @property
+    def runs(self) -> int:
+        """Number of measured runs that were completed."""
+        return len(self.run_s)
+
+    @property
+    def lasted_s(self) -> float:
+        """Seconds that the completed runs lasted together, from the first start to the last end of each."""
+        return sum(run_duration_s(run) for run in by_run(self.traces))
+
+    def add_run(
+        self, record: RunRecord, events: list[LoadEvent], *, warm_up: bool, context: bool = False
+    ) -> None:
+        """Add a load run, completed or interrupted. Of a warm-up run, add only its token counts.
+
+        `events` are the run's events; they name backends as the monitor names them. With `context`, the run
+        sent the context of the next one.
+        """
+        traces = collect(events)
+        self.asked = self.asked.plus(asked_of(traces, self._most_output))
+        if context:
+            self.contexts += traces
+        if warm_up or context:
+            return
+        end = record.finished
+        if end is not None:
+            self.spans.append(sampled_span(events, end))
+            self.health.append(end.health)
+        if end is not None and not end.cancelled:
+            self.events += events
+            self.traces += traces
+            self.run_s.append(end.ended_at - end.started_at)
+        else:
+            self.partial += events
+            self.cut += traces
+
+    def add_growth(
+        self,
+        before: Mapping[str, ServerPoint],
+        warm: Mapping[str, ServerPoint],
+        after: Mapping[str, ServerPoint],
+    ) -> None:
+        """Add how much the servers' counters grew over a stint (a series of consecutive runs of the level).
+
+        Each argument has one sample per server, taken while the server was idle: `before` before the stint,
+        `warm` after the warm-up run of the stint, and `after` after the stint.
+        """
+        for name in self.prepared.backends:
+            first, middle, last = before.get(name), warm.get(name), after.get(name)
+            if first is None or middle is None or last is None:
+                continue
+            grown = last.counters.since(first.counters)
+            anew = None not in {first.start_time, last.start_time} and first.start_time != last.start_time
+            measured = last.counters.since(middle.counters)
+            self.fell |= anew or grown.fell() or measured.fell()
+            _add(self.growth, name, grown)
+            _add(self.measured, name, measured)
+
+    def add_run_finished(self, before: Mapping[str, ServerPoint], after: Mapping[str, ServerPoint]) -> None:
+        """Append how many requests each server finished during one measured run, to `run_finished`.
+
+        The samples are from `before` and `after` the run. Do nothing if the number of any server is unknown.
+        """
+        grown = {
+            name: after[name].counters.since(before[name].counters).finished
+            for name in self.prepared.backends
+            if name in before and name in after
+        }
+        known = {name: round(count) for name, count in grown.items() if count is not None and count >= 0}
+        if len(known) == len(self.prepared.backends):
+            self.run_finished.append({name: count for name, count in known.items() if count})
+
+    def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
+        """Return the level's result so far: metrics, what servers and machines reported, reasons to doubt.
+
+        `log` has the samples, `models` has known facts by model name.
+        """
+        # An interrupted run is used only if there is no complete one: its time windows are cut short.
+        events = self.events if self.runs else self.partial
+        traces = self.traces if self.runs else self.cut
+        spans = windows(events, traces, is_cut=not self.runs)
+        made = level_result(self.level, traces, spans)
+        if self.runs and self.cut:
+            made = _with_partial(made, level_result(self.level, self.cut))
+            made = made.model_copy(update={"uncounted": self._uncounted()})
+        facts = self.facts(log)
+        served = dict(made.served_by)
+        if not served and self.prepared.target.kind is TargetKind.ROUTER:
+            counts = {name: grown.finished or 0.0 for name, grown in self.measured.items()}
+            served = {name: round(count) for name, count in counts.items() if count > 0}
+            if served and len(self.run_finished) == self.runs:
+                made = made.model_copy(update={"runs_split": tuple(self.run_finished)})
+        loaded = in_flight((one.start, one.end) for one in self._requests())
+        batches = self._busy_batches(log)
+        grown = None if self.fell else self._sum(self.growth)
+        made = with_servers(made, self.plan, self.prepared.kv_capacity_tokens, grown)
+        measured = None if self.fell else self._sum(self.measured)
+        context = self.prepared.max_model_len
+        made = with_replay(made, self.plan, traces, spans, context, measured, is_cut=not self.runs)
+        made = made.model_copy(
+            update={
+                "served_by": served,
+                "busy_batch": batches,
+                "server": self._server(log),
+                "backends": self._backends(log),
+                "hardware": facts.hardware,
+                "padding_percent": self._padding(models),
+                "roofline_percent": self._roofline(made),
+                "balance": self._balance(log, events, made),
+                "context": context_part(self.level, self.contexts, self.traces, self._measured()),
+                "limited_by": limit_side(self.prepared, log.limits, loaded, batches),
+            }
+        )
+        return made.model_copy(update={"validity": judge(self.plan, made, facts)})
+
+    def facts(self, log: ServerLog) -> LevelFacts:
+        """Return what is known about the level beside its metrics, to judge the validity of its result."""
+        loaded = in_flight((one.start, one.end) for one in self._requests())
+        nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
+        return LevelFacts(
+            asked=self.asked,
+            growth=self._sum(self.growth),
+            measured=self._sum(self.measured),
+            unsettled=self.unsettled,
+            fell=self.fell,
+            queues=self._queues(log),
+            health=tuple(self.health),
+            hardware={name: node_side(points) for name, points in nodes.items() if points},
+            mdns=self.prepared.mdns,
+            run_s=tuple(self.run_s),
+            cut_short=self.cut_short,
+        )
+
+    def _requests(self) -> list[RequestTrace]:
+        """Return all requests of measured runs, including interrupted ones."""
+        return [*self.traces, *self.cut]
+
+    def _queues(self, log: ServerLog) -> tuple[BackendQueue, ...]:
+        """Return for each server of the target what its samples show about queued requests."""
+        names, slots = self.prepared.backends, self.prepared.slots
+        spans: dict[str, list[Span]] = {}
+        for one in self._requests():
+            name = one.served_by if len(names) > 1 else next(iter(names), None)
+            if name is not None:
+                spans.setdefault(name, []).append((one.start, one.end))
+        at_once = {name: InFlight(spans.get(name, ())).most if spans else None for name in names}
+        return tuple(
+            backend_queue(name, log.servers(name, self.spans), slots.get(name), at_once[name])
+            for name in names
+        )
+
+    def _sum(self, growth: Mapping[str, Counters]) -> Counters | None:
+        """Return the sum of `growth` over all servers of the target; None if `growth` lacks one of them."""
+        names = self.prepared.backends
+        if not names or any(name not in growth for name in names):
+            return None
+        first, *others = (growth[name] for name in names)
+        for one in others:
+            first = first.plus(one)
+        return first
+
+    def _measured(self) -> Counters | None:
+        """Return the growth of all servers' counters over measured runs and contexts; None if unknown."""
+        return None if self.fell else self._sum(self.measured)
+
+    def _server(self, log: ServerLog) -> ServerSide | None:
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        if not looks:
+            return None
+        points = [point for reported in looks.values() for point in reported]
+        fullest = [one.kv_fullest_percent for one in points if one.kv_fullest_percent is not None]
+        flying = InFlight((one.start, one.end) for one in self._requests())
+        grown = self._measured() or Counters()
+        return ServerSide(
+            running_max=max(same_moment(looks, lambda point: point.running, flying), default=None),
+            waiting_max=max(same_moment(looks, lambda point: point.waiting, flying), default=None),
+            kv_cache_max_percent=_kv_max(looks),
+            kv_fullest_percent=max(fullest, default=None),
+            preemptions=grown.preemptions,
+            generation_tokens=grown.generation_tokens,
+            prompt_tokens=grown.prompt_tokens,
+            prefix_cache_hit_percent=_percent(grown.cache_hits, grown.cache_queries),
+            spec_accept_percent=_percent(grown.spec_accepted_tokens, grown.spec_draft_tokens),
+            spec_accepted_per_draft=_ratio(grown.spec_accepted_tokens, grown.spec_drafts),
+        )
+
+    def _backends(self, log: ServerLog) -> dict[str, BackendSide]:
+        """Return a summary of the samples of each server that was sampled during measured runs, by name."""
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        return {name: self._backend(name, points) for name, points in looks.items() if points}
+
+    def _backend(self, name: str, points: list[ServerPoint]) -> BackendSide:
+        running = [one.running for one in points if one.running is not None]
+        grown = None if self.fell else self.measured.get(name)
+        prefill_ms = None
+        if grown is not None and grown.prefill_s is not None and grown.prefills:
+            prefill_ms = 1000 * grown.prefill_s / grown.prefills
+        return BackendSide(
+            running_mean=sum(running) / len(running) if running else None,
+            running_max=max(running, default=None),
+            waiting_max=max((one.waiting for one in points if one.waiting is not None), default=None),
+            kv_cache_max_percent=_kv_max({name: points}),
+            prefill_ms=prefill_ms,
+        )
+
+    def _busy_batches(self, log: ServerLog) -> dict[str, float]:
+        """Return the mean batch size of each server while it was computing, where known, by server name."""
+        found = {
+            name: busy_batch(log.servers(name, self.spans), None if self.fell else self.measured.get(name))
+            for name in self.prepared.backends
+        }
+        return {name: batch for name, batch in found.items() if batch is not None}
+
+    def _uncounted(self) -> UncountedRequests | None:
+        """Return a summary of the requests that are not part of the latency metrics.
+
+        These are the failed requests of completed runs, and all requests of interrupted runs.
+        """
+        failed = [one for one in self.traces if not one.ok]
+        return uncounted([*failed, *self.cut], run_starts(self._requests()))
+
+    def _padding(self, models: Mapping[str, ModelFacts]) -> float | None:
+        """Return the unused part, in percent, of the CUDA graph that runs a batch of the level's concurrency.
+
+        A batch runs in the smallest captured graph that holds it. Return None if the captured sizes are
+        unknown or no graph holds the batch; 0 if the server captures no graphs. Sizes reported by the server
+        take precedence over those in `models`, because two recipes of one model may capture different sizes.
+        """
+        facts, sizes = models.get(self.prepared.model or ""), self.prepared.capture_sizes
+        if self.prepared.target.kind is not TargetKind.ENGINE or (facts is None and sizes is None):
+            return None
+        if self.level.point.kind is not LoadKind.CONCURRENCY:
+            return None  # the number in flight varies
+        if sizes == ():
+            return 0.0
+        if sizes is None:
+            sizes = () if facts is None else facts.cudagraph_capture_sizes
+        wanted = self.level.concurrency
+        graph = min((size for size in sizes if size >= wanted), default=None)
+        return None if graph is None else _PERCENT * (graph - wanted) / graph
+
+    def _roofline(self, made: LevelResult) -> float | None:
+        """Return the decode rate in percent of the maximum that the memory bandwidth allows.
+
+        None at a concurrency other than 1, or if the decode rate or this maximum is unknown.
+        """
+        limit = self.prepared.roofline_tps
+        if self.level.point != concurrency_point(1) or made.decode_tps is None or not limit:
+            return None
+        return _PERCENT * made.decode_tps.mean / limit
+
+    def _balance(
+        self, log: ServerLog, events: list[LoadEvent], made: LevelResult
+    ) -> dict[str, JsonValue] | None:
+        if self.prepared.target.kind is not TargetKind.ROUTER:
+            return None
+        looks = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        life_ms = made.e2e_ms.p50 if made.e2e_ms is not None else None
+        return router_side(
+            self.prepared.target.name,
+            events,
+            looks,
+            e2e_s=None if life_ms is None else life_ms / 1000,
+            until=self.spans[-1][1] if self.spans else None,
+            strategy=self.prepared.target.strategy,
+            errors=backend_errors(
+                self.prepared.backends, events, {} if self.fell else self.measured, self._routed_failures(log)
+            ),
+        )
+
+    def _routed_failures(self, log: ServerLog) -> dict[str, float] | None:
+        """Return the failed answers of each server as its router counts them; None without such counts."""
+        names = self.prepared.names
+        reported = log.router_failures(self.prepared.target.name, self.spans[0][0]) if self.spans else None
+        if reported is None or names is None:
+            return None
+        counts: dict[str, float] = {}
+        for deployment, count in reported.items():
+            name = names.name(deployment) or deployment
+            counts[name] = counts.get(name, 0.0) + count
+        return counts
+
+
+def _with_partial(made: LevelResult, partial: LevelResult) -> LevelResult:
+    """Return `made` with the failed and cancelled requests of an interrupted run (`partial`) added."""
+    mine, other = made.requests, partial.requests
+    errors = dict(mine.errors)
+    for word, count in other.errors.items():
+        errors[word] = errors.get(word, 0) + count
+    requests = mine.model_copy(
+        update={
+            "failed": mine.failed + other.failed,
+            "cancelled": mine.cancelled + other.cancelled,
+            "errors": errors,
+        }
+    )
+    return made.model_copy(update={"requests": requests})
+
+
+def _kv_max(looks: Mapping[str, list[ServerPoint]]) -> float | None:
+    shares = (point.kv_cache_percent for points in looks.values() for point in points)
+    return max((share for share in shares if share is not None), default=None)
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def _percent(part: float | None, whole: float | None) -> float | None:
+    share = _ratio(part, whole)
+    return None if share is None else _PERCENT * share
+
+
+def _add(growth: dict[str, Counters], name: str, more: Counters) -> None:
+    known = growth.get(name)
+    growth[name] = more if known is None else known.plus(more)
+
+
+def run_command(
+    plan: Plan, sweep_id: str, stint: Stint, record: LevelRecord, run: int, *, fit: int | None, warm_up: bool
+) -> RunLoad:
+    """Return the command for the run number `run` of a level, or for its warm-up.
+
+    `fit` is the most connections that the limit of open files allows; None if unknown.
+    """
+    load = stint.load
+    number = [one.name for one in plan.targets].index(stint.target.name)
+    which = "w" if warm_up else str(run)
+    run_id = f"{sweep_id}-{number}-{load.word}-{which}"
+    # The same seed gives the same prompts; made ones without a cache salt are only of the same kind.
+    fresh = "" if record.prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
+    steady = plan.mode is LoadMode.STEADY and not warm_up
+    mode = LoadMode.BURST if warm_up else plan.mode
+    return RunLoad(
+        id=run_id,
+        target=record.prepared.asks,
+        concurrency=_most_at_once(plan, load, fit, warm_up=warm_up),
+        prompt_tokens=load.prompt_tokens,
+        output_tokens=plan.tg,
+        mode=mode,
+        run=run,
+        requests=plan.requests if steady else None,
+        duration_s=plan.duration_s if steady else None,
+        seed=plan.seed,
+        prompt_salt=f"{plan.seed}/{load.word}-{which}{fresh}",
+        cache_salt=run_id,
+        timeouts=plan.timeouts,
+        open_loop=open_loop_of(plan, load, run) if mode is LoadMode.OPEN else None,
+        trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
+        conversations=conversations_of(plan, load, record.prepared.max_model_len, run),
+        context=None if warm_up or not load.depth else context_of(run_id, load.depth),
+        warm_up=warm_up,
+    )
+
+
+def _most_at_once(plan: Plan, load: Load, fit: int | None, *, warm_up: bool) -> int:
+    """Return the most requests in flight in a run: in an open loop what the limit of open files allows.
+
+    The warm-up of an open loop is a single request; it has arrivals of its own before the measured ones.
+    """
+    if plan.mode is not LoadMode.OPEN:
+        return load.concurrency
+    return 1 if warm_up else min(load.concurrency, fit or load.concurrency)
+
+
+# Execution of levels: warm-up run, measured runs, then a wait until the servers are idle.
+#
+# During the runs, the limits of failed requests are checked. A stint is a series of consecutive runs of one
+# level on one target; in `abba` order a level has several stints.
+
+
+LEAST_REST_S = 5.0
+REST_INTERVALS = 6.0
+"""Maximum wait until servers are idle, in poll intervals; at least `LEAST_REST_S` seconds."""
+
+
+class TargetFailedError(Exception):
+    """No run can begin on this target: its requests fail for a reason that does not depend on the level."""
+
+
+class LevelRefusedError(Exception):
+    """The server rejected every request of this level, for example as too long; other levels may succeed."""
+
+
+class LevelMaker(Struct, eq=False):
+    """Executes stints (series of consecutive runs of one level) in sequence, with one load generator."""
+
+    plan: Plan
+    worker: SweepWorker
+    log: ServerLog
+    brake: Brake
+    guard: GuardWatch
+    estimate: Estimate
+    tell: Callable[[SweepEvent], None]
+    note_run: Callable[[str, Load, int], None]
+    """Called at the start of each measured run with target, load and run number."""
+    sweep_id: str
+    interval_s: float = 1.0
+    """Seconds between two polls of a server."""
+    left: Callable[[int], TimeRange | None] = lambda _: None
+    """Returns the range of the sweep's remaining seconds after the given number of runs of the present
+    stint."""
+    clock: Callable[[], float] = monotonic
+    present: PreparedTarget | None = None
+    """The target of the present run; None between two stints."""
+    newest_data_at: float = 0.0
+    """When data of any answer last arrived, in monotonic seconds."""
+    rest: dict[str, ServerPoint] = field(default_factory=dict)
+    """Newest sample of each server while idle; the growth of counters in the next level is counted from
+    here."""
+    _ended: int = 0
+    _failed: int = 0
+    _refused: int = 0
+    """Number of requests of the present level that the server rejected as such (HTTP 400, 413, 422)."""
+    _newest_failure: str = ""
+    _made: int = 0
+    """Completed runs of the present stint; -1 until its warm-up is over."""
+    _before_s: float = 0.0
+    """Seconds that it took to send the context of the next run."""
+    _run_from: dict[str, ServerPoint] = field(default_factory=dict)
+    """Sample of each server while idle before the present run, to count the requests that it serves in the
+    run. """
+
+    async def make(self, stint: Stint, record: LevelRecord) -> None:
+        """Execute a stint (series of runs of a level) and its warm-up, and fill in the level's `record`.
+
+        Before it returns, wait until the servers are idle again.
+
+        Raises:
+            TargetFailedError: requests to the target fail for a reason that does not depend on the level.
+            LevelRefusedError: the server rejected every request of the level.
+            WorkerGoneError: the load generator's process exited.
+        """
+        names = record.prepared.backends
+        before = self._at_rest(names)
+        if stint.first:
+            self._ended = self._failed = self._refused = 0
+        self._made = -1 if stint.first and self.plan.warmup else 0
+        self._emit_load(stint, LevelStarted(self.clock(), record.level))
+        measured_from = self._run_from = before
+        paused_s = 0.0
+        try:
+            if stint.first and self.plan.warmup:
+                await self._run(stint, record, 0, Phase.WARMING_UP)
+                # Counters are read at rest, so that the growth by the warm-up is not part of the level's
+                # figures.
+                self._made = 0
+                if stint.load.depth:  # a warm-up without context says nothing about the requests with it
+                    self._ended = self._failed = self._refused = 0
+                paused_s = await self._pause(names)
+                measured_from = self._run_from = self._at_rest(names)
+            for run in self._numbers(stint, record):
+                if self.brake.pulled:
+                    break
+                tells = await self._measure(stint, record, run)
+                if record.prepared.names is not None and not tells:
+                    await self._count_run(stint, record)
+        finally:
+            self.present = None
+            self._emit_load(stint, LevelEnded(self.clock(), record.level))
+        if not self.brake.pulled:
+            began = self.clock()
+            self.tell(self._phase(Phase.SETTLING, stint))
+            record.unsettled = await self.settle(names) or record.unsettled
+            self.estimate.learn_pause(paused_s + self.clock() - began)
+            record.add_growth(before, measured_from, self.rest)
+
+    async def _pause(self, names: tuple[str, ...]) -> float:
+        """Wait until the servers are idle after a warm-up run; return the seconds that this took."""
+        began = self.clock()
+        if not self.brake.pulled:
+            await self.settle(names)
+        return self.clock() - began
+
+    async def _count_run(self, stint: Stint, record: LevelRecord) -> None:
+        """Enter into `record` how many requests of the last run each server finished, by its own counters.
+
+        Called if the router's answers do not name backends. Do nothing for a level limited by a duration,
+        because waiting for idle servers between runs would use up that duration.
+        """
+        names = record.prepared.backends
+        if stint.runs is None or len(names) <= 1 or self.brake.pulled:
+            return
+        if await self.settle(names) is None:
+            record.add_run_finished(self._run_from, self.rest)
+        self._run_from = self._at_rest(names)
+
+    def _at_rest(self, names: tuple[str, ...]) -> dict[str, ServerPoint]:
+        return {name: self.rest[name] for name in names if name in self.rest}
+
+    async def settle(self, names: tuple[str, ...]) -> str | None:
+        """Wait until the servers `names` are idle, and store the newest sample of each in `rest`.
+
+        Return None, or a message for the user if a server is not idle when the time limit has passed.
+        """
+        limit_s = max(LEAST_REST_S, REST_INTERVALS * self.interval_s)
+        found = await self.log.settled(names, self.clock(), limit_s, lambda: self.brake.pulled)
+        if found is not None:
+            self.rest |= found
+            return None
+        busy = []
+        for name in names:
+            point = self.log.newest(name)
+            if point is None:
+                continue
+            self.rest[name] = point
+            if not point.idle:
+                count = (
+                    "requests"
+                    if point.running is None
+                    else f"{point.running:.0f} request{'' if point.running == 1 else 's'}"
+                )
+                busy.append(f"{name} still ran {count}")
+        what = ", ".join(busy) or "the counters of a server still moved"
+        return f"{what} {limit_s:.0f} s after our last request ended: of others, or ours and not cancelled"
+
+    def _numbers(self, stint: Stint, record: LevelRecord) -> Iterator[int]:
+        """Yield the numbers of the stint's runs, from 0, as long as another run is to be made."""
+        if stint.runs is not None:
+            yield from stint.runs
+            run = len(stint.runs)
+            while run < MOST_RUNS and self.plan.more_runs and record.lasted_s < ENOUGH_S:
+                yield run
+                run += 1
+            return
+        end = self.clock() + (self.plan.duration_s or 0.0)
+        run = 0
+        while run == 0 or self.clock() < end:
+            yield run
+            run += 1
+
+    async def _measure(self, stint: Stint, record: LevelRecord, run: int) -> bool:
+        """Execute a measured run, after the one that sends its context; see `_run`."""
+        if stint.load.depth:
+            await self._run(stint, record, run, Phase.CONTEXT)
+            if self.brake.pulled:
+                return False
+        return await self._run(stint, record, run, Phase.RUNNING)
+
+    async def _run(self, stint: Stint, record: LevelRecord, run: int, phase: Phase) -> bool:
+        """Execute one load run and enter it into `record`; return whether any answer named its backend.
+
+        In the phase CONTEXT it sends what comes before the measured run number `run`.
+
+        Raises:
+            TargetFailedError: requests to the target fail for a reason that does not depend on the level.
+            LevelRefusedError: the server rejected every request of the level.
+            WorkerGoneError: the load generator's process exited.
+        """
+        warm_up, context = phase is Phase.WARMING_UP, phase is Phase.CONTEXT
+        command = run_command(self.plan, self.sweep_id, stint, record, run, fit=self._fit, warm_up=warm_up)
+        if context:
+            command = context_command(command)
+        uncounted = phase is not Phase.RUNNING
+        self.tell(self._phase(phase, stint, run))
+        if not uncounted:
+            self.note_run(stint.target.name, stint.load, run)
+        run_record = RunRecord(command.id)
+        self.present, self.newest_data_at = record.prepared, self.clock()
+        gone, refused = await self._send(stint, record, command, run_record, warm_up=uncounted)
+        events = named(run_record.events(), record.prepared)
+        record.add_run(run_record, events, warm_up=uncounted and not context, context=context)
+        self.tell(RunTold(stint.target.name, stint.load, run, events, uncounted))
+        if gone is not None:
+            raise WorkerGoneError(gone.failure)
+        if refused is not None and refused.failure.word != CANCELLED:
+            raise TargetFailedError(refused.failure.message)
+        if run_record.finished is not None and not run_record.finished.cancelled:
+            self._learn(stint, run_record.finished, phase)
+            self._check_run(stint.target.name, events)
+        return any(isinstance(event, RequestEnded) and event.served_by is not None for event in events)
+
+    async def _send(
+        self, stint: Stint, record: LevelRecord, command: RunLoad, made: RunRecord, *, warm_up: bool
+    ) -> tuple[WorkerEnded | None, Refused | None]:
+        """Send a command for a run to the load generator, and enter its messages into `made`.
+
+        Return (the end of the process, the refusal of the command), each None if it did not occur.
+        """
+        gone: WorkerEnded | None = None
+        refused: Refused | None = None
+        async for message in self.worker.run(command):
+            made.add(message)
+            match message:
+                case Batch() if message.id == command.id:
+                    self._take(stint, record.prepared, message, warm_up=warm_up)
+                case Calibrated():
+                    record.asked = record.asked.plus(calibration_asked(message))
+                case Refused() if message.id == command.id:
+                    refused = message
+                case WorkerEnded():
+                    gone = message
+                case _:
+                    pass
+        return gone, refused
+
+    def _learn(self, stint: Stint, finished: RunFinished, phase: Phase) -> None:
+        """Count a complete run, and note its duration, with what came before it, to estimate the rest.
+
+        The warm-up of an open loop is a single request, that of a level with depth has no context: their
+        durations say nothing.
+        """
+        self._made += phase is Phase.RUNNING
+        took_s = self._before_s + finished.ended_at - finished.started_at
+        alone = not stint.load.depth and self.plan.mode is not LoadMode.OPEN
+        if phase is Phase.RUNNING or (phase is Phase.WARMING_UP and alone):
+            self.estimate.learn_run(stint.target.name, stint.load, took_s)
+        self._before_s = took_s if phase is Phase.CONTEXT else 0.0
+
+    @property
+    def _fit(self) -> int | None:
+        """The most connections that the limit of open files allows; None if unknown."""
+        return self.worker.ready.most_connections if self.worker.ready is not None else None
+
+    def _phase(self, phase: Phase, stint: Stint, run: int | None = None) -> PhaseChanged:
+        runs = None if stint.runs is None else self.plan.runs_of(stint.load.concurrency)
+        if stint.runs is not None and stint.first and stint.last:
+            # A search makes more runs than the plan has, and a level of short runs may too.
+            runs = max(self.estimate.runs_of(stint) or 0, 0 if run is None else run + 1)
+        return PhaseChanged(phase, stint.target.name, stint.load, run, runs, self.left(self._made))
+
+    def _emit_load(self, stint: Stint, event: LoadEvent) -> None:
+        self.tell(LoadTold(stint.target.name, stint.load, (event,)))
+
+    def _take(self, stint: Stint, prepared: PreparedTarget, batch: Batch, *, warm_up: bool) -> None:
+        events = named(list(batch.events), prepared)
+        names = prepared.names
+        bins = batch.bins
+        if names is not None:
+            bins = tuple(replace(one, served_by=names.name(one.served_by)) for one in bins)
+        for event in events:
+            if isinstance(event, RequestEnded):
+                self._ended += 1
+                if event.error is not None:
+                    self._failed += 1
+                    self._refused += isinstance(event.error, RequestFailure) and is_refusal(event.error)
+                    self._newest_failure = event.error.message
+        if bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
+            self.newest_data_at = self.clock()
+        target = stint.target.name
+        self.tell(LoadTold(target, stint.load, tuple(events), bins, batch.in_flight, warm_up, batch.at))
+        if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
+            self._stop(self.guard.check_requests(target, self._ended, self._failed, self._newest_failure))
+
+    def _check_run(self, target: str, events: list[LoadEvent]) -> None:
+        if self._ended and self._refused == self._ended:
+            raise LevelRefusedError(self._newest_failure)
+        ends = [event for event in events if isinstance(event, RequestEnded)]
+        ok = sum(end.ok for end in ends)
+        own = (end.error for end in ends if end.error is not None)
+        if any(error.kind is FailureKind.UNSUPPORTED for error in own):
+            return  # our own limit of open files says nothing about the server
+        self._stop(self.guard.check_run(target, ok, count_errors(events), self._newest_failure))
+
+    def check_reading(self, key: SourceKey, reading: Reading) -> None:
+        """Stop the sweep if a sample or failure of a source of the present target violates a limit."""
+        present = self.present
+        if present is None:
+            return
+        reason: str | None = None
+        if isinstance(reading, NodeSample) and key.name in present.nodes:
+            reason = self.guard.check_node(key.name, node_point(reading))
+        elif isinstance(reading, Failure) and key.kind is SourceKind.NODE and key.name in present.nodes:
+            words = self.guard.check_failure(key.name, reading)
+            if words is not None:
+                self.tell(Notice(words))
+        elif isinstance(reading, Failure) and key.kind is SourceKind.BACKEND:
+            reason = self._silence(present)
+        self._stop(reason)
+
+    def _silence(self, present: PreparedTarget) -> str | None:
+        """Return why to stop if no server of the target answers polls or sends data any more; else None."""
+        silences = [self.log.silence(name) for name in present.backends]
+        silent = [one for one in silences if one is not None]
+        if not silent or len(silent) < len(silences):
+            return None
+        newest = max(silent, key=lambda one: one[0])
+        return self.guard.check_silence(present.target.name, newest, self.newest_data_at, self.clock())
+
+    def _stop(self, reason: str | None) -> None:
+        if reason is not None:
+            self.brake.pull("stopped_by_guard", reason)
+
+
+def calibration_asked(found: Calibrated) -> Asked:
+    """Return the counts of the tokens that the requests of a calibration asked for and received."""
+    return Asked(
+        generated=found.generated_tokens_used,
+        prompt=found.prompt_tokens_used,
+        most=max(found.generated_tokens_used, found.requests * (found.tried_tokens or 1)),
+    )

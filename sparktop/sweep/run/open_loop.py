@@ -1,0 +1,199 @@
+"""Requests at a rate and recorded traffic: the arrivals of a run, reasons to doubt it, and its result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sparktop.graphics.numbers import duration_words
+from sparktop.model.time_range import TimeRange
+from sparktop.sweep.generator.wire import OpenLoop
+from sparktop.sweep.plan.plan import Load, Plan
+from sparktop.sweep.plan.presets import OPEN_S
+from sparktop.sweep.plan.traces import Replay
+from sparktop.sweep.result.level import cached_tokens, phases
+from sparktop.sweep.result.measure import RequestTrace, Span
+from sparktop.sweep.result.results import LevelResult, ReplayResult, TracePlan, Validity
+from sparktop.sweep.run.server_side import Counters
+from sparktop.sweep.terms.definitions import LATE_SENDS, OVERLOADED, UNANSWERED, UNSTABLE
+
+_WARM_UP_SHARE, _LONGEST_WARM_UP_S = 0.25, 120.0
+"""A level that begins with an empty queue looks too good: with answers of 30 s at 80 % of the load that 16
+slots can carry, the mean wait of a level of 600 s is 4 % low after a warm-up of 30 s, right after 120 s."""
+_LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
+
+
+def warm_up_s(plan: Plan) -> float:
+    """Return the seconds of arrivals before the measured ones, in which the queue gets its usual length.
+
+    Of recorded traffic all requests are measured; before the first one there may be a pause.
+    """
+    if plan.trace is not None:
+        return plan.trace.summary.begin_s
+    return min(_LONGEST_WARM_UP_S, _WARM_UP_SHARE * (plan.duration_s or OPEN_S)) if plan.warmup else 0.0
+
+
+def tail_s(plan: Plan) -> float:
+    """Return the longest time for which the load stays on after the measured arrivals, until they ended."""
+    if plan.trace is not None:
+        return plan.trace.tail_s
+    return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, plan.duration_s or OPEN_S))
+
+
+def open_loop_of(plan: Plan, load: Load, run: int) -> OpenLoop:
+    """Return the arrivals of a run; they depend on the plan's seed alone, so all targets see the same."""
+    point, trace = load.point, plan.trace
+    # Where requests wait for answers, how long they take is not known before.
+    duration_s = 0.0 if trace is not None and trace.summary.waits else plan.duration_s or OPEN_S
+    return OpenLoop(
+        pattern=plan.arrivals,
+        per_s=point.value,
+        end_per_s=point.rises_to,
+        warm_up_s=warm_up_s(plan),
+        duration_s=duration_s,
+        tail_s=tail_s(plan),
+        seed=f"{plan.seed}/{load.word}/{run}",
+    )
+
+
+def open_loop_doubts(level: LevelResult) -> Iterator[Validity]:
+    """Yield the reasons to doubt the latencies of a level with requests at a rate."""
+    found = level.open_loop
+    if found is None:
+        return
+    if found.unstable:
+        queue = "" if found.queue_growth_per_s is None else f", the queue {found.queue_growth_per_s:.2f} /s"
+        completed = "" if found.completed_per_s is None else f"; {found.completed_per_s:.2f} /s completed"
+        message = f"the server does not keep up: {found.growth_words}{queue}{completed}"
+        yield Validity(code=UNSTABLE, message=message)
+    if found.overloaded:
+        message = f"{found.in_flight_limit} requests were in flight, the limit of the client: latencies are "
+        yield Validity(code=OVERLOADED, message=f"{message}lower bounds")
+    if found.unanswered and not found.unstable:
+        message = f"{found.unanswered} of {found.requests} requests had no answer when the run ended: they "
+        yield Validity(code=UNANSWERED, message=f"{message}count with their age")
+    if level.replay is not None and (count := level.replay.not_due):
+        message = f"{count} turns of conversations were not sent: the answer before had not come"
+        yield Validity(code=UNANSWERED, message=message)
+    if found.late and not found.overloaded:
+        wait = "" if found.client_wait_p99_ms is None else f" (p99 {found.client_wait_p99_ms:.1f} ms)"
+        message = f"requests were sent later than they were due{wait}; TTFT due and E2E due include that"
+        yield Validity(code=LATE_SENDS, message=message)
+
+
+_PERCENT = 100.0
+_LATE_S = 120.0
+"""Seconds that a replay lasts longer than its trace, if the server is slow."""
+_REST_S = 3.0
+"""Usual seconds until the last requests have ended and the servers are idle."""
+
+
+def trace_plan(replay: Replay | None) -> TracePlan | None:
+    """Return the recorded traffic of a plan as its result holds it; None for other plans."""
+    if replay is None:
+        return None
+    choice, summary = replay.choice, replay.summary
+    return TracePlan(
+        name=replay.name,
+        path=choice.path,
+        form=summary.form.value,
+        speed=choice.speed,
+        from_s=choice.from_s or None,
+        to_s=None if math.isinf(choice.to_s) else choice.to_s,
+        requests=summary.requests,
+        duration_s=summary.duration_s,
+        waits=summary.waits,
+    )
+
+
+def replay_sentences(replay: Replay) -> Iterator[str]:
+    """Yield lines on what a replay will send: requests, duration, rate, tokens, and what is repeated."""
+    summary, choice = replay.summary, replay.choice
+    speed = "" if choice.speed == 1.0 else f" at {choice.speed:g}×"
+    longer = " or longer, as turns wait for answers" if summary.waits else ""
+    least = "at most " if summary.waits else ""
+    count = f"{summary.requests:,} request{'' if summary.requests == 1 else 's'}"
+    if summary.waits:
+        count += f" in {summary.conversations:,} conversations"
+    yield (
+        f"{replay.name} ({summary.form.value}){speed}: {count}, {duration_words(summary.duration_s)}{longer}"
+        f" ({least}{replay.point.words} /s on average)"
+    )
+    yield _token_words(replay)
+    left_out = []
+    if summary.skipped:
+        left_out.append(f"{summary.skipped:,} that failed when they were recorded are left out")
+    if summary.shortened:
+        left_out.append(f"{summary.shortened:,} longer pauses are shortened to 5 min")
+    if left_out:
+        yield "; ".join(left_out)
+
+
+def _token_words(replay: Replay) -> str:
+    summary = replay.summary
+    texts = f" + {summary.texts:,} prompt{'' if summary.texts == 1 else 's'} as text" if summary.texts else ""
+    words = (
+        f"{summary.prompt_tokens:,} prompt tokens{texts} + {summary.output_tokens:,} output tokens; "
+        f"on average {summary.mean_prompt:,} + {summary.mean_answer:,}, "
+        f"at most {summary.longest_prompt:,} + {summary.longest_answer:,}"
+    )
+    share = summary.repeated_share
+    if share is None:
+        return f"{words}; which parts of prompts are repeated is not recorded"
+    return f"{words}; {_PERCENT * share:.0f} % of the prompt tokens repeat earlier requests"
+
+
+def replay_forecast(plan: Plan, replay: Replay) -> dict[str, Any]:
+    """Return the fields of the forecast of a replay, by name."""
+    summary, runs = replay.summary, plan.runs * len(plan.targets)
+    least_s = runs * (summary.begin_s + summary.duration_s + _REST_S)
+    return {
+        "requests": summary.requests * runs,
+        "warm_ups": len(plan.targets) if plan.warmup else 0,
+        "prompt_tokens": None if summary.texts else summary.prompt_tokens * runs,
+        "output_tokens": summary.output_tokens * runs,
+        "seconds": least_s,
+        "why": "by its trace" + (", if answers take no time" if summary.waits else ""),
+        "levels": len(plan.targets),
+        "time": TimeRange(least_s, least_s + runs * min(_LATE_S, replay.tail_s)),
+    }
+
+
+def with_replay(
+    level: LevelResult,
+    plan: Plan,
+    traces: Sequence[RequestTrace],
+    spans: Mapping[int, Span],
+    context_tokens: int | None,
+    grown: Counters | None,
+    *,
+    is_cut: bool = False,
+) -> LevelResult:
+    """Return a level that replays recorded traffic with what it shows beside an open loop; others unchanged.
+
+    `spans` has the measured time of each run, `grown` the growth of the servers' counters over these runs
+    (None if unknown). With `is_cut` the run was interrupted, so that the rest of the trace is not missing.
+    """
+    replay = plan.trace
+    if replay is None:
+        return level
+    prompt, cached = cached_tokens(traces)
+    counters = grown or Counters()
+    share, choice = replay.summary.repeated_share, replay.choice
+    stable = level.open_loop is not None and not level.open_loop.unstable
+    sent = sum(trace.due is not None for trace in traces)
+    found = ReplayResult(
+        not_due=0 if is_cut else max(0, replay.summary.requests * len(spans) - sent),
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        server_cached_tokens=counters.cache_hits,
+        server_queried_tokens=counters.cache_queries,
+        repeated_percent=None if share is None else _PERCENT * share,
+        context_tokens=context_tokens,
+        beyond_context=None if context_tokens is None else replay.summary.beyond(context_tokens),
+        phases=phases(
+            traces, spans, choice.from_s + replay.summary.begin_s * choice.speed, choice.speed, stable=stable
+        ),
+    )
+    return level.model_copy(update={"replay": found})

@@ -1,0 +1,886 @@
+"""The choice of the next level of a search, from the levels measured so far."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from statistics import fmean
+
+from msgspec import Struct
+
+from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate, rate_ratio
+from sparktop.sweep.generator.wire import RunLoad
+from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_ARRIVALS, MOST_RATE
+from sparktop.sweep.plan.capacity import FINE_SHARE, FINE_TO, RATIO
+from sparktop.sweep.plan.plan import Capacity, Plan
+from sparktop.sweep.plan.presets import OPEN_S
+from sparktop.sweep.plan.slo import MOST_CONCURRENCY
+from sparktop.sweep.result.measure import collect
+from sparktop.sweep.result.results import LevelResult
+from sparktop.sweep.run.judgement import Judged, Judgement, Scatter, Shares, Verdict
+from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
+
+_RATE_STEP = 2 ** (1 / 15)
+"""Ratio of neighbouring rates: two steps are less than `RATIO`, and 15 of them double a rate."""
+_STEPS_DOWN = 30
+"""Number of rates below the first one, down to a quarter of it: no request waits for another there."""
+_PLACE_STEP = 1.03
+"""Ratio of neighbouring places above `FINE_TO`, where whole numbers are closer than that."""
+_BEYOND = 3.0
+_DIGITS = 3
+_LEAST = 0.3
+_TINY = 1e-12
+
+
+class Grid(Struct, frozen=True):
+    """The possible loads of a search, ascending, and where between them the border may be."""
+
+    values: tuple[float, ...]
+    first: float
+    """The load with which the search begins, one of `values`."""
+    places: tuple[tuple[float, float], ...]
+    """(load, probability before any run) of the places at which requests begin to miss too often. They
+    are equally likely on a logarithmic scale, up to three times the largest load."""
+    is_rate: bool = False
+
+    def at_most(self, load: float) -> float:
+        """Return the largest value that is not above `load`; the smallest value if all are."""
+        return max((one for one in self.values if one <= load), default=self.values[0])
+
+    def after(self, load: float) -> float:
+        """Return the next value above `load`; the largest value if there is none."""
+        return min((one for one in self.values if one > load), default=self.values[-1])
+
+    def steps(self, low: float, high: float) -> float:
+        """Return the number of different answers between two loads."""
+        if self.is_rate:
+            return math.log(high / max(low, self.values[0])) / math.log(RATIO)
+        return (high - low) / max(1.0, low * FINE_SHARE if low > FINE_TO else 1.0)
+
+    def is_close(self, low: float, high: float) -> bool:
+        """Return whether the middle of two loads is near both: within one, a sixteenth or 10 % of a rate."""
+        if self.is_rate:
+            return high <= max(low, self.values[0]) * RATIO**2
+        return high - low <= 2 * max(1.0, low * FINE_SHARE if low > FINE_TO else 1.0)
+
+
+def grid_of(capacity: Capacity, first: float) -> Grid:
+    """Return the loads of a search; rates lie around `first`, that of requests one after the other."""
+    if capacity.kind is not LoadKind.RATE:
+        return _numbers(int(capacity.most))
+    first = _rounded(min(first, capacity.most))
+    steps = math.ceil(math.log(capacity.most / first) / math.log(_RATE_STEP))
+    values = {_rounded(first * _RATE_STEP**step) for step in range(-_STEPS_DOWN, steps)}
+    ascending = (*sorted(one for one in values if one < capacity.most), capacity.most)
+    places = [one / math.sqrt(_RATE_STEP) for one in ascending]
+    while places[-1] < _BEYOND * capacity.most:
+        places.append(places[-1] * _RATE_STEP)
+    return Grid(ascending, first, _likely(places, places[0] / _RATE_STEP), is_rate=True)
+
+
+@cache
+def _numbers(most: int) -> Grid:
+    places = [0.5 + one for one in range(FINE_TO + 1)]
+    while places[-1] < _BEYOND * most:
+        places.append(places[-1] * _PLACE_STEP)
+    places = [one for one in places if one < _BEYOND * most + 1]
+    return Grid(tuple(map(float, range(1, most + 1))), 1.0, _likely(places, _LEAST))
+
+
+def _likely(places: list[float], least: float) -> tuple[tuple[float, float], ...]:
+    edges = [least, *(math.sqrt(low * high) for low, high in pairwise(places)), places[-1]]
+    widths = [math.log(high / low) for low, high in pairwise(edges)]
+    return tuple((place, max(_TINY, width)) for place, width in zip(places, widths, strict=True))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+# How likely each load is the largest that holds, by all levels of a capacity search together.
+#
+# The share of requests that meet a condition falls as the load grows. Near the load at which it is just
+# high
+# enough, its logarithmic odds are taken as a falling straight line over the logarithm of the load, of
+# unknown
+# place and slope: the method of adaptive staircases that estimate a threshold by a posterior (A. B. Watson
+# and
+# D. G. Pelli, QUEST, Perception & Psychophysics 33 (1983), 113 to 120). A run with unlucky requests is thus
+# outweighed by the runs beside it, and runs far from the border say little about it.
+
+
+_STEEP = 24.0
+_SLOPES = tuple((0.75 * 2.0**step, min(0.0, math.log(_STEEP / (0.75 * 2.0**step)))) for step in range(13))
+"""(Slope, log of its weight before any run) of the log odds of missing over the log of the load. Slopes from
+0.75 to `_STEEP` are equally likely, steeper ones less in proportion: only slots that run out are so steep,
+and by chance two levels beside one another look so."""
+_NEAR = 3.0
+"""Levels count in full within this ratio of the most likely load, and less farther away."""
+_CLOSE = 4.0
+"""Levels are near the border if no more miss the condition than this many times the share that may."""
+_LAPSE = 0.005
+"""Share of the requests that miss for reasons other than load."""
+_HALF = 0.5
+
+
+class Seen(Struct, frozen=True):
+    """The requests of a level under one condition, counted as independent ones."""
+
+    value: float
+    met: float
+    count: float
+
+
+def seen_of(levels: Mapping[float, Shares]) -> tuple[float, list[Seen]]:
+    """Return (share that must meet a condition, the requests of each level, counted as independent ones).
+
+    A level with few misses does not show how much its sections differ, so that all levels near the border do
+    together. Far above it, sections differ since the queue grows.
+    """
+    judged = {value: one for value, one in levels.items() if one.count}
+    near = [one.scatter for one in judged.values() if 1 - one.share <= _CLOSE * (1 - one.needed)]
+    scatter = Scatter(
+        math.fsum(one.squares for one in near),
+        math.fsum(one.expected for one in near),
+    )
+    seen = [
+        Seen(value, one.met / scatter.effect, one.count / scatter.effect) for value, one in judged.items()
+    ]
+    return next((one.needed for one in judged.values()), _HALF), seen
+
+
+class Crossing(Struct, frozen=True):
+    """The probability that the largest load that holds is below each of `values`."""
+
+    values: tuple[float, ...]
+    """Ascending."""
+    below: tuple[float, ...]
+
+    def fails(self, value: float) -> float:
+        """Return the probability that `value` fails."""
+        return next((p for one, p in zip(self.values, self.below, strict=True) if one >= value), 1.0)
+
+    def quantile(self, share: float) -> float:
+        """Return the largest load that holds, at the quantile `share` (0 to 1); 0 if none does."""
+        return max((one for one, p in zip(self.values, self.below, strict=True) if p <= share), default=0.0)
+
+
+def crossing(conditions: Iterable[tuple[float, Sequence[Seen]]], grid: Grid, fails_at: float) -> Crossing:
+    """Return how likely each load of `grid` is the answer.
+
+    `conditions` has the share (0 to 1) that must meet each condition, and what the levels showed. From
+    `fails_at` on, a load fails whatever its latencies are.
+    """
+    holds = [1.0] * len(grid.values)
+    starts = [at for at, _ in grid.places]
+    for needed, seen in conditions:
+        above = [*accumulate(reversed(_posterior(needed, seen, grid.places)))][::-1]
+        for index, value in enumerate(grid.values):
+            at = bisect_left(starts, value)
+            holds[index] *= above[at] if at < len(above) else 0.0
+    below = [1.0 if value >= fails_at else 1 - held for value, held in zip(grid.values, holds, strict=True)]
+    return Crossing(grid.values, tuple(accumulate(below, max)))
+
+
+def _posterior(needed: float, seen: Sequence[Seen], places: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the probability of each place at which the share falls to `needed`."""
+    first = _weighed(needed, [(one, 1.0) for one in seen], places)
+    likely = math.fsum(math.log(at) * p for (at, _), p in zip(places, first, strict=True))
+    weights = [
+        (one, min(1.0, _NEAR / math.exp(abs(math.log(one.value) - likely)))) for one in seen if one.count
+    ]
+    return _weighed(needed, weights, places)
+
+
+def _weighed(
+    needed: float, seen: Sequence[tuple[Seen, float]], places: Sequence[tuple[float, float]]
+) -> list[float]:
+    odds, most = math.log((1 - needed + _TINY) / (needed + _TINY)), _CLOSE * (1 - needed)
+    facts = [_fact(one, weight, most) for one, weight in seen]
+    logs: list[float] = []
+    for place, chance in places:
+        at, first = math.log(place), math.log(chance)
+        logs.extend(first + weight + _log_likelihood(odds, slope, at, facts) for slope, weight in _SLOPES)
+    top = max(logs)
+    each = [math.exp(one - top) for one in logs]
+    total, size = math.fsum(each), len(_SLOPES)
+    return [math.fsum(each[start : start + size]) / total for start in range(0, len(each), size)]
+
+
+_Fact = tuple[float, float, float, float]
+"""(Log of the load, requests that met the condition, those that missed it, share that misses at most)."""
+
+
+def _fact(seen: Seen, weight: float, most: float) -> _Fact:
+    """Return a level; if more than the share `most` missed, as one at which at least that share misses.
+
+    Far above the border the share follows no straight line: with no free slot it falls at once, then slowly.
+    """
+    at, count, missed = math.log(seen.value), seen.count * weight, (seen.count - seen.met) * weight
+    if missed <= most * count:
+        return at, count - missed, missed, 1.0
+    return at, count * (1 - most), count * most, most
+
+
+def _log_likelihood(odds: float, slope: float, place: float, facts: Sequence[_Fact]) -> float:
+    total = 0.0
+    for at, met, missed, most in facts:
+        exponent = odds + slope * (at - place)
+        share = 1 / (1 + math.exp(-exponent)) if exponent > -700 else 0.0  # noqa: PLR2004 - of exp
+        miss = min(most, _LAPSE + (1 - _LAPSE) * share)
+        total += met * math.log(max(_TINY, 1 - miss)) + missed * math.log(miss)
+    return total
+
+
+# The search for the largest load under which conditions hold.
+#
+# It doubles the load until a level fails. Then it measures where the answer most likely is, by all levels
+# so
+# far together (`crossing`), until the answer is certain within one, of rates within 10 %, or as many runs
+# are
+# made as a search may take. Each run of a level has other requests.
+
+
+MOST_SEARCH_RUNS = 20
+LEVEL_OVERHEAD = 1.25
+"""Duration of a level with its start, its end and the rest after it, in its measured time."""
+_MOST_NEAR_RATES = 9
+"""Most runs at a rate after the first that fails: they last long, and a rate is found within 10 % only."""
+_USUAL_RUNS = 2
+_LOW, _SEARCH_HALF, _HIGH = 0.025, 0.5, 0.975
+
+
+class Probe(Struct, frozen=True):
+    """A run of a level to make next."""
+
+    point: LoadPoint
+    run: int
+    """Number of the run in its level, from 0: another number has other requests."""
+    decides: bool = False
+    """Whether the run is near the answer, so that it needs many requests."""
+
+
+class CapacitySearch:
+    """Chooses the runs to make, one after the other, and keeps the judgement of each level."""
+
+    def __init__(self, capacity: Capacity, first: float = 1.0) -> None:
+        """Begin at 1, or at the rate `first`, that of requests one after the other."""
+        self._capacity = capacity
+        self._grid = grid_of(capacity, first)
+        self.most = capacity.most
+        """The largest load to try."""
+        self.judged: dict[float, Judged] = {}
+        """The judgement of each level by all its runs, by load."""
+        self.runs: dict[float, int] = {}
+        self.moved_from: float | None = None
+        """The largest load that held in its first run, but not with a second one; None if there is none."""
+        self._near = 0
+        """Number of runs after the first that fails."""
+        self._likely: tuple[int, Crossing] | None = None
+        """(Number of runs, how likely each load is the answer by these)."""
+
+    def add(self, value: float, judged: Judged) -> None:
+        """Store the judgement of the level at `value`, by all its runs, after one more run."""
+        before = self.holds
+        self._near += self.fails is not None
+        self.judged[value] = judged
+        self.runs[value] = self.runs.get(value, 0) + 1
+        if self.runs[value] > 1 and before == value and before > (self.holds or 0.0):
+            self.moved_from = max(before, self.moved_from or before)
+
+    @property
+    def likely(self) -> Crossing:
+        """How likely each load is the answer, by all levels so far."""
+        if self._likely is None or self._likely[0] != self.made:
+            self._likely = self.made, self._computed()
+        return self._likely[1]
+
+    def _computed(self) -> Crossing:
+        troubled = min((value for value, one in self.judged.items() if one.trouble), default=math.inf)
+        levels = {value: one.shares for value, one in self.judged.items()}
+        decisive = range(len(self._capacity.conditions)) if not self._grid.is_rate else (-1,)
+        conditions = [
+            seen_of({value: shares[number] for value, shares in levels.items() if shares})
+            for number in decisive
+        ]
+        return crossing(conditions, self._grid, troubled)
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether any request was judged."""
+        return any(one.trouble or any(part.count for part in one.shares) for one in self.judged.values())
+
+    @property
+    def holds(self) -> float | None:
+        """The largest measured load that holds, below all that fail; None if there is none so far."""
+        if not self._is_known:
+            return None
+        below = math.inf if self.fails is None else self.fails
+        return max((value for value in self.judged if value < below), default=None)
+
+    @property
+    def fails(self) -> float | None:
+        """The smallest measured load that more likely fails than holds; None if there is none so far."""
+        if not self._is_known:
+            return None
+        likely = self.likely
+        return min((value for value in self.judged if likely.fails(value) > _SEARCH_HALF), default=None)
+
+    @property
+    def at_least(self) -> bool:
+        """Return whether the largest load to try holds, so that the answer may be larger."""
+        return self.fails is None and self.holds is not None and self.holds >= self.most
+
+    @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """(largest load that certainly holds, smallest that certainly fails); None where there is none."""
+        if not self._is_known:
+            return None, None
+        low, high = self.likely.quantile(_LOW), self.likely.quantile(_HIGH)
+        return low or None, None if high >= self.most else self._grid.after(high)
+
+    def certainty(self, value: float) -> Verdict:
+        """Return whether `value` holds or fails for certain."""
+        chance = self.likely.fails(value) if self._is_known else _SEARCH_HALF
+        if chance <= _LOW:
+            return Verdict.HOLDS
+        return Verdict.FAILS if chance >= _HIGH else Verdict.UNSURE
+
+    @property
+    def tried(self) -> tuple[float, ...]:
+        """All measured loads, in the order in which they were measured first."""
+        return tuple(self.judged)
+
+    def next(self) -> Probe | None:
+        """Return the next run to make; None at the end of the search."""
+        is_over = self.made >= MOST_SEARCH_RUNS or (self._grid.is_rate and self._near >= _MOST_NEAR_RATES)
+        value = None if is_over else self._next_value()
+        if value is None:
+            return None
+        point = LoadPoint(self._capacity.kind, value)
+        return Probe(point, self.runs.get(value, 0), self.fails is not None)
+
+    def _next_value(self) -> float | None:
+        if not self.judged:
+            return self._grid.first
+        top = max(self.judged)
+        if not self._is_known and top >= self.most:
+            return None
+        if self.fails is None and top < self.most:
+            return self._grid.at_most(min(2 * top, self.most))
+        answer = self.likely.quantile(_SEARCH_HALF)
+        pair = sorted({one for one in (answer, self._grid.after(answer)) if one > 0})
+        low, high = self.likely.quantile(_LOW), self.likely.quantile(_HIGH)
+        if not self._grid.is_close(low, high):
+            return min(pair, key=lambda value: self.runs.get(value, 0))
+        needed = [one for one in pair if self.runs.get(one, 0) < (_USUAL_RUNS if one == answer else 1)]
+        return next(iter(needed), None)
+
+    def levels_left(self) -> int:
+        """Return the largest number of runs that usually follow."""
+        holds, fails = self.holds, self.fails
+        top = self.most if fails is None else fails
+        doublings = 0
+        low = holds or self._grid.first / 2
+        while fails is None and low < top:
+            low, doublings = min(2 * low, top), doublings + 1
+        gap = max(self._grid.steps(low / 2 if fails is None else (holds or 0.0), top), 1.0)
+        repeats = sum(max(0, _USUAL_RUNS - self.runs.get(value or -1.0, 0)) for value in (holds, fails))
+        return doublings + math.ceil(math.log2(gap)) + repeats
+
+    def runs_left(self) -> int:
+        """Return the largest number of runs that follow at most."""
+        left = MOST_SEARCH_RUNS - self.made
+        return min(left, _MOST_NEAR_RATES - self._near) if self._grid.is_rate and self._near else left
+
+    @property
+    def made(self) -> int:
+        """Number of runs so far."""
+        return sum(self.runs.values())
+
+
+# The search for the range of concurrencies in which SLO conditions hold, with an interval for each end.
+#
+# Falling conditions get worse as concurrency grows, and limit the range from above. The search for this
+# upper
+# end measures the given levels, then doubles the concurrency, then bisects. Rising conditions get better as
+# concurrency grows, and limit the range from below. The search for this lower end halves and bisects; if
+# rising
+# conditions hold nowhere yet, it doubles the concurrency until the metric no longer grows. Level means
+# concurrency in this module.
+
+
+_FINE_SHARE = 1 / 16
+"""An end of the range is known well enough when the nearest levels on both sides of it differ by at most this
+share of the lower level, or by one request."""
+_OUTER_SHARE = 1 / 4
+"""The same for the border between levels that may hold and levels that fail: less precise, to save levels."""
+_FARTHEST = 4
+"""Where no level fails, the search goes up to this multiple of the highest concurrency that holds."""
+_PLATEAU_GROWTH = 1.05
+"""A metric that grows by less than this factor when concurrency doubles has reached its maximum."""
+
+Bounds = tuple[int | None, int | None]
+
+
+class SloSearch:
+    """Chooses the concurrencies to measure, one after the other, and keeps the judgement of each."""
+
+    def __init__(
+        self,
+        levels: Sequence[int],
+        most: int = MOST_CONCURRENCY,
+        *,
+        falls: bool = True,
+        rises: bool = False,
+    ) -> None:
+        """Begin with the concurrencies `levels`, and never exceed `most`.
+
+        `falls` is True if there are conditions that get worse as concurrency grows, `rises` if there are
+        conditions that get better.
+        """
+        self._levels = sorted({level for level in levels if level <= most}) or [1]
+        self._most = most
+        self._falls, self._rises = falls, rises
+        self._judged: dict[int, Judgement] = {}
+
+    def add(self, concurrency: int, judgement: Judgement) -> None:
+        """Store the verdicts on the level that was measured at `concurrency`."""
+        self._judged[concurrency] = judgement
+
+    @property
+    def holds_from(self) -> int | None:
+        """The smallest measured concurrency at which all SLO conditions hold.
+
+        None if they hold nowhere so far, or if no condition gets better with concurrency.
+        """
+        return min(self._range(), default=None) if self._rises else None
+
+    @property
+    def holds_to(self) -> int | None:
+        """The largest measured concurrency of the range in which all SLO conditions hold.
+
+        None if no measured concurrency is in the range.
+        """
+        return max(self._range(), default=None)
+
+    @property
+    def interval(self) -> Bounds:
+        """The upper end of the range of concurrencies in which the SLO conditions hold, as an interval.
+
+        It is (largest concurrency at which they certainly hold, largest at which they may hold); a value that
+        is not found is None.
+        """
+        falling = self._falling()
+        is_searched = self._falls or bool(self._range())
+        low = max(_run_up(falling), default=None) if is_searched else None
+        failing = [level for level, verdict in falling.items() if verdict is Verdict.FAILS]
+        return low, min(failing) - 1 if failing else None
+
+    @property
+    def from_interval(self) -> Bounds | None:
+        """The lower end of the range of concurrencies in which the SLO conditions hold, as an interval.
+
+        It is (smallest concurrency at which they may hold, smallest at which they certainly hold). None if no
+        condition gets better with concurrency; the second value is None if not found.
+        """
+        if not self._rises:
+            return None
+        surely = self._surely_from()
+        judged = self._judged.items()
+        failing = [
+            level
+            for level, one in judged
+            if one.rising is Verdict.FAILS and (surely is None or level < surely)
+        ]
+        return max(failing, default=0) + 1, surely
+
+    def next(self) -> int | None:
+        """Return the next concurrency to measure; None when the search for the range is over."""
+        for level in self._levels:
+            if level not in self._judged and not self._is_beyond(level):
+                return level
+        found = self._next_above() if self._falls else None
+        if found is None and self._rises:
+            found = self._next_below()
+        return found
+
+    def _is_beyond(self, level: int) -> bool:
+        """Return whether the concurrency `level` need not be measured, because a lower one already failed.
+
+        A lower concurrency failed if the falling conditions (worse as concurrency grows) do not certainly
+        hold at it. Without falling conditions, it failed only if too many of its requests failed.
+        """
+        worst = Verdict.UNSURE if self._falls else Verdict.FAILS
+        return any(one.falling <= worst and level > below for below, one in self._judged.items())
+
+    def _next_above(self) -> int | None:
+        """Return the next concurrency to measure for the upper end of the range in which conditions hold.
+
+        None when this end is found.
+        """
+        judged = {level: one.falling for level, one in self._judged.items()}
+        holding, bad = max(_run_up(judged), default=None), min(_not_holding(judged), default=None)
+        if bad is None:
+            return None if holding is None or holding >= self._most else min(2 * holding, self._most)
+        if holding is None:
+            return bad // 2 or None
+        inner = _between(holding, bad, _FINE_SHARE)
+        if inner is not None:
+            return inner
+        fails = min((level for level, one in judged.items() if one is Verdict.FAILS), default=None)
+        if fails is None:
+            top = max(judged)
+            is_far = top >= min(self._most, _FARTHEST * holding)
+            return None if is_far else min(2 * top, self._most)
+        unsure = max((level for level in judged if level < fails), default=holding)
+        return _between(unsure, fails, _OUTER_SHARE)
+
+    def _next_below(self) -> int | None:
+        """Return the next concurrency to measure for the lower end of the range in which conditions hold.
+
+        None when this end is found.
+        """
+        rising = self._rising()
+        surely = self._surely_from()
+        if surely is None:
+            return self._climb()
+        bad = max((level for level in _not_holding(rising) if level < surely), default=0)
+        inner = _between(bad, surely, _FINE_SHARE) if bad else surely // 2 or None
+        if inner is not None:
+            return inner
+        fails = max((level for level, one in rising.items() if one is Verdict.FAILS), default=0)
+        unsure = min((level for level in rising if level > fails), default=surely)
+        if fails == 0:
+            return unsure // 2 or None
+        return _between(fails, unsure, _OUTER_SHARE)
+
+    def _climb(self) -> int | None:
+        """Return twice the highest measured concurrency, at most the maximum; None to stop doubling.
+
+        Used while rising conditions (better as concurrency grows) hold nowhere. Doubling stops if the highest
+        measured concurrency is the maximum, or does not meet the falling conditions (worse as concurrency
+        grows). It also stops if the last doubling hardly improved the metrics of the rising conditions.
+        """
+        top = max(self._judged)
+        if top >= self._most or self._judged[top].falling is not Verdict.HOLDS:
+            return None
+        half = max((level for level in self._judged if 2 * level <= top), default=None)
+        if half is not None:
+            last, before = (self._judged[level].reached or 0.0 for level in (top, half))
+            if last < _PLATEAU_GROWTH * before:
+                return None
+        return min(2 * top, self._most)
+
+    def _peak(self) -> int:
+        """Return the measured concurrency that met the rising conditions best; the lowest one if several did.
+
+        Rising conditions get better as concurrency grows.
+        """
+        return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level))
+
+    def _rising(self) -> dict[int, Verdict]:
+        """Return the verdicts on rising conditions, by concurrency, for the concurrencies up to the peak.
+
+        Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
+        """
+        if not self._judged:
+            return {}
+        peak = self._peak()
+        return {level: one.rising for level, one in self._judged.items() if level <= peak}
+
+    def _falling(self) -> dict[int, Verdict]:
+        """Return the verdicts that decide on the upper end of the range in which conditions hold.
+
+        The keys are concurrencies. Falling conditions get worse as concurrency grows, rising conditions
+        better. The peak is the concurrency that met the rising conditions best. Up to the peak, the verdicts
+        are those on falling conditions. Above the peak, rising conditions may fail again, so the worse of
+        both verdicts counts.
+        """
+        if not self._rises or not self._judged:
+            return {level: one.falling for level, one in self._judged.items()}
+        peak = self._peak()
+        return {level: one.both if level > peak else one.falling for level, one in self._judged.items()}
+
+    def _surely_from(self) -> int | None:
+        """Return the lowest measured concurrency such that rising conditions hold from it up to the peak.
+
+        Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
+        Return None if even the peak does not meet them.
+        """
+        rising = self._rising()
+        bad = max(_not_holding(rising), default=0)
+        return min((level for level in rising if level > bad), default=None)
+
+    def _range(self) -> list[int]:
+        """Return the measured concurrencies of the contiguous range in which all SLO conditions hold."""
+        surely = self._surely_from() if self._rises else 0
+        if surely is None:
+            return []
+        return [level for level in _run_up(self._falling()) if level >= surely]
+
+
+def _not_holding(verdicts: dict[int, Verdict]) -> list[int]:
+    return [level for level, verdict in verdicts.items() if verdict is not Verdict.HOLDS]
+
+
+def _run_up(verdicts: dict[int, Verdict]) -> list[int]:
+    """Return the concurrencies below the lowest one that fails; all of them if none fails.
+
+    A concurrency fails if its verdict is not HOLDS.
+    """
+    first_bad = min(_not_holding(verdicts), default=None)
+    return [level for level in verdicts if first_bad is None or level < first_bad]
+
+
+def _between(low: int, high: int, share: float) -> int | None:
+    """Return the concurrency halfway between `low` and `high`; None if they are close enough.
+
+    Close enough means that they differ by at most `share` of `low`, or by one.
+    """
+    middle = (low + high) // 2
+    return None if high - low <= max(1.0, low * share) or middle in {low, high} else middle
+
+
+# The search for the highest rate that a target keeps up with: the knee of the curve of latency over rate.
+#
+# It begins at the rate of requests sent one after the other, 1 / E2E, and doubles it until the server does
+# not
+# keep up. Then it halves the gap on a logarithmic scale, until both ends are at most a factor of 1.2 apart.
+
+
+GAP = 1.2
+"""Largest ratio of the lowest rate that is too much to the highest that is not, at the end of the search."""
+MOST_LEVELS = 16
+_FIRST_PER_S = 1.0
+_ALONE_RUNS = 2
+"""Requests sent alone: the first one may have to wait for compilation, the last one counts."""
+
+
+class KneeSearch:
+    """Chooses the next rate to measure from the rates that were measured so far."""
+
+    def __init__(self, first_per_s: float | None, most_per_s: float = MOST_RATE) -> None:
+        """Begin at `first_per_s` requests per second; None if the time of a request alone is unknown."""
+        self._next = _knee_rounded(min(most_per_s, max(LEAST_RATE, first_per_s or _FIRST_PER_S)))
+        self._most = most_per_s
+        self._kept_up: dict[float, bool] = {}
+
+    @property
+    def highest(self) -> float | None:
+        """The highest rate below all that were too much; None if there is none."""
+        below = self.too_much or math.inf
+        return max((rate for rate, held in self._kept_up.items() if held and rate < below), default=None)
+
+    @property
+    def too_much(self) -> float | None:
+        """The lowest rate with which the target did not keep up; None if it kept up with all."""
+        return min((rate for rate, held in self._kept_up.items() if not held), default=None)
+
+    def add(self, point: LoadPoint, *, kept_up: bool) -> None:
+        """Record whether the target kept up with the rate of `point`."""
+        self._kept_up[point.value] = kept_up
+
+    def next(self) -> LoadPoint | None:
+        """Return the next rate to measure; None at the end of the search."""
+        rate = self._next_rate()
+        known = rate is None or rate in self._kept_up or len(self._kept_up) >= MOST_LEVELS
+        return None if known or rate is None else LoadPoint(LoadKind.RATE, rate)
+
+    def _next_rate(self) -> float | None:
+        if not self._kept_up:
+            return self._next
+        highest, too_much = self.highest, self.too_much
+        if too_much is None:
+            return _knee_rounded(min(self._most, 2 * max(self._kept_up)))
+        if highest is None:
+            return _knee_rounded(max(LEAST_RATE, too_much / 2))
+        return None if too_much <= GAP * highest else _knee_rounded(math.sqrt(highest * too_much))
+
+    def words(self) -> str:
+        """Return what was found, as text: "keeps up with 2.83 /s, not with 3.36 /s"."""
+        highest, too_much = self.highest, self.too_much
+        if highest is None:
+            return "nothing was measured" if too_much is None else f"does not keep up with {too_much:g} /s"
+        beyond = "" if too_much is None else f", not with {too_much:g} /s"
+        return f"keeps up with {highest:g} /s{beyond}"
+
+
+def most_per_s(plan: Plan) -> float:
+    """Return the highest rate of which a level of the plan may have the requests."""
+    return min(MOST_RATE, MOST_ARRIVALS / (plan.duration_s or OPEN_S))
+
+
+def keeps_up(level: LevelResult, max_error_share: float) -> bool:
+    """Return whether a server kept up with a level: no growth, no limit of the client, few failures."""
+    found = level.open_loop
+    if found is None or found.unstable or found.overloaded:
+        return False
+    ended = level.requests.ok + level.requests.failed
+    return ended > 0 and level.requests.failed <= max_error_share * ended
+
+
+async def alone_per_s(plan: Plan, prepared: PreparedTarget, worker: SweepWorker, name: str) -> float | None:
+    """Return how many requests per second the target completes one after the other; None if it fails.
+
+    `name` is unique in the sweep.
+    """
+    e2e_s: float | None = None
+    for run in range(_ALONE_RUNS):
+        run_id = f"{name}-alone-{run}"
+        fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
+        command = RunLoad(
+            id=run_id,
+            target=prepared.asks,
+            concurrency=1,
+            prompt_tokens=plan.pp,
+            output_tokens=plan.tg,
+            seed=plan.seed,
+            prompt_salt=f"{plan.seed}/alone-{run}" + fresh,
+            cache_salt=run_id,
+            timeouts=plan.timeouts,
+            warm_up=True,
+        )
+        record = RunRecord(run_id)
+        async for message in worker.run(command):
+            record.add(message)
+        times = [trace.e2e_s for trace in collect(record.events()) if trace.ok and trace.e2e_s]
+        e2e_s = fmean(times) if times else None
+    return 1 / e2e_s if e2e_s else None
+
+
+def _knee_rounded(rate: float) -> float:
+    return float(f"{rate:.{_DIGITS}g}")
+
+
+# Decides whether a sweep goes on to a higher concurrency, from the token rates measured so far.
+#
+# A level *rises* if its token rate exceeds that of the best level below it by more than the noise floor and
+# significantly (Welch's test over runs, two-sided, 5 %). The concurrency is doubled until the 95 % interval
+# rules out a rise of 5 % or more, or until two levels in a row are not shown to rise. Then the gap between
+# the
+# best level and the next lower one is halved (on a logarithmic scale) until it is a factor of two at most,
+# so
+# that the best level is not twice as large as it needs to be.
+
+
+WORTH_PERCENT = 5.0
+"""A rise of the token rate below this percentage is not worth another level."""
+_MOST_UNSURE = 2
+"""Levels in a row that are not shown to rise, after which the concurrency grows no further."""
+_GAP = 2.0
+"""Largest ratio of the best concurrency to the next lower one that was measured."""
+
+
+class Step(Struct, frozen=True):
+    """The next concurrency to measure, or why there is none."""
+
+    concurrency: int | None
+    words: str = ""
+    """Why the concurrency grows no further, as text; "" while it grows."""
+
+
+def next_step(levels: Sequence[LevelResult], most: int, max_error_share: float) -> Step:
+    """Return the next concurrency to measure after `levels`, which have one prompt length on one target.
+
+    Never exceed `most`, and do not grow where more than `max_error_share` (0 to 1) of the requests of a level
+    failed.
+    """
+    metric = main_rate(levels)
+    known = [one for one in sorted(levels, key=lambda one: one.concurrency) if metric and one.rate(metric)]
+    if metric is None or not known or any(_is_failing(one, max_error_share) for one in levels):
+        return Step(None, "requests failed" if levels else "nothing was measured")
+    leader, unsure = _leader(known, metric)
+    top = known[-1].concurrency
+    if unsure < _MOST_UNSURE and top < most:
+        return Step(min(2 * top, most))
+    between = _climb_between(known, metric)
+    return Step(between, "" if between is not None else _end_words(known, leader, metric, most))
+
+
+def top_of(levels: Sequence[LevelResult]) -> LevelResult | None:
+    """Return the last level that rises among the levels of a climb, its answer; None without any rate."""
+    metric = main_rate(levels)
+    known = [one for one in sorted(levels, key=lambda one: one.concurrency) if metric and one.rate(metric)]
+    return _leader(known, metric)[0] if metric is not None and known else None
+
+
+def most_concurrencies(
+    most: int | None, targets: Mapping[str, PreparedTarget], fit: int | None
+) -> dict[str, int]:
+    """Return the highest concurrency worth measuring on each target: the lowest of `most` and two limits.
+
+    The first limit is the number of requests that all servers of the target can run at once, if every server
+    reports it: more requests would only wait. The second limit is `fit`, the number of connections that the
+    load generator may open; None if unknown. Return an empty dictionary if `most` is None.
+    """
+    if most is None:
+        return {}
+    return {name: min(most, one.all_slots or most, fit or most) for name, one in targets.items()}
+
+
+def _is_failing(level: LevelResult, max_error_share: float) -> bool:
+    ended = level.requests.ok + level.requests.failed
+    return level.error is not None or not ended or level.requests.failed > max_error_share * ended
+
+
+def _leader(known: Sequence[LevelResult], metric: str) -> tuple[LevelResult, int]:
+    """Return (last level that rises, number of levels above this level that are not shown to rise).
+
+    A level rises if its token rate is significantly above that of the previous level that rises; the first
+    one always counts. A level counts as `_MOST_UNSURE` levels if its confidence interval rules out a rise of
+    `WORTH_PERCENT`. `known` are in ascending order of concurrency.
+    """
+    leader, unsure = known[0], 0
+    for level in known[1:]:
+        ratio = rate_ratio(level, leader, metric)
+        if ratio is None:
+            unsure += 1
+            continue
+        tested = ratio.significant(NOISE_FLOOR_PERCENT)
+        # Single runs have no test: their means decide.
+        rises = ratio.percent > 0 and (tested if tested is not None else ratio.percent >= WORTH_PERCENT)
+        ruled_out = ratio.ci95 is not None and ratio.ci95[1] < 1 + WORTH_PERCENT / 100
+        if rises:
+            leader, unsure = level, 0
+        else:
+            unsure += _MOST_UNSURE if ruled_out else 1
+    return leader, unsure
+
+
+def _end_words(known: Sequence[LevelResult], leader: LevelResult, metric: str, most: int) -> str:
+    top = known[-1]
+    if leader is top:
+        return f"tok/s still rise at c = {top.concurrency}; the limit is {most}"
+    ratio = rate_ratio(top, leader, metric)
+    found = "no value to compare" if ratio is None else f"{ratio.percent:+.1f} %"
+    if ratio is not None and ratio.ci95 is not None:
+        low, high = (100 * (end - 1) for end in ratio.ci95)
+        found += f", 95 % interval {low:+.1f} to {high:+.1f} %"
+    return f"c = {top.concurrency} gives no more tok/s than c = {leader.concurrency} ({found})"
+
+
+def saturation(levels: Sequence[LevelResult], metric: str) -> LevelResult:
+    """Return the level with the lowest load whose rate is within the noise floor of the highest rate.
+
+    Each of `levels`, at least one, has the rate `metric`.
+    """
+    highest = max(rate.mean for one in levels if (rate := one.rate(metric)) is not None)
+    least = highest / (1 + NOISE_FLOOR_PERCENT / 100)
+    reaching = [one for one in levels if (rate := one.rate(metric)) is not None and rate.mean >= least]
+    return min(reaching, key=lambda one: one.point)
+
+
+def _climb_between(known: Sequence[LevelResult], metric: str) -> int | None:
+    """Return a concurrency between the best level and the next lower one; None if the gap is small enough."""
+    best = saturation(known, metric)
+    below = [one.concurrency for one in known if one.concurrency < best.concurrency]
+    if not below or best.concurrency <= _GAP * below[-1]:
+        return None
+    middle = round(math.sqrt(below[-1] * best.concurrency))
+    return None if middle in {below[-1], best.concurrency} else middle
