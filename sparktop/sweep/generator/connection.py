@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 from urllib.parse import quote, urlsplit
 
+import msgspec
 from msgspec import Struct
 
 from sparktop import __version__
@@ -383,8 +384,8 @@ class ShortAnswer(Struct, frozen=True):
     def json(self) -> Any | None:  # noqa: ANN401 - JSON of any shape
         """Return the body's JSON; None if the status is not 200, or the body is not JSON."""
         try:
-            return json.loads(self.body) if self.status == _OK else None
-        except (ValueError, RecursionError):
+            return msgspec.json.decode(self.body) if self.status == _OK else None
+        except (msgspec.DecodeError, RecursionError):
             return None
 
 

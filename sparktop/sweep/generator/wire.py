@@ -1,19 +1,24 @@
-"""The commands and messages between the load generator's process and its parent, and their encoding."""
+"""The commands and messages between the load generator's process and its parent: a line of JSON each.
+
+The parent writes commands to the process's standard input, and the process writes messages to its standard
+output. For a load run the process sends, in this order: any number of `Batch`, then `TokenTimes` for all
+requests, then one `RunFinished`. For a calibration it sends any number of `Busy`, then one `Calibrated`; for
+a command that cannot be executed one `Refused`. All times are `perf_counter` of the process, which on Linux
+is the monotonic clock of the machine. Both processes run the same version of this package, so a line that
+cannot be decoded is a programming error.
+"""
 
 from __future__ import annotations
 
-import base64
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct, to_builtins
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
 
-from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.failure import FailureKind
 from sparktop.model.load import (
-    EndReason,
     FirstToken,
     LoadEvent,
     LoadMode,
@@ -26,11 +31,11 @@ from sparktop.model.load import (
     TokenSource,
 )
 from sparktop.model.structs import hide_in_repr
-from sparktop.sweep.plan.conversations import ConversationPreset, Draw
+from sparktop.sweep.plan.conversations import ConversationPreset
 from sparktop.sweep.plan.own_requests import PromptFile, texts_of
 from sparktop.sweep.plan.plan import Api, Timeouts
-from sparktop.sweep.plan.traces import TraceChoice, TraceFormat
-from sparktop.sweep.terms.request_errors import RequestFailure, error_word
+from sparktop.sweep.plan.traces import TraceChoice
+from sparktop.sweep.terms.request_errors import RequestFailure
 
 # Commands and messages between the load generator's process and its parent; `wire.lines` encodes them.
 #
@@ -51,6 +56,10 @@ _SHORTEST_SECRET = 8
 """Shorter values stand in any text."""
 TRIED_TOKENS = 8
 """Output tokens of the main trial request of a calibration: enough to see how the server sends tokens."""
+
+
+class _Line(Struct, frozen=True, tag_field="is", tag=str.lower):
+    """A command or a message, whose line says of which class it is."""
 
 
 @hide_in_repr("api_key", "headers", "extra_body")
@@ -82,7 +91,7 @@ class WorkerTarget(Struct, frozen=True):
         return tuple(value for value in dict.fromkeys(given) if len(value) >= _SHORTEST_SECRET)
 
 
-class Calibrate(Struct, frozen=True):
+class Calibrate(_Line, frozen=True):
     """Command: find a target's model, the request fields that it accepts, and how to make exact prompts."""
 
     id: str
@@ -139,7 +148,7 @@ class ConversationLoad(Struct, frozen=True):
     """The server's context length in tokens; None if unknown."""
 
 
-class RunLoad(Struct, frozen=True):
+class RunLoad(_Line, frozen=True):
     """Command: execute one load run of a level.
 
     If this target was not calibrated for the prompt length, the process calibrates it first. A warm-up is a
@@ -184,21 +193,21 @@ class RunLoad(Struct, frozen=True):
     """True for a run that is not measured; it is executed like any other."""
 
 
-class Cancel(Struct, frozen=True):
+class Cancel(_Line, frozen=True):
     """Command: cancel the present run or calibration and all queued commands.
 
     A run ends at once, and its requests in flight end with the reason `abort`.
     """
 
 
-class Quit(Struct, frozen=True):
+class Quit(_Line, frozen=True):
     """Command: exit, cancelling everything in flight. The end of standard input has the same effect."""
 
 
 Command = Calibrate | RunLoad | Cancel | Quit
 
 
-class Ready(Struct, frozen=True):
+class Ready(_Line, frozen=True):
     """First message of the process: it accepts commands from now on."""
 
     pid: int
@@ -221,7 +230,7 @@ class PromptLength(Struct, frozen=True):
     prompts of the same words. `words`: the server counts nothing, so each word is assumed to be a token."""
 
 
-class Calibrated(Struct, frozen=True):
+class Calibrated(_Line, frozen=True):
     """Message: the result of a calibration, the trial requests that find out how to use a server.
 
     `failure` is set if the server cannot process requests at all.
@@ -261,7 +270,7 @@ class TokenBin(Struct, frozen=True):
     tokens: int
 
 
-class Batch(Struct, frozen=True):
+class Batch(_Line, frozen=True):
     """Message: what happened in a run since the last batch.
 
     `events` include the first token of each request. Later tokens are only summed by time and backend in
@@ -293,7 +302,7 @@ class RequestTokens(Struct, frozen=True):
             yield kind(request_id, at, count, index < self.answer_from)
 
 
-class TokenTimes(Struct, frozen=True):
+class TokenTimes(_Line, frozen=True):
     """Message: the exact token times of some requests of a finished run, by request id."""
 
     id: str
@@ -329,7 +338,7 @@ class ClientHealth(Struct, frozen=True):
     the kernel does not count that."""
 
 
-class RunFinished(Struct, frozen=True):
+class RunFinished(_Line, frozen=True):
     """Message: a load run is over, and all its events have been sent."""
 
     id: str
@@ -348,21 +357,21 @@ class RunFinished(Struct, frozen=True):
     health: ClientHealth
 
 
-class Refused(Struct, frozen=True):
+class Refused(_Line, frozen=True):
     """Message: the command `id` cannot be executed, or was cancelled before it began."""
 
     id: str
     failure: RequestFailure
 
 
-class Busy(Struct, frozen=True):
+class Busy(_Line, frozen=True):
     """Message: the calibration `id` waits, because its server is busy; `words` say how long, and for what."""
 
     id: str
     words: str
 
 
-class WorkerEnded(Struct, frozen=True):
+class WorkerEnded(_Line, frozen=True):
     """The last message: the process has exited. Created by the parent, not sent by the process."""
 
     returncode: int | None
@@ -389,149 +398,6 @@ def with_tokens(events: Iterable[LoadEvent], tokens: Mapping[str, RequestTokens]
     return complete
 
 
-# Encode and decode load events as short JSON arrays, because a load run may have thousands of them.
-
-
-def encode_event(event: LoadEvent) -> list[Any]:  # noqa: PLR0911 - one for each kind of event
-    """Return an event as a list for JSON that starts with a letter for the event's type.
-
-    Raises:
-        TypeError: the event is a level's start or end, which the load generator does not send.
-    """
-    match event:
-        case RequestStarted():
-            place = None if event.call is None else _place(event.call)
-            return [
-                "s",
-                event.request_id,
-                event.at,
-                event.run,
-                event.prompt_tokens,
-                event.due,
-                place,
-                event.resent,
-            ]
-        case ResponseStarted():
-            return ["r", event.request_id, event.at]
-        case FirstToken():
-            return ["f", event.request_id, event.at, event.count, event.reasoning]
-        case Tokens():
-            return ["t", event.request_id, event.at, event.count, event.reasoning]
-        case RequestEnded():
-            return ["e", *_ended(event)]
-        case RunStarted():
-            return ["R", event.at, event.run, event.measured]
-        case RunEnded():
-            return ["E", event.at, event.run]
-        case _:
-            raise TypeError(f"no event of a run: {type(event).__name__}")
-
-
-def decode_event(found: list[Any]) -> LoadEvent:  # noqa: PLR0911 - as above
-    """Return the event that `encode_event` encoded as the list `found`.
-
-    Raises:
-        ValueError: the list starts with an unknown letter.
-    """
-    letter, rest = found[0], found[1:]
-    match letter:
-        case "s":
-            request_id, at, run, prompt, due, place, resent = rest
-            call = None if place is None else _read_place(place)
-            return RequestStarted(request_id, at, run, prompt, due, call, resent)
-        case "r":
-            return ResponseStarted(*rest)
-        case "f":
-            return FirstToken(*rest)
-        case "t":
-            return Tokens(*rest)
-        case "e":
-            return _read_ended(rest)
-        case "R":
-            at, run, measured = rest
-            return RunStarted(at, run, None if measured is None else (measured[0], measured[1]))
-        case "E":
-            return RunEnded(*rest)
-        case _:
-            raise ValueError(f"no event of a run: {letter!r}")
-
-
-def encode_failure(failure: RequestFailure) -> list[Any]:
-    """Return a failure as a list for JSON: [kind, message, time, code, HTTP status, seconds to retry]."""
-    return [failure.kind.value, failure.message, failure.at, failure.word, failure.status, failure.retry_s]
-
-
-def decode_failure(found: list[Any]) -> RequestFailure:
-    """Return the failure that `encode_failure` encoded as the list `found`."""
-    return RequestFailure(FailureKind(found[0]), *found[1:])
-
-
-def _place(call: ConversationCall) -> list[Any]:
-    return [
-        call.lane,
-        call.conversation,
-        call.turn,
-        call.request,
-        call.start.value,
-        None if call.then is None else call.then.value,
-        call.known_tokens,
-        call.new_tokens,
-        call.compacted,
-        call.measured,
-    ]
-
-
-def _read_place(found: list[Any]) -> ConversationCall:
-    lane, conversation, turn, request, start, then, *more = found
-    after = None if then is None else CallStart(then)
-    return ConversationCall(lane, conversation, turn, request, CallStart(start), after, *more)
-
-
-def _ended(event: RequestEnded) -> list[Any]:
-    error = event.error
-    if error is not None and not isinstance(error, RequestFailure):
-        error = RequestFailure(error.kind, error.message, error.at, error_word(error))
-    return [
-        event.request_id,
-        event.at,
-        event.reason.value,
-        None if error is None else encode_failure(error),
-        event.prompt_tokens,
-        event.cached_tokens,
-        event.generated_tokens,
-        None if event.token_source is None else event.token_source.value,
-        event.served_by,
-        event.hidden_before,
-        event.spans_all,
-        event.router_ms,
-    ]
-
-
-def _read_ended(rest: list[Any]) -> RequestEnded:
-    request_id, at, reason, error, prompt, cached, generated, source, served_by, *more = rest
-    hidden_before, spans_all, router_ms = more
-    return RequestEnded(
-        request_id=request_id,
-        at=at,
-        reason=EndReason(reason),
-        error=None if error is None else decode_failure(error),
-        prompt_tokens=prompt,
-        cached_tokens=cached,
-        generated_tokens=generated,
-        token_source=None if source is None else TokenSource(source),
-        served_by=served_by,
-        hidden_before=hidden_before,
-        spans_all=spans_all,
-        router_ms=router_ms,
-    )
-
-
-# Encode and decode the commands to the load generator and its messages: one JSON object per line.
-#
-# Both processes run the same version of this package, so a line that cannot be decoded is a programming
-# error.
-
-
 ALIVE_S = 1.0
 ALIVE = b"\n"
 """The line that the load generator writes every `ALIVE_S` seconds, so that its parent knows that it runs."""
@@ -541,170 +407,62 @@ class WorkerProtocolError(Exception):
     """A line that is not a command or message of this version."""
 
 
-def encode_command(command: Command) -> bytes:
-    """Return a command as one line of JSON, line end included."""
-    return _line(_WORDS[type(command)], to_builtins(command))
+class _Ended(RequestEnded, frozen=True, tag="RequestEnded"):
+    """The end of a request as its line holds it: its failure has an error code."""
+
+    error: RequestFailure | None = None
+
+
+class _EventsLine(Batch, frozen=True, tag="batch"):
+    """A batch as its line holds it."""
+
+    events: tuple[  # type: ignore[assignment]  # each is one of `LoadEvent`
+        RunStarted | RequestStarted | ResponseStarted | FirstToken | Tokens | _Ended | RunEnded, ...
+    ]
+
+
+def _plain(value: object) -> object:
+    """Return an array of times as a list."""
+    if isinstance(value, array):
+        return value.tolist()
+    raise TypeError(f"cannot be sent: {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+_messages: msgspec.json.Decoder[WorkerMessage] = msgspec.json.Decoder(
+    Ready | Busy | Calibrated | _EventsLine | TokenTimes | RunFinished | Refused | WorkerEnded
+)
+
+
+def encode_line(sent: Command | WorkerMessage) -> bytes:
+    """Return a command or a message as one line of JSON, line end included."""
+    return _encoder.encode(sent) + b"\n"
 
 
 def decode_command(line: bytes) -> Command:
-    """Return the command that `encode_command` encoded.
+    """Return the command of a line.
 
     Raises:
         WorkerProtocolError: the line is not a command.
     """
-    word, found = _open(line)
     try:
-        if word in {"calibrate", "load"}:
-            target = found.pop("target")
-            target |= {"api": Api(target["api"]), "headers": tuple(map(tuple, target["headers"]))}
-            if target["prompts"] is not None:
-                target["prompts"] = PromptFile(**target["prompts"])
-            found |= {"target": WorkerTarget(**target), "timeouts": Timeouts(**found.pop("timeouts"))}
-        if word == "load":
-            found["mode"] = LoadMode(found["mode"])
-            if found["open_loop"] is not None:
-                found["open_loop"] = OpenLoop(**found["open_loop"])
-            if found["context"] is not None:
-                found["context"] = ContextLoad(**found["context"])
-            if (trace := found["trace"]) is not None:
-                form = trace["form"]
-                found["trace"] = TraceChoice(**trace | {"form": form and TraceFormat(form)})
-            if found["conversations"] is not None:
-                found["conversations"] = _read_conversations(found["conversations"])
-        return _COMMANDS[word](**found)
-    except (KeyError, TypeError, ValueError) as error:
+        return _commands.decode(line)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise WorkerProtocolError(f"no command: {error!r}") from error
 
 
-def encode_message(message: WorkerMessage) -> bytes:
-    """Return a message as one line of JSON, line end included."""
-    word = _WORDS[type(message)]
-    match message:
-        case Batch():
-            bins = [[one.at, one.served_by, one.tokens] for one in message.bins]
-            events = [encode_event(event) for event in message.events]
-            return _line(
-                word, {"id": message.id, "at": message.at, "in": message.in_flight, "ev": events, "b": bins}
-            )
-        case TokenTimes():
-            packed = {name: _pack(tokens) for name, tokens in message.requests.items()}
-            return _line(word, {"id": message.id, "requests": packed})
-        case Calibrated() | Refused() | WorkerEnded():
-            found = to_builtins(message)
-            if message.failure is not None:
-                found["failure"] = encode_failure(message.failure)
-            return _line(word, found)
-        case _:
-            return _line(word, to_builtins(message))
-
-
 def decode_message(line: bytes) -> WorkerMessage:
-    """Return the message that `encode_message` encoded.
+    """Return the message of a line.
 
     Raises:
         WorkerProtocolError: the line is not a message.
     """
-    word, found = _open(line)
     try:
-        return _READERS[word](found)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        found = _messages.decode(line)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise WorkerProtocolError(f"no message: {error!r}") from error
-
-
-def _line(word: str, found: Mapping[str, Any]) -> bytes:
-    return json.dumps({"is": word, **found}, separators=(",", ":")).encode() + b"\n"
-
-
-def _open(line: bytes) -> tuple[str, dict[str, Any]]:
-    try:
-        found = json.loads(line)
-        return found.pop("is"), found
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise WorkerProtocolError(f"no line of the load generator: {error!r}") from error
-
-
-def _pack(tokens: RequestTokens) -> list[Any]:
-    """Return a request's token times as a list for JSON: [times, counts or None if all are 1, answer_from].
-
-    The times are doubles as bytes in base64: exact, and ten times as fast as decimal numbers.
-    """
-    times = base64.b64encode(array("d", tokens.at).tobytes()).decode()
-    counts = None if all(count == 1 for count in tokens.counts) else list(tokens.counts)
-    return [times, counts, tokens.answer_from]
-
-
-def _unpack(packed: Sequence[Any]) -> RequestTokens:
-    times = array("d", base64.b64decode(packed[0]))
-    counts = [1] * len(times) if packed[1] is None else [int(count) for count in packed[1]]
-    return RequestTokens(times, counts, int(packed[2]))
-
-
-def _read_conversations(found: dict[str, Any]) -> ConversationLoad:
-    preset = found.pop("preset")
-    values: dict[str, Any] = {
-        key: Draw(**value) if isinstance(value, dict) else value for key, value in preset.items()
-    }
-    return ConversationLoad(ConversationPreset(**values), **found)
-
-
-def _read_batch(found: dict[str, Any]) -> Batch:
-    return Batch(
-        id=found["id"],
-        at=found["at"],
-        in_flight=found["in"],
-        events=tuple(decode_event(event) for event in found["ev"]),
-        bins=tuple(TokenBin(at, served_by, tokens) for at, served_by, tokens in found["b"]),
-    )
-
-
-def _read_calibrated(found: dict[str, Any]) -> Calibrated:
-    source, prompt, failure = found["token_source"], found["prompt"], found["failure"]
-    found["models"] = tuple(found["models"])
-    found["token_source"] = None if source is None else TokenSource(source)
-    found["prompt"] = None if prompt is None else PromptLength(**prompt)
-    found["failure"] = None if failure is None else decode_failure(failure)
-    return Calibrated(**found)
-
-
-def _read_finished(found: dict[str, Any]) -> RunFinished:
-    health = found["health"]
-    lag = health["loop_lag_ms"]
-    health["loop_lag_ms"] = None if lag is None else LagFigures(**lag)
-    found["health"] = ClientHealth(**health)
-    return RunFinished(**found)
-
-
-def _lines_read_ended(found: dict[str, Any]) -> WorkerEnded:
-    failure = found["failure"]
-    return WorkerEnded(found["returncode"], None if failure is None else decode_failure(failure))
-
-
-_COMMANDS: dict[str, type[Calibrate | RunLoad | Cancel | Quit]] = {
-    "calibrate": Calibrate,
-    "load": RunLoad,
-    "cancel": Cancel,
-    "quit": Quit,
-}
-_READERS: dict[str, Callable[[dict[str, Any]], WorkerMessage]] = {
-    "ready": lambda found: Ready(**found),
-    "busy": lambda found: Busy(**found),
-    "calibrated": _read_calibrated,
-    "batch": _read_batch,
-    "tokens": lambda found: TokenTimes(
-        found["id"], {name: _unpack(packed) for name, packed in found["requests"].items()}
-    ),
-    "finished": _read_finished,
-    "refused": lambda found: Refused(found["id"], decode_failure(found["failure"])),
-    "ended": _lines_read_ended,
-}
-_WORDS: dict[type, str] = {
-    **{kind: word for word, kind in _COMMANDS.items()},
-    Ready: "ready",
-    Busy: "busy",
-    Calibrated: "calibrated",
-    Batch: "batch",
-    TokenTimes: "tokens",
-    RunFinished: "finished",
-    Refused: "refused",
-    WorkerEnded: "ended",
-}
+    if not isinstance(found, _EventsLine):
+        return found
+    events = (RequestEnded(**asdict(one)) if isinstance(one, _Ended) else one for one in found.events)
+    return Batch(found.id, found.at, found.in_flight, tuple(events), found.bins)

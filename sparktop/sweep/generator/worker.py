@@ -46,7 +46,7 @@ from sparktop.sweep.generator.wire import (
     WorkerMessage,
     WorkerTarget,
     decode_command,
-    encode_message,
+    encode_line,
 )
 from sparktop.sweep.terms.request_errors import CANCELLED, DESCRIPTORS, RequestFailure, request_failure
 
@@ -98,7 +98,7 @@ class Worker:
 
     def say(self, message: WorkerMessage) -> None:
         """Write a message to the parent."""
-        self._out.write(encode_message(message))
+        self._out.write(encode_line(message))
 
     def say_alive(self) -> None:
         """Write to the parent once a second that this process runs, unless the parent does not read."""

@@ -423,8 +423,8 @@ class TraceChoice(Struct, frozen=True):
     """2 replays twice as fast: all times are halved."""
     from_s: float = 0.0
     """Seconds after the file's first request from which on requests are replayed."""
-    to_s: float = math.inf
-    """Seconds after the file's first request at which the part ends."""
+    to_s: float | None = None
+    """Seconds after the file's first request at which the part ends; None for its end."""
 
 
 class Trace:
@@ -441,6 +441,7 @@ class Trace:
         """Pauses that were shortened to `LONGEST_PAUSE_S`."""
         self.conversations = 0
         """Requests that do not wait for another one."""
+        self._end_s = math.inf if choice.to_s is None else choice.to_s
         self._origin_s: float | None = None
         self._newest_s = 0.0
         self._begun = False
@@ -465,7 +466,7 @@ class Trace:
                     yield request
             except FaultError as error:
                 raise TraceError(path, str(error), line) from None
-            if self._newest_s >= self.choice.to_s:
+            if self._newest_s >= self._end_s:
                 break
         if self._number == 0:
             raise TraceError(path, self._nothing(is_empty=line == 0))
@@ -475,7 +476,7 @@ class Trace:
         is_known, after = self._sessions.of(one.session)
         at_s = self._time(one, follows=is_known)
         choice = self.choice
-        in_part = after is not None if at_s is None else choice.from_s <= at_s < choice.to_s
+        in_part = after is not None if at_s is None else choice.from_s <= at_s < self._end_s
         if in_part and (one.output_tokens == 0 or one.prompt_tokens == 0):
             self.skipped += 1
             return None
@@ -793,13 +794,15 @@ def find_replay(
     Raises:
         UsageError: the part or the file cannot be used.
     """
-    begin, end = (0.0, math.inf) if part is None else parse_range(part)
+    begin, end = (0.0, None) if part is None else parse_range(part)
     choice = TraceChoice(path, TraceFormat(form) if form else None, speed or 1.0, begin, end)
     return Replay(choice, summarise(choice))
 
 
-def parse_range(text: str) -> tuple[float, float]:
+def parse_range(text: str) -> tuple[float, float | None]:
     """Return (begin, end) in seconds of a part such as "600..1200", "10m..1h", "..90" or "1h..".
+
+    The end of the last one is None.
 
     Raises:
         UsageError: the text is not a part, or the part is empty.
@@ -808,8 +811,8 @@ def parse_range(text: str) -> tuple[float, float]:
     if last is None:
         raise UsageError(f"{_replay_shown(text)} is no part: write it as in 600..1200, 10m..1h or 1h..")
     begin = _seconds(first) if first else 0.0
-    end = _seconds(last) if last else math.inf
-    if end <= begin:
+    end = _seconds(last) if last else None
+    if end is not None and end <= begin:
         raise UsageError(f"{_replay_shown(text)} is empty: it ends before it begins")
     return begin, end
 

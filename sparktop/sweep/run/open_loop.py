@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -100,7 +99,7 @@ def trace_plan(replay: Replay | None) -> TracePlan | None:
         form=summary.form.value,
         speed=choice.speed,
         from_s=choice.from_s or None,
-        to_s=None if math.isinf(choice.to_s) else choice.to_s,
+        to_s=choice.to_s,
         requests=summary.requests,
         duration_s=summary.duration_s,
         waits=summary.waits,

@@ -37,7 +37,7 @@ from sparktop.sweep.generator.wire import (
     WorkerMessage,
     WorkerProtocolError,
     decode_message,
-    encode_command,
+    encode_line,
     with_tokens,
 )
 from sparktop.sweep.terms.request_errors import RequestFailure
@@ -147,7 +147,7 @@ class SweepWorker:
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - opened as a pipe by `start`
         with suppress(OSError, RuntimeError):  # broken pipe, or a transport that is closed
-            stdin.write(encode_command(command))
+            stdin.write(encode_line(command))
             await stdin.drain()
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:

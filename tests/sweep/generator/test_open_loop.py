@@ -9,7 +9,7 @@ import pytest
 
 from sparktop.model.load import EndReason, LoadMode, RequestStarted
 from sparktop.sweep.generator.client import OpenLoopClient
-from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget, decode_command, encode_command
+from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget, decode_command, encode_line
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import due_values_s
 from tests.sweep.conftest import InProcess
@@ -131,4 +131,4 @@ async def test_a_cancelled_open_loop_ends_at_once(in_process: InProcess) -> None
 def test_the_arrivals_reach_the_process(arrivals: OpenLoop | None) -> None:
     """A command keeps its arrivals when it is encoded and decoded, and that it has none."""
     load = RunLoad("run", WorkerTarget("http://127.0.0.1:1", "tiny"), 4, 40, 8, open_loop=arrivals)
-    assert decode_command(encode_command(load)) == load
+    assert decode_command(encode_line(load)) == load

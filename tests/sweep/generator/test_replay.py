@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, LoadMode, RequestStarted
-from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget, decode_command, encode_command
+from sparktop.sweep.generator.wire import OpenLoop, RunLoad, WorkerTarget, decode_command, encode_line
 from sparktop.sweep.plan.traces import TraceChoice, TraceFormat
 from tests.sweep.conftest import InProcess, Loaded
 from tests.sweep.stream_server import Asked, Behave
@@ -142,7 +142,7 @@ def test_the_command_survives_the_pipe() -> None:
     """The process gets the file, the part and the speed."""
     choice = TraceChoice("a.jsonl", TraceFormat.MOONCAKE, 2.0, 10.0)
     load = RunLoad("r", WorkerTarget("http://x"), 512, 100, 10, open_loop=ARRIVALS, trace=choice)
-    assert decode_command(encode_command(load)) == load
+    assert decode_command(encode_line(load)) == load
     unknown = replace(load, trace=replace(choice, form=None, to_s=20.0))
-    assert decode_command(encode_command(unknown)) == unknown
-    assert json.loads(encode_command(unknown))
+    assert decode_command(encode_line(unknown)) == unknown
+    assert json.loads(encode_line(unknown))
