@@ -416,7 +416,7 @@ class _Ended(RequestEnded, frozen=True, tag="RequestEnded"):
 class _EventsLine(Batch, frozen=True, tag="batch"):
     """A batch as its line holds it."""
 
-    events: tuple[  # type: ignore[assignment]  # each is one of `LoadEvent`
+    events: tuple[
         RunStarted | RequestStarted | ResponseStarted | FirstToken | Tokens | _Ended | RunEnded, ...
     ]
 

@@ -218,15 +218,6 @@ async def test_prompts_of_a_server_that_counts_whole_prompts_only(
     assert len(set(prompts)) == 30
 
 
-async def test_a_tokenizer_for_which_a_word_is_a_token_is_found_out_at_once(in_process: InProcess) -> None:
-    """The common case: one request that is tried, three that are counted."""
-    server = in_process.server
-    server.has_tokenize, server.word_tokens, server.template_tokens = False, lambda _: 1, 30
-    await in_process.load(prompt_tokens=1024)
-    assert in_process.calibrated is not None
-    assert in_process.calibrated.requests <= 4
-
-
 async def test_a_template_longer_than_the_prompt_is_told(in_process: InProcess) -> None:
     """The shortest prompt is sent, and its length is in the result."""
     server = in_process.server

@@ -38,32 +38,6 @@ async def listen(serve: object, tls: ssl.SSLContext | None = None) -> tuple[asyn
     return server, f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_what_the_socket_does_not_take_follows() -> None:
-    """A request larger than any socket buffer arrives whole and in order."""
-    request = b"".join(b"%08d" % number for number in range(3_000_000))
-    may_read, whole = asyncio.Event(), asyncio.get_running_loop().create_future()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await may_read.wait()
-        whole.set_result(await reader.readexactly(len(request)))
-        writer.close()
-
-    server, url = await listen(serve)
-    pool = ConnectionPool(await resolve(WorkerTarget(url), 0.0), 5.0)
-    await pool.fill(1)
-    connection = pool.take()
-    assert isinstance(connection, Connection)
-    noting = Noting()
-    connection.reader = noting
-    before = perf_counter()
-    stamp = connection.send(request)
-    assert before <= stamp <= perf_counter()
-    may_read.set()
-    assert await whole == request
-    await noting.ended.wait()
-    server.close()
-
-
 async def test_reads_are_heard_in_order() -> None:
     """Reads and the end of a connection come in their order, each with the moment of its arrival."""
     sent = asyncio.Event()
@@ -86,34 +60,6 @@ async def test_reads_are_heard_in_order() -> None:
     stamps = [at for at, _ in noting.reads]
     assert stamps == sorted(stamps)
     assert not connection.open
-    server.close()
-
-
-async def test_a_closed_connection_is_not_handed_out() -> None:
-    """A connection that its server closed while it was idle is skipped."""
-    ended: list[asyncio.StreamWriter] = []
-    closed = asyncio.Event()
-
-    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ended.append(writer)
-        if len(ended) == 2:
-            closed.set()
-
-    server, url = await listen(serve)
-    pool = ConnectionPool(await resolve(WorkerTarget(url), 0.0), 5.0)
-    assert await pool.fill(2) == []
-    await closed.wait()
-    noting = Noting()
-    for connection in pool._idle:
-        connection.reader = noting
-    ended[0].transport.abort()
-    await noting.ended.wait()
-    handed_out = pool.take()
-    assert handed_out is not None
-    assert handed_out.open
-    assert pool.take() is None
-    handed_out.abort()
-    ended[1].transport.abort()
     server.close()
 
 

@@ -15,7 +15,6 @@ from sparktop.sweep.plan.draft import (
     READING,
     SENT_TOGETHER,
     WHOLE,
-    CheckedDraft,
     Draft,
     DraftKind,
     checked,
@@ -211,14 +210,6 @@ def test_numbers_may_be_typed_loosely() -> None:
     assert (plan.concurrency, plan.lengths, plan.pp, plan.tg) == ((16, 1, 4), (128, 1024), 128, 32)
 
 
-def test_an_empty_limit_is_none() -> None:
-    """A guard's field that is emptied stops nothing; 0 GiB is a limit all the same."""
-    plan = plan_of(replace(QUICK, headroom="", gpu="  "))
-    assert (plan.guard.min_headroom_gib, plan.guard.max_gpu_c) == (None, None)
-    assert plan_of(replace(QUICK, headroom="0")).guard.min_headroom_gib == 0.0
-    assert plan_of(QUICK).guard.max_gpu_c == 85.5
-
-
 def test_a_model_goes_to_every_target() -> None:
     """What is typed as the model is asked for at each; keys stay with their targets."""
     plan = plan_of(replace(QUICK, targets=("b", "a"), model="tiny"))
@@ -374,8 +365,3 @@ def test_a_preset_is_changed_by_its_own_fields() -> None:
     assert is_changed(replace(QUICK, concurrency="1,4"), BUILT_IN[0], GUARD)
     assert is_changed(replace(QUICK, warmup=False), BUILT_IN[0], GUARD)
     assert is_changed(QUICK, None, GUARD)
-
-
-def test_nothing_checked_is_no_plan() -> None:
-    """The value a screen begins with has neither plan nor problem."""
-    assert (CheckedDraft(None).plan, dict(CheckedDraft(None).problems)) == (None, {})

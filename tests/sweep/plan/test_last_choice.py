@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.targets import GuardLimits
-from sparktop.sweep.plan.draft import Draft, choice_file, draft_of, recall, remember, still_there
+from sparktop.sweep.plan.draft import Draft, draft_of, recall, remember, still_there
 from sparktop.sweep.plan.presets import BUILT_IN
 
 CHOSEN = replace(
@@ -23,23 +23,12 @@ CHOSEN = replace(
 )
 
 
-def test_the_file_is_beside_the_log() -> None:
-    """Below the state folder, as the view of the board is."""
-    assert choice_file({"XDG_STATE_HOME": "/s"}) == Path("/s/sparktop/sweep.json")
-    assert choice_file({"HOME": "/h"}) == Path("/h/.local/state/sparktop/sweep.json")
-
-
 def test_a_choice_comes_back_whole(tmp_path: Path) -> None:
     """Each field of it, and no part of a file is left beside it."""
     path = tmp_path / "deep" / "sweep.json"
     assert remember(path, CHOSEN) is None
     assert recall(path) == CHOSEN
     assert [one.name for one in path.parent.iterdir()] == ["sweep.json"]
-
-
-def test_nothing_kept_is_nothing(tmp_path: Path) -> None:
-    """Before the first sweep there is no file, which is not a problem."""
-    assert recall(tmp_path / "none") is None
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,20 +56,6 @@ def test_abba_makes_each_run_once_and_marks_both_ends(
         assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
 
 
-@given(st.integers(2, 3), st.integers(1, 4))
-@settings(max_examples=20)
-def test_abba_puts_drift_on_nobodys_side(targets: int, pairs: int) -> None:
-    """With an even number of runs the mean place of each target in the order is the same."""
-    plan = Plan(TARGETS[:targets], (4,), runs=2 * pairs, order=Order.ABBA)
-    places: Counter[str] = Counter()
-    turn = 0
-    for stint in stints(plan):
-        for _ in stint.runs or ():
-            places[stint.target.name] += turn
-            turn += 1
-    assert len(set(places.values())) == 1
-
-
 def test_a_level_bounded_by_requests_has_as_many_runs_as_that_takes() -> None:
     """Ten requests at c = 4 are three bursts; in steady mode the run itself is bounded."""
     plan = replace(PLAN, requests=10)
@@ -100,21 +84,3 @@ def test_what_is_left_counts_runs_and_warm_ups() -> None:
     assert estimate.left_s(left[1:]) == pytest.approx(4 * 2.0 + 4 * 1.0 + 4 * 2.0)
     estimate.learn_pause(0.5)
     assert estimate.left_s(left) == pytest.approx(24.0 + 4 * 0.5)
-
-
-def test_a_steady_run_lasts_as_long_as_the_plan_says() -> None:
-    """No run has to be made to know that."""
-    plan = replace(PLAN, mode=LoadMode.STEADY, duration_s=30.0, runs=1, warmup=False)
-    assert Estimate(plan).left_s(list(stints(plan))) == pytest.approx(4 * 30.0)
-
-
-@given(st.floats(0.01, 100.0), st.sampled_from([2, 8, 64, 512]))
-@settings(max_examples=40)
-def test_a_larger_load_never_takes_less_nor_more_than_its_share(seconds: float, concurrency: int) -> None:
-    """The forecast lies between the time of the smaller load and that time in proportion to the load."""
-    estimate = Estimate(PLAN)
-    estimate.learn_run("a", Load(128, 1), seconds)
-    foretold = estimate.run_s("a", Load(128, concurrency))
-    assert foretold is not None
-    assert seconds <= foretold <= seconds * concurrency
-    assert estimate.run_s("b", Load(128, concurrency)) == foretold

@@ -11,7 +11,6 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.model.targets import GuardLimits, SweepSettings
 from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget, loads
 from sparktop.sweep.plan.presets import (
-    BUILT_IN,
     STEADY_S,
     Wishes,
     all_presets,
@@ -39,11 +38,6 @@ def test_a_preset_has_the_shape_of_its_table(name: str) -> None:
     plan = make_plan(find_preset(name), [SOLO])
     assert (plan.concurrency, plan.lengths, plan.tg, plan.runs) == SHAPES[name]
     assert (plan.mode, plan.order, plan.preset) == (LoadMode.BURST, Order.ASCENDING, name)
-
-
-def test_there_are_no_other_presets() -> None:
-    """The eight of the table are all."""
-    assert [one.name for one in BUILT_IN] == [*SHAPES]
 
 
 def test_a_preset_of_the_configuration_stands_in_place_of_a_built_in_one() -> None:

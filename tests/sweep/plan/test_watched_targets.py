@@ -11,7 +11,7 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.sweep.plan import watched_targets as module
-from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.plan.watched_targets import (
     MOST_UNMARKED,
     chosen_names,
@@ -114,15 +114,6 @@ def test_what_was_typed_is_in_no_configuration(monkeypatch: pytest.MonkeyPatch) 
     assert [one.name for one in strangers(named)] == ["spark-a"]
 
 
-def test_loopback_is_this_machine() -> None:
-    """No server on it needs a question."""
-    own = module.own_hosts()
-    assert module.is_here("http://localhost:8000", own)
-    assert module.is_here("http://[::1]:8000", own)
-    assert not module.is_here("http://192.0.2.77:8000", own)
-    assert not module.is_here("nonsense", own)
-
-
 TARGETS = watched_targets(WATCH, SEEN)
 
 
@@ -156,20 +147,6 @@ def test_a_machine_is_known_from_either_side() -> None:
     assert chosen_names(TARGETS, picture(), "node", "n2") == ("spark-b", "found")
 
 
-def test_without_a_router_all_backends_are_meant() -> None:
-    """Without a selection and a router, every server is a target by itself."""
-    engines = [one for one in TARGETS if one.kind is TargetKind.ENGINE]
-    assert chosen_names(engines, SEEN, "", "") == ("spark-a", "spark-b", "found")
-    assert chosen_names(engines, SEEN, "balance", "proxy") == ("spark-a", "spark-b")
-    assert chosen_names((), SEEN, "", "") == ()
-
-
-def test_a_target_is_a_plain_value() -> None:
-    """A server's target carries what the board knows of it: address and machines."""
-    found = {one.name: one for one in TARGETS}["found"]
-    assert found == SweepTarget("found", "http://10.0.0.3:8000", nodes=("n2",))
-
-
 RIVAL = RouterTarget("rival", "http://10.0.0.9:4001", backends=("spark-a", "spark-b"), api_key="secret-v")
 BESIDE = replace(WATCH, sweep_routers=(RIVAL,))
 
@@ -181,14 +158,6 @@ def test_a_router_that_nobody_watches_can_be_loaded() -> None:
     rival = targets[1]
     assert (rival.kind, rival.url, rival.api_key) == (TargetKind.ROUTER, RIVAL.url, "secret-v")
     assert (rival.backends, rival.nodes) == ({"spark-a": A, "spark-b": B}, ("n1", "n2"))
-
-
-def test_a_router_that_nobody_watches_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is in the configuration; beside targets of the command line it is not a target."""
-    monkeypatch.setattr(module, "own_hosts", frozenset)
-    assert [one.name for one in strangers(watched_targets(BESIDE, SEEN))] == ["found"]
-    typed = replace(BESIDE, routers=(), source="arguments")
-    assert "rival" not in {one.name for one in watched_targets(typed, picture(*SEEN.backends[:2]))}
 
 
 @pytest.mark.parametrize("kind", ["", "events", "balance", "router"])

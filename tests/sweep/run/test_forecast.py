@@ -12,7 +12,7 @@ from sparktop.commands.sweep.run import plan_line
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSettings
 from sparktop.model.time_range import TimeRange
-from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from sparktop.sweep.result.results import LevelResult, RanRun, Requests, SweepResult, Validity
 from sparktop.sweep.run.forecast import Forecast, forecast, pieces
@@ -123,28 +123,6 @@ def test_what_lay_between_is_taken_from_the_sweep_itself() -> None:
     assert one == pytest.approx(5 + 4 * RUN_S + (35 - 8 * RUN_S) / 2)
 
 
-def test_each_prompt_length_is_followed_by_its_own_rest() -> None:
-    """Three prompt lengths at c = 1 are three levels with a rest after each: the same plan takes as long."""
-    lengths = (100, 1000, 10_000)
-    ran = tuple(
-        RanRun(target="a", concurrency=1, run=run, started_at=BEGAN) for _ in lengths for run in range(3)
-    )
-    levels = [made_level(1).model_copy(update={"pp": length}) for length in lengths]
-    took_s = 12 * RUN_S + 30
-    result = swept(*levels).model_copy(update={"finished_at": BEGAN + timedelta(seconds=took_s), "ran": ran})
-    first = ran[0].model_copy(update={"started_at": BEGAN + timedelta(seconds=RUN_S)})
-    result = result.model_copy(update={"ran": (first, *ran[1:])})
-    plan = replace(PLAN, concurrency=(1,), prompt_lengths=lengths)
-    assert forecast(plan, [result]).seconds == pytest.approx(took_s)
-
-
-def test_a_level_that_is_missing_is_no_pause() -> None:
-    """If a sweep ran what its result does not hold, its time between levels is unknown."""
-    ran = tuple(RanRun(target="a", concurrency=c, run=0, started_at=BEGAN) for c in (1, 2, 99))
-    result = swept().model_copy(update={"finished_at": BEGAN + timedelta(seconds=999), "ran": ran})
-    assert forecast(PLAN, [result]).seconds == pytest.approx(2 * 4 * RUN_S + BETWEEN_S)
-
-
 def test_other_concurrencies_lie_on_a_line_of_the_logarithms() -> None:
     """Between 1 and 4 requests c = 2 is the geometric mean; it says that this is rough."""
     slow = made_level(4, step=1.0)
@@ -153,18 +131,6 @@ def test_other_concurrencies_lie_on_a_line_of_the_logarithms() -> None:
     found = forecast(plan, [swept(made_level(1), slow)])
     assert found.seconds == pytest.approx((low * high) ** 0.5 + BEGIN_S + PAUSE_S)
     assert found.why == f"roughly, from other concurrencies in your sweep of {WHEN}"
-
-
-def test_beyond_the_last_level_time_never_shrinks_nor_outgrows_the_load() -> None:
-    """Twice the requests take between once and twice the time, whatever two levels say."""
-    plan = replace(PLAN, concurrency=(8,), warmup=False, runs=1)
-    for step, least, most in ((0.05, 1.0, 1.0), (9.0, 1.0, 2.0)):
-        top = made_level(4, step=step)
-        top_s = (top.duration_s or 0.0) / 3
-        found = forecast(plan, [swept(made_level(1), top)]).seconds
-        assert found is not None
-        assert least * top_s <= found - BEGIN_S - PAUSE_S + 1e-9
-        assert found - BEGIN_S - PAUSE_S <= most * top_s + 1e-9
 
 
 def test_other_lengths_stretch_prefill_and_decode_apart() -> None:
@@ -222,28 +188,6 @@ def test_a_time_that_the_plan_sets_is_known_at_once() -> None:
     assert 30.0 < found.time.least_s < found.time.most_s < 2 * 30.0
     told = forecast(plan, [swept()])
     assert told.seconds == pytest.approx(30.0 + 2 * RUN_S + BETWEEN_S)
-
-
-def test_steady_levels_tell_of_bursts_by_the_time_of_a_request() -> None:
-    """A steady level lasts as long as its plan says: the forecast uses the time of a request instead."""
-    result = swept(made_level(1).model_copy(update={"duration_s": 180.0}))
-    asked = result.plan.model_copy(update={"mode": LoadMode.STEADY, "duration_s": 60.0})
-    found = forecast(
-        replace(PLAN, concurrency=(1,), warmup=False), [result.model_copy(update={"plan": asked})]
-    )
-    assert found.seconds == pytest.approx(3 * RUN_S + BEGIN_S + PAUSE_S)
-
-
-def test_interleaved_targets_rest_after_each_turn() -> None:
-    """A B B A takes three turns of each of two targets with three runs, so three rests a level."""
-    results = [made_sweep(("a", (made_level(1),)), ("b", (made_level(1),)))]
-    plan = replace(PLAN, targets=(A, B), concurrency=(1,))
-    straight, mixed = (
-        forecast(plan, results).seconds,
-        forecast(replace(plan, order=Order.ABBA), results).seconds,
-    )
-    assert straight is not None
-    assert mixed == pytest.approx(straight + 2 * 2 * PAUSE_S)
 
 
 def test_a_search_takes_at_least_its_first_levels() -> None:

@@ -66,10 +66,3 @@ def test_the_server_with_the_largest_batch_speaks_for_its_level() -> None:
     chosen = level_limit(found, {"a": 2.0, "b": 9.0})
     assert chosen is not None
     assert chosen[0] == "b"
-
-
-def test_what_is_forgotten_is_judged_no_more() -> None:
-    """A sweep drops the samples of levels that are done."""
-    log = logged(("a", 16.0, 9.0))
-    log.forget(40.0)
-    assert log.judge([Part("a", slots=16)], RUNS[:1], None) == {}

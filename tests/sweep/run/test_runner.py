@@ -9,12 +9,11 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LevelEnded, LevelStarted, LoadMode, RequestEnded, RequestStarted
 from sparktop.model.targets import ModelFacts
 from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.generator.wire import RunLoad, WorkerMessage
-from sparktop.sweep.plan.plan import Order, Plan, SloCondition
+from sparktop.sweep.plan.plan import Order
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import SweepResult
@@ -24,13 +23,11 @@ from sparktop.sweep.run.progress import (
     LoadTold,
     Phase,
     PhaseChanged,
-    ProgressFold,
     RunTold,
     SweepEnded,
     SweepEvent,
 )
 from sparktop.sweep.run.worker_process import SweepWorker
-from stage.sweep import RehearsedSweep
 from tests.sweep.watched_servers import QUICK, watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -135,23 +132,6 @@ async def test_the_batch_of_a_level_is_that_of_its_measured_runs(monkeypatch: py
     assert [one.code for one in level.validity if one.code in {"foreign_traffic", "count_mismatch"}] == []
 
 
-async def test_progress_follows_the_events() -> None:
-    """Phase, level, requests and what is left are known at each moment; nothing is in flight at the end."""
-    async with watched() as servers:
-        await servers.runner(servers.plan()).run()
-    fold = ProgressFold()
-    seen = [fold.take(event) for event in servers.events]
-    phases = [told.phase for told in servers.events if isinstance(told, PhaseChanged)]
-    assert phases[:3] == [Phase.PREPARING, Phase.SETTLING, Phase.WARMING_UP]
-    assert max(one.in_flight for one in seen) <= 4
-    assert {one.ended for one in seen if one.load and one.load.concurrency == 4} >= {0, 8}
-    assert all(one.failed == 0 for one in seen)
-    assert any(one.ttft_p50_ms for one in seen)
-    assert any(one.left for one in seen)
-    assert seen[-1].in_flight == 0
-    assert (seen[-1].phase, seen[-1].levels_done) == (Phase.ENDED, 2)
-
-
 async def test_a_router_is_measured_with_who_served() -> None:
     """Its answers name backends; those add up to the requests and to the servers' own counts."""
     async with watched(2, strategy="simple-shuffle") as servers:
@@ -231,16 +211,6 @@ async def test_a_level_bounded_by_seconds_fills_them() -> None:
     assert level.requests.cancelled == 0
 
 
-async def test_several_prompt_lengths_are_several_levels() -> None:
-    """Each has its own exact prompts."""
-    async with watched() as servers:
-        plan = servers.plan(concurrency=(2,), prompt_lengths=(40, 80, 300), pp=40)
-        result = await servers.runner(plan).run()
-    levels = result.targets[0].levels
-    assert [(level.pp, level.tokens.prompt) for level in levels] == [(40, 160), (80, 320), (300, 1200)]
-    assert result.plan.pp is None
-
-
 async def test_more_requests_than_slots_are_a_queue() -> None:
     """The level says so if the server's samples have waiting requests."""
     slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=0.005, weights_all_s=0.01))
@@ -253,26 +223,6 @@ async def test_more_requests_than_slots_are_a_queue() -> None:
     # Five where a sample falls between the first two to be let in.
     assert level.server.waiting_max in {4, 5}
     assert "queue_limited" in {one.code for one in level.validity}
-
-
-async def test_the_search_for_the_most_agents_ends_at_the_slots() -> None:
-    """With two slots and a limit on TTFT the answer is two: a third request waits for another's end.
-
-    In virtual time, as a busy machine would make a first token late, and the answer a smaller one.
-    """
-    cost = replace(QUICK.cost, weights_one_s=0.06, weights_all_s=0.06)
-    slow = replace(SCENARIOS[DEFAULT_SCENARIO], profile=replace(QUICK, max_num_seqs=2, cost=cost))
-    sweep = RehearsedSweep(scenario=slow)
-    # A third request waits for 480 ms, so the mean of three is 220 ms and more; of two it is 60.
-    conditions = (SloCondition("ttft_mean_ms", 180.0),)
-    plan = Plan((sweep.targets["spark-a"],), (2,), pp=64, tg=8, runs=4, slo=conditions, warmup=False)
-    result = (await sweep.play(plan)).result
-    assert result is not None
-    assert result.slo is not None
-    assert result.slo.conditions == ("ttft_mean_ms ≤ 180",)
-    assert result.slo.holds_to["spark-a"].concurrency == 2
-    assert result.slo.holds_to["spark-a"].interval == (2, 2)
-    assert list(dict.fromkeys(run.concurrency for run in result.ran)) == [2, 4, 3]
 
 
 async def test_padding_is_of_the_server_and_not_of_its_model() -> None:

@@ -16,7 +16,7 @@ from sparktop.store import SourceKey
 from sparktop.sweep.plan.plan import Guard, Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.guard import SILENT_S
-from sparktop.sweep.run.progress import GuardSet, LevelMeasured, Notice, SweepEvent
+from sparktop.sweep.run.progress import LevelMeasured, Notice
 from sparktop.sweep.run.runner import SweepRunner
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.trouble_bench import Bench, in_mid_level
@@ -63,21 +63,6 @@ async def test_a_machine_beyond_its_limit_stops_the_sweep(
     await bench.let_go()
 
 
-async def test_unified_memory_stops_the_sweep_without_any_setting(bench: Bench) -> None:
-    """A plan that names no limit, on a machine of unified memory; the header said so before."""
-    bench.clock.now += 1.0
-    bench.node(unified=True)
-    result = await in_mid_level(bench, lambda _: bench.node(5.5, unified=True))
-    assert (result.status, result.stop_reason) == (
-        "stopped_by_guard",
-        "spark-a has 5.5 GiB of memory left, the limit is 8 GiB",
-    )
-    words = "guard: stops below 8 GiB of headroom or above 92 °C on spark-a"
-    assert result.guard == words
-    assert [one.words for one in bench.events if isinstance(one, GuardSet)] == [words]
-    await bench.let_go()
-
-
 async def test_a_machine_that_falls_silent_is_said_to_be_unguarded(bench: Bench) -> None:
     """Once, and again after it has answered in between; the sweep goes on."""
 
@@ -107,18 +92,6 @@ async def test_a_sweep_that_failed_on_simulated_servers_says_that_they_are(bench
     bench.store.identify(SourceKey.backend("solo"), EngineIdentity(version="0.32.0+simulated"))
     result = await bench.runner().run()
     assert (result.status, result.simulated) == ("failed", True)
-
-
-async def test_a_machine_within_its_limits_lets_the_sweep_go_on(bench: Bench) -> None:
-    """Readings at the limits stop nothing: the sweep waits until its server goes on."""
-    guard = Guard(min_headroom_gib=8.0, max_gpu_c=92.0)
-
-    def look(_: SweepRunner) -> None:
-        bench.node(8.0, 92.0)
-        bench.server.held.set()
-
-    result = await in_mid_level(bench, look, guard=guard, runs=1)
-    assert result.status == "done"
 
 
 async def test_a_server_that_fell_silent_stops_the_sweep(bench: Bench) -> None:
@@ -243,29 +216,6 @@ async def test_a_disk_that_is_full_costs_no_figure(bench: Bench) -> None:
     result = await runner.run()
     assert (result.status, len(result.targets[0].levels)) == ("done", 2)
     assert sum(isinstance(one, Notice) and "No space" in one.message for one in bench.events) == 3
-
-
-async def test_events_can_be_read_one_after_the_other(bench: Bench) -> None:
-    """An iterator yields the events that listeners receive, and ends with the sweep."""
-    runner = bench.runner()
-    seen: list[SweepEvent] = []
-
-    async def read() -> None:
-        seen.extend([event async for event in runner.events()])
-
-    reading = asyncio.create_task(read())
-    await asyncio.sleep(0)
-    await runner.run()
-    await reading
-    assert seen == bench.events
-
-
-async def test_a_targets_token_counts_are_told_by_chunks_where_nobody_counts(bench: Bench) -> None:
-    """Without ids and usage each chunk is a token, and a line says so before the first level."""
-    bench.server.behave = lambda asked: asked.stream(ids=False, usage=False)
-    result = await bench.runner().run()
-    assert result.plan.tokens_from == "chunks"
-    assert any(isinstance(one, Notice) and "chunk" in one.message for one in bench.events)
 
 
 async def test_no_prompt_and_no_salt_is_sent_twice(bench: Bench) -> None:

@@ -8,8 +8,6 @@ from itertools import pairwise, permutations
 from statistics import fmean, pvariance
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparktop.sweep.run.router_side import BackendNames, _expected_runs, binomial_p, routing_test
 
@@ -34,12 +32,6 @@ def test_the_expected_runs_are_those_of_all_orders(kinds: str) -> None:
 def test_the_binomial_test_is_exact(hits: int, total: int, p: float) -> None:
     """Small cases counted by hand."""
     assert binomial_p(hits, total, 0.5) == pytest.approx(p)
-
-
-def test_the_binomial_test_holds_for_thousands_of_requests() -> None:
-    """It does not overflow, and has the right order of magnitude."""
-    assert binomial_p(2500, 5000, 0.5) == pytest.approx(1.0)
-    assert binomial_p(3000, 5000, 0.5) < 1e-40
 
 
 def test_turns_are_alternating() -> None:
@@ -79,16 +71,6 @@ def test_too_little_is_unknown(sequence: str) -> None:
     """No request, one backend or a handful of requests show no order."""
     found = routing_test(sequence)
     assert (found.word, found.runs_p) == ("unknown", None)
-
-
-@given(st.text("abc", min_size=0, max_size=60), st.permutations("abc"))
-@settings(max_examples=80)
-def test_names_do_not_matter(sequence: str, names: list[str]) -> None:
-    """Swapping the backends' names changes the names in the sentence and nothing else."""
-    renamed = sequence.translate(str.maketrans("abc", "".join(names)))
-    first, second = routing_test(sequence), routing_test(renamed)
-    assert (first.word, first.runs, first.runs_p) == (second.word, second.runs, second.runs_p)
-    assert first.totals_p == pytest.approx(second.totals_p)
 
 
 NAMES = BackendNames(

@@ -68,22 +68,6 @@ async def test_rest_takes_two_looks_that_agree() -> None:
     assert (found["a"].at, found["a"].counters.generation_tokens) == (5.0, 184.0)
 
 
-async def test_looks_from_before_do_not_count() -> None:
-    """Two samples that agree but are older than the last request do not count."""
-    log = ServerLog()
-    log.accept(KEY, sample(1.0))
-    log.accept(KEY, sample(2.0))
-    assert await log.settled(["a"], 1.5, 0.0, lambda: False) is None
-    assert await log.settled(["a"], 0.5, 0.0, lambda: False) is not None
-
-
-async def test_who_does_not_tell_its_load_is_not_waited_for() -> None:
-    """A server without gauges is left out at once, and so is one without any sample."""
-    log = ServerLog()
-    log.accept(KEY, sample(1.0, running=None))
-    assert await log.settled(["a", "unheard"], 0.0, 30.0, lambda: False) == {}
-
-
 async def test_stopping_ends_the_wait() -> None:
     """Whoever calls off the sweep does not wait for rest."""
     log = ServerLog()
@@ -230,18 +214,6 @@ def test_who_is_behind_a_target_is_found_by_address() -> None:
     named = replace(proxy, backends={"x": "http://10.0.0.2:8000", "gone": "http://10.0.0.3:8000"})
     assert watched_backends(named, snapshot) == ("two",)
     assert watched_backends(replace(SOLO, name="q", url="http://q:1"), snapshot) == ()
-
-
-def test_listeners_hear_what_the_store_took() -> None:
-    """In order, until they leave."""
-    store = Store(Watch(backends=(BackendTarget("a", SOLO.url),)))
-    heard: list[object] = []
-    end = store.listen(lambda key, reading: heard.append((key, reading)))
-    one = sample(1.0)
-    store.accept(KEY, one)
-    end()
-    store.accept(KEY, sample(2.0))
-    assert heard == [(KEY, one)]
 
 
 def test_multicast_names_are_known_by_their_ending() -> None:

@@ -106,21 +106,6 @@ def test_other_prompts_than_were_asked_for_are_told() -> None:
     assert "short_prompt" in found(890.0, agents=AgentsResult())
 
 
-@pytest.mark.parametrize(
-    ("asked", "counted", "marked"),
-    [(32.0, 28.0, False), (2048.0, 2270.0, True), (8192.0, 2048.0, True), (8192.0, 8000.0, False)],
-)
-def test_prompts_of_another_tokenizer_may_differ_by_a_tenth_or_a_template(
-    asked: float,
-    counted: float,
-    marked: bool,  # noqa: FBT001 - one column of the table
-) -> None:
-    """Lengths of conversations are estimates; a cut prompt is still told."""
-    level = GOOD.model_copy(update={"asked_prompt_tokens": asked, "counted_prompt_tokens": counted})
-    level = level.model_copy(update={"agents": AgentsResult()})
-    assert [one for one in codes(level) if one == "short_prompt"] == ["short_prompt"] * marked
-
-
 def queued(*queues: BackendQueue) -> LevelFacts:
     return replace(FACTS, queues=queues)
 

@@ -85,9 +85,3 @@ def test_requests_without_ids_differ_from_the_start() -> None:
     prompts = BlockPrompts(book(), PromptTokens(), "seed")
     made = [prompts.prompt(request(40, number=number))[0] for number in range(2000)]
     assert len({tuple(one.split()[:5]) for one in made}) == 2000
-
-
-def test_a_given_text_is_sent_as_it_is() -> None:
-    """The length of a text of the file is unknown until the server counts it."""
-    prompts = BlockPrompts(book(), PromptTokens(), "seed")
-    assert prompts.prompt(TracedRequest(0, 0.0, None, 5, text="How?")) == ("How?", None)

@@ -57,30 +57,6 @@ def test_prompts_of_a_run_differ_from_the_start() -> None:
     assert all(prompt.isascii() and prompt.isprintable() for prompt in prompts)
 
 
-def test_every_piece_can_be_counted_ahead() -> None:
-    """The list of pieces holds all that a book is made of."""
-    assert set(book().pieces) <= set(pieces())
-    assert "".join(book().pieces) == book().text
-
-
-def test_a_length_below_the_template_gives_the_shortest_prompt() -> None:
-    """If template and first word are longer than requested, one word is left and its length is reported."""
-    assert PromptMaker(book(), PromptTokens(30)).prompt(10, 0, "x") == ("Notes", 30)
-
-
-def test_long_prompts_go_around_the_book() -> None:
-    """A prompt may be as long as the book."""
-    prompt, reckoned = PromptMaker(book(), PromptTokens()).prompt(5000, 3, "x")
-    assert reckoned == 5000
-    assert len(prompt) > 20_000
-
-
-def test_the_same_words_with_the_same_seed() -> None:
-    """A seed gives one book."""
-    assert Book(4, 500).text == Book(4, 500).text
-    assert Book(4, 500).text != Book(5, 500).text
-
-
 @given(st.integers(0, 400), st.sampled_from([0, 3, 12]), st.integers(0, 10**9), st.text(max_size=5))
 @settings(max_examples=60, deadline=None)
 def test_every_order_of_a_passage_holds_the_same_words(cut: int, names: int, number: int, salt: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.sweep.generator import stream as stream_event
-from sparktop.sweep.generator.stream import BadEventError, StreamEvent, Usage, read_event
+from sparktop.sweep.generator.stream import BadEventError, Usage, read_event
 
 TEXTS = st.one_of(
     st.sampled_from(
@@ -72,17 +72,6 @@ def test_the_fast_way_counts_as_the_careful_one(
     assert fast.tokens == (len(ids) if ids else int(bool(text)))
 
 
-def test_the_fast_way_is_taken() -> None:
-    """An ordinary token of vLLM is read without parsing its JSON."""
-    raw = json.dumps(chunk(" word", [7], None, chat=True), separators=(",", ":")).encode()
-    assert read_event(raw) == StreamEvent(1, has_ids=True, is_plain=True)
-    raw = json.dumps(chunk(" word", None, None, chat=False), separators=(",", ":")).encode()
-    assert read_event(raw) == StreamEvent(1, is_plain=True)
-    for total in (7, 7000):
-        raw = json.dumps(chunk(" word", None, "absent", chat=True, total=total)).encode()
-        assert read_event(raw) == StreamEvent(1, total=total, is_plain=True)
-
-
 @pytest.mark.parametrize(
     ("delta", "tokens", "reasoning"),
     [
@@ -102,18 +91,6 @@ def test_reasoning_is_told_apart(delta: dict[str, str | None], tokens: int, reas
         found["choices"][0]["token_ids"] = [7, 8]
         event = read_event(json.dumps(found, separators=(",", ":")).encode())
         assert (event.tokens, event.reasoning) == (2, reasoning)
-
-
-def test_the_role_ahead_of_an_answer_is_read_without_parsing_it() -> None:
-    """All first events of a burst come together, and with the ids of a long prompt they are long."""
-    choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-    for ids in (None, list(range(30_000))):
-        raw = json.dumps({"choices": [choice], "prompt_token_ids": ids}, separators=(",", ":")).encode()
-        assert read_event(raw) == StreamEvent(is_plain=True)
-        careful = stream_event._read_all(raw)
-        assert (careful.tokens, careful.is_empty, careful.finish_reason) == (0, False, None)
-    ended = {"choices": [choice | {"finish_reason": "stop"}]}
-    assert read_event(json.dumps(ended, separators=(",", ":")).encode()).finish_reason == "stop"
 
 
 def test_usage_is_read_with_or_without_its_parts() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparktop.sweep.generator import stream as stream_form
-from sparktop.sweep.generator.stream import EventForm, TokenStream, form_of, read_event
+from sparktop.sweep.generator.stream import TokenStream, form_of, read_event
 
 
 class WithoutForms(TokenStream):
@@ -133,79 +132,9 @@ def event(text: str, token: int, **more: object) -> bytes:
     return json.dumps({"id": "a", "choices": [choice | more]}, separators=(",", ":")).encode()
 
 
-@pytest.fixture(autouse=True)
-def no_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clear the compiled patterns, so that each test may compile as many as a process may."""
-    monkeypatch.setattr(stream_form, "_patterns", {})
-
-
-def form_by(data: bytes) -> EventForm:
-    found = form_of(data, read_event(data))
-    assert found is not None
-    return found
-
-
-def test_an_event_with_another_text_is_recognised() -> None:
-    """Other texts and ids, several events in a read, and several ids in an event are of the same form."""
-    form = form_by(event(" word", 7))
-    for text in ("x", "a\nb\\", "é", "😀", 'say "so"'):
-        assert form.read(b"data: %s\n\n" % event(text, 123_456)) == [(1, None)]
-    assert form.read(b"data: %s\n\n" % event(" two", 7, token_ids=[8, 9, 10])) == [(3, None)]
-    assert form.read(2 * (b"data: %s\n\n" % event("x", 1))) == [(1, None)] * 2
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        event("", 7),
-        event("x", 7, finish_reason="stop"),
-        event("x", 7, token_ids=None),
-        event("x", 7, delta={"reasoning": "x"}),
-        event("x", 7, more=1),
-        event("x", 7)[:-1],
-        event("x", 7) + b" ",
-        event("x", 7).replace(b'"x"', b'"\xff"'),
-        event("x" * 5000, 7),
-        b'{"error":{"message":"no"}}',
-        b"[DONE]",
-        b"",
-    ],
-)
-def test_an_event_with_any_other_difference_is_not_recognised(data: bytes) -> None:
-    """An end, an error, another field, damage and the end of the stream are read by themselves."""
-    assert form_by(event(" word", 7)).read(b"data: %s\n\n" % data) is None
-    assert form_by(event(" word", 7)).read(b"data: %s\r\n\r\n" % event("x", 7)) is None
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        event("", 7),
-        event("x", 7, finish_reason="stop"),
-        event("x", 7, note="\\"),
-        event("x", 7, also={"token_ids": [3]}),
-        b'{"choices":[{"token_ids":[7],"delta":{"content":"x"},"finish_reason":null}]}',
-        b'{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"usage":{"completion_tokens":3}}',
-    ],
-)
-def test_events_that_say_more_than_a_text_have_no_form(data: bytes) -> None:
-    """An end, counts in two places and escaped names allow no form."""
-    assert form_of(data, read_event(data)) is None
-
-
 def test_patterns_are_bounded() -> None:
     """A server whose events all differ does not make the process compile without end."""
     forms = [
         form_of(data, read_event(data)) for data in (event("x", 7, note=number) for number in range(200))
     ]
     assert sum(form is not None for form in forms) == stream_form._MOST_PATTERNS
-
-
-def test_streams_of_a_server_share_a_pattern() -> None:
-    """Request IDs do not prevent it, even after the text, where llama.cpp sends them."""
-    for name in (b"a", b"b"):
-        form_by(
-            b'{"choices":[{"delta":{"content":"x"},"finish_reason":null}],"created":%d,"id":"%s"}'
-            % (name[0], name)
-        )
-    assert len(stream_form._patterns) == 1

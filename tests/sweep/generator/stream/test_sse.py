@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.sweep.generator import stream as sse
@@ -63,21 +63,6 @@ def test_any_split_gives_the_events_of_the_standard(
     """Whatever the line ends, comments and places of the cuts: the events are those of the whole stream."""
     stream = mark + b"".join(line + end for lines, end in parts for line in lines)
     assert events_of(*pieces_of(stream, cuts)) == by_the_standard(stream)
-
-
-@given(st.lists(st.binary(max_size=4).filter(lambda piece: b"\0" not in piece), max_size=40))
-@example([b"\r", b"\n", b"data: x\r", b"\n\r", b"\n"])
-@settings(max_examples=200, deadline=None)
-def test_garbage_splits_like_the_whole(reads: list[bytes]) -> None:
-    """Bytes of any kind, also line ends alone, give the same events in one read and in many."""
-    assert events_of(*reads) == by_the_standard(b"".join(reads))
-
-
-def test_bytes_one_by_one() -> None:
-    """A stream that comes byte by byte, UTF-8 split inside a letter, gives its events whole."""
-    stream = 'data: {"a":"é😀"}\r\n\r\n: ping\r\ndata: [DONE]\r\n\r\n'.encode()
-    found = events_of(*(stream[index : index + 1] for index in range(len(stream))))
-    assert found == ['{"a":"é😀"}'.encode(), b"[DONE]"]
 
 
 def test_an_event_is_given_with_the_read_that_ends_it() -> None:

@@ -163,14 +163,6 @@ def test_a_first_event_long_before_the_first_chunk_is_no_token() -> None:
     assert (found.times[0], found.spans_all) == (13.0, False)
 
 
-def test_a_first_event_that_shows_a_token_need_not_show_the_first() -> None:
-    """Without a role ahead the first chunk may be that of a later token."""
-    found = counted(
-        [event(WORD)], [event(WORD, finish="stop")], [event(None, total=4)], first_event_is_token=True
-    )
-    assert (list(found.times), found.spans_all) == ([1.0, 2.0], False)
-
-
 def test_hidden_tokens_under_running_totals_begin_with_the_first_event() -> None:
     """Five tokens before the second chunk, the first of them at the first event: all have their place."""
     silent: list[Mapping[str, Any]] = []
@@ -180,17 +172,6 @@ def test_hidden_tokens_under_running_totals_begin_with_the_first_event() -> None
     assert parts(found) == ([1.0, 5.0, 6.0, 7.0], [1, 4, 1, 1], TokenSource.CHUNK_USAGE, 7)
     assert found.hidden_before == 0
     assert counted(*reads).hidden_before == 4
-
-
-def test_an_answer_that_shows_nothing_has_its_total_alone() -> None:
-    """All of it was hidden: the server counts it and no time is known."""
-    assert parts(counted([event(ROLE)], [event(None, total=9)])) == ([], [], TokenSource.USAGE, 9)
-    assert parts(counted([event(ROLE)])) == ([], [], None, None)
-
-
-def test_without_any_count_a_chunk_is_a_token() -> None:
-    """The result says so."""
-    assert parts(counted([event(WORD)], [event(WORD)])) == ([1.0, 2.0], [1, 1], TokenSource.CHUNKS, None)
 
 
 def test_a_live_count_shows_no_burst_of_hidden_tokens() -> None:

@@ -21,25 +21,15 @@ from sparktop.model.load import (
 )
 from sparktop.sweep.generator.wire import (
     Batch,
-    Busy,
     Calibrate,
-    Calibrated,
     Cancel,
-    ClientHealth,
     Command,
     ConversationLoad,
-    LagFigures,
-    PromptLength,
     Quit,
-    Ready,
-    Refused,
     RequestTokens,
-    RunFinished,
     RunLoad,
     TokenBin,
     TokenTimes,
-    WorkerEnded,
-    WorkerMessage,
     WorkerProtocolError,
     WorkerTarget,
     decode_command,
@@ -53,7 +43,6 @@ from sparktop.sweep.terms.request_errors import request_failure
 
 TARGET = WorkerTarget("http://a:1", 'm"\x1b\n', Api.COMPLETIONS, "key", router=True)
 FAILURE = request_failure("http:500", "no", 1.25, 500)
-HEALTH = ClientHealth("uvloop", 12.5, LagFigures(1.0, 0.5, 2.0, 3.0, 9), None, 4, 4)
 COMMANDS: list[Command] = [
     Calibrate("c", TARGET, 128, 64, 7, Timeouts(1.0, 2.0, 3.0, 4.0)),
     RunLoad(
@@ -72,39 +61,6 @@ COMMANDS: list[Command] = [
     Cancel(),
     Quit(),
 ]
-MESSAGES: list[WorkerMessage] = [
-    Ready(3, "uvloop", None),
-    Busy("c", "spark-a answered with HTTP 429: it is asked again in 30 s"),
-    Calibrated(
-        "c", "m", ("m", "n"), "m", {"ignore_eos": "no"}, TokenSource.USAGE,
-        PromptLength(9, 9, exact=True, source="usage"),
-        8, 8, "a", 2, 18, 9, 0.5,
-    ),
-    Calibrated("c", None, (), None, {}, None, None, None, None, None, 0, 0, 0, None, FAILURE),
-    RunFinished(
-        "r", 1, 1.5, 2.5, cancelled=True, warm_up=False, started=4, ended=4, failed=1, tokens=9, health=HEALTH
-    ),
-    Refused("r", FAILURE),
-    WorkerEnded(-9, FAILURE),
-    WorkerEnded(0, None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_survives_its_line(command: Command) -> None:
-    """Each command is one line and comes out as it went in."""
-    line = encode_line(command)
-    assert line.endswith(b"\n")
-    assert line.count(b"\n") == 1
-    assert decode_command(line) == command
-
-
-@pytest.mark.parametrize("message", MESSAGES)
-def test_a_message_survives_its_line(message: WorkerMessage) -> None:
-    """Each message is one line and comes out as it went in."""
-    line = encode_line(message)
-    assert line.count(b"\n") == 1
-    assert decode_message(line) == message
 
 
 TIMES = st.floats(0, 1e7, allow_nan=False)

@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 import pytest
 
 from sparktop.model.conversation import CallStart
-from sparktop.sweep.plan.conversations import Lane, find_conversations, parse_conversations, planned_turns
+from sparktop.sweep.plan.conversations import Lane, parse_conversations, planned_turns
 
 SMALL = """
 shared_tokens = 100
@@ -46,14 +46,6 @@ def test_turns_follow_one_another_over_conversations() -> None:
             assert turn.place.known_tokens == before.prompt_tokens + before.output_tokens
         else:
             assert (turn.prompt_tokens, turn.place.known_tokens) == (160, 100)
-
-
-def test_lanes_differ_and_repeat() -> None:
-    """Two agents have different conversations; the same agent has the same ones again."""
-    coder = find_conversations("coder")
-    first = list(islice(planned_turns(coder, 1, 0), 30))
-    assert first == list(islice(planned_turns(coder, 1, 0), 30))
-    assert first != list(islice(planned_turns(coder, 1, 1), 30))
 
 
 def test_a_conversation_that_is_given_up_is_followed_by_a_new_one() -> None:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from sparktop.model.load import LoadKind
-from sparktop.sweep.plan.capacity import RATIO, parse_conditions
+from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.run.judgement import Judged, Scatter, Shares, Verdict
-from sparktop.sweep.run.search import CapacitySearch, grid_of, seen_of
+from sparktop.sweep.run.search import CapacitySearch, seen_of
 
 CONDITIONS = parse_conditions("ttft_p90_ms=2000", LoadKind.RATE)
-
-
-def test_rates_lie_in_equal_ratios_around_the_first() -> None:
-    """Two steps are less than the ratio that the search is to find; a doubled rate is one of them."""
-    grid = grid_of(Capacity(LoadKind.RATE, CONDITIONS, most=64.0), 0.1234)
-    assert grid.first == pytest.approx(0.1234, rel=0.01)
-    assert grid.values[0] == pytest.approx(grid.first / 4, rel=0.01)
-    assert grid.values[-1] == 64.0
-    assert all(high <= low * RATIO * 1.01 for low, high in zip(grid.values, grid.values[2:-1], strict=False))
-    assert grid.at_most(2 * grid.first) == pytest.approx(2 * grid.first, rel=0.01)
-    assert all(low < high for (low, _), (high, _) in pairwise(grid.places))
 
 
 def test_requests_that_miss_together_count_as_fewer_at_all_levels() -> None:

@@ -28,7 +28,6 @@ from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
 from sparktop.sweep.view.result import findings
-from sparktop.sweep.view.words import depth_curves
 from tests.sweep.watched_servers import watched
 
 TARGETS = (SweepTarget("a", "http://a"),)
@@ -94,11 +93,6 @@ def _check_forms(result: SweepResult) -> None:
         Load(1, 64, 32, depth=512),
         Load(2, 64, 32, depth=512),
     ]
-
-
-def test_loads_are_ordered_by_depth(plan: Plan) -> None:
-    """All concurrencies without context, then all of them with it, as llama-benchy does."""
-    assert [(one.depth, one.concurrency) for one in loads(plan)] == [(0, 1), (0, 4), (4096, 1), (4096, 4)]
 
 
 def test_a_whole_prompt_is_a_longer_prompt() -> None:
@@ -181,14 +175,6 @@ def test_a_context_that_was_evicted_is_marked(percent: float | None, code: str |
     """A cache that is off has its own mark, and the last block of a context may be missing."""
     level = LevelResult(concurrency=1, depth=4096, context=ContextPart(found_percent=percent))
     assert [mark.code for mark in context_doubts(level)] == ([] if code is None else [code])
-
-
-def test_no_curve_over_depth_without_depth() -> None:
-    """A sweep without depth has no such figures."""
-    target = LevelResult(concurrency=1)
-    result = SweepResult.model_construct(targets=())
-    assert depth_curves(result) == ()
-    assert target.context is None
 
 
 @pytest.mark.parametrize(("asked", "is_on"), [(450_000.0, True), (0.0, False), (None, False)])

@@ -26,7 +26,7 @@ from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.preparation import beyond_context, longest_prompt, reported_context
 from sparktop.sweep.run.runner import SweepRunner
-from sparktop.sweep.terms.request_errors import RequestFailure, request_failure
+from sparktop.sweep.terms.request_errors import RequestFailure
 from sparktop.sweep.view.levels import stored_evidence
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view
@@ -182,28 +182,6 @@ async def test_every_form_has_the_row(short: Short) -> None:
     assert [mark.message for mark in evidence.row.marks] == [refused.error]
     assert (evidence.facts, evidence.why_no_timeline) == ((), "the server refused its requests")
     assert "the level has a warning" in " ".join(result_view(again).verdict)
-
-
-@pytest.mark.parametrize("context", [None, 1000, 5000])
-@pytest.mark.parametrize("truth", [130, 997, 3210, 9000])
-async def test_the_search_ends_near_the_truth(context: int | None, truth: int) -> None:
-    """Within a hundredth or 16 tokens below, or at the context that was named, in few questions."""
-    asked: list[int] = []
-
-    async def ask(length: int) -> Calibrated | RequestFailure:
-        asked.append(length)
-        if length > truth:
-            return request_failure("http:400", "too long", 0.0, 400)
-        return calibrated(length)
-
-    found = await longest_prompt(0, 10_000, 100, context, ask)
-    assert found is not None
-    if context is not None and context - 100 <= truth:
-        assert (found.tokens, found.within, asked) == (context - 100, 0, [context - 100])
-        return
-    assert found.tokens <= truth < found.tokens + found.within
-    assert found.within <= max(16, truth // 50)
-    assert len(asked) <= 16
 
 
 async def test_a_server_that_counts_no_prompts_has_no_largest() -> None:
