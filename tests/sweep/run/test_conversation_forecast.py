@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.commands.sweep.command import conversations_line
+from sparktop.commands.sweep.run import conversations_line
 from sparktop.model.targets import SweepSettings
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import make_plan
