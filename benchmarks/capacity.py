@@ -31,16 +31,15 @@ from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONT
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.plan.arrivals import Pattern, Rate, due_times
 from sparktop.sweep.plan.capacity import Pace, default_seconds, level_plan, parse_conditions
-from sparktop.sweep.plan.conversations.lane import planned_turns
-from sparktop.sweep.plan.conversations.reading import find_conversations
+from sparktop.sweep.plan.conversations import find_conversations, planned_turns
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
-from sparktop.sweep.run.capacity.forecast import most_seconds, usual_seconds
-from sparktop.sweep.run.capacity.judgement import Judged, judge
-from sparktop.sweep.run.capacity.search import CapacitySearch
-from sparktop.sweep.run.conversations.level import ramp_s, tail_s
-from sparktop.sweep.run.open_loop.arrivals import warm_up_s
+from sparktop.sweep.run.agents import agents_tail_s, ramp_s
+from sparktop.sweep.run.forecast import most_seconds, usual_seconds
+from sparktop.sweep.run.judgement import Judged, judge
+from sparktop.sweep.run.open_loop import warm_up_s
+from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.terms.statistics import falling_shares
 from stage.clients import ClosedLoop, DirectWay, OpenLoop, VirtualTime
 from stage.conversations import Conversations
@@ -130,13 +129,13 @@ def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[L
         raise ValueError(made)
     turns = [planned_turns(preset, seed, lane, made.profile.max_model_len) for lane in range(int(value))]
     agents = Conversations(time, way, turns, block_tokens=made.profile.block_tokens)
-    agents.start(duration_s, ramp_s=ramp_s(plan), tail_s=tail_s(plan))
+    agents.start(duration_s, ramp_s=ramp_s(plan), tail_s=agents_tail_s(plan))
     time.run(duration_s + 3000)
     return agents.events
 
 
 def _arrivals(time: VirtualTime, way: DirectWay, plan: Plan, value: float, seed: str) -> list[LoadEvent]:
-    warm_s, tail = warm_up_s(plan), tail_s(plan)
+    warm_s, tail = warm_up_s(plan), agents_tail_s(plan)
     end_s = warm_s + (plan.duration_s or 0.0)
     due = due_times(Pattern(), Rate(value), end_s + tail, seed)
     loop = OpenLoop(time, way, lambda _: (plan.pp, plan.tg))

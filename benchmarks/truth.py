@@ -25,7 +25,7 @@ import msgspec
 from truth_server import Batching, Delivery, FixedPace, Order, Stream
 
 from sparktop.model.load import Level, LoadMode
-from sparktop.sweep.generator.wire.messages import (
+from sparktop.sweep.generator.wire import (
     Batch,
     Calibrate,
     Calibrated,
@@ -39,8 +39,7 @@ from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.results import LevelResult
-from sparktop.sweep.run.record import RunRecord
-from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 from sparktop.sweep.terms.statistics import quantile
 
 Pace = FixedPace | Batching

@@ -16,7 +16,7 @@ from tables import Figure
 
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.result.results import Rate
-from sparktop.sweep.run.slo.judgement import quantile_interval
+from sparktop.sweep.run.judgement import quantile_interval
 from sparktop.sweep.terms.statistics import value_of
 
 SPREADS = (0.0, 0.05, 0.1)
