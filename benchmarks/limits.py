@@ -27,7 +27,7 @@ import tables
 from sparktop.analysis.balance.spread import fewest_requests
 from sparktop.demo.machine import Machine
 from sparktop.model.balance import BalanceWord
-from sparktop.model.limit import LimitKind
+from sparktop.model.snapshot import LimitKind
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import EngineProfile, StepCost
 from stage.limited import LengthsDraw, LimitedRun, Setting, Users, kinds

@@ -38,9 +38,9 @@ from sparktop.demo.faults import Bursts, Fault, FaultRun
 from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineSample
+from sparktop.model.event import Progress
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import Level, LoadMode
-from sparktop.model.progress import Progress
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest

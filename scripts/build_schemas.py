@@ -28,7 +28,7 @@ from sparktop.doctor.check import Check, Status
 from sparktop.doctor.check import to_json as doctor_json
 from sparktop.events import event_document
 from sparktop.report.json_snapshot import to_json as snapshot_json
-from sparktop.report.large import worst_json
+from sparktop.report.json_snapshot import worst_json
 from sparktop.sources.replies import Reply
 from sparktop.sweep.result.results import SweepResult
 from stage.fleet import RehearsedFleet
@@ -48,7 +48,7 @@ PLAYED = (
     "reboot",
     "tp2",
 )
-MODELS = ("snapshot", "node", "engine", "router", "balance", "event", "limit", "loading", "progress", "ranks")
+MODELS = ("snapshot", "node", "engine", "router", "balance", "event", "ranks")
 MAPS = frozenset(
     {
         *("values", "finished", "poll_ms", "deployments", "stuck", "failures", "sent", "also_reported"),

@@ -19,7 +19,7 @@ from sparktop.model.event import Event, Severity
 from sparktop.model.plain import json_time, plain
 from sparktop.model.targets import EventSettings
 from sparktop.model.text import clean
-from sparktop.net.server import host_and_port, key_problem
+from sparktop.net.failure import host_and_port, key_problem
 from sparktop.store import Store
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.counter_figures import CounterFigure, How
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, Histogram, LaneSample
+from sparktop.model.figures import CounterFigure, How
 from sparktop.model.snapshot import NO_LATENCY, Latency, Quantile
 
 __all__ = [

@@ -17,9 +17,9 @@ from sparktop.demo.engine_page import VERSION, Ledger
 from sparktop.demo.machine import ALONE, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample
-from sparktop.model.limit import Limit
 from sparktop.model.load import RequestEnded
 from sparktop.model.router import LITELLM, RouterSample
+from sparktop.model.snapshot import Limit
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, Gauges, SimulatedRequest, Stretch
 from sparktop.simulation.thermal import AMBIENT_C

@@ -19,19 +19,6 @@ from prometheus_client.registry import Collector
 
 from sparktop import __version__
 from sparktop.model.node import (
-    CoreGroup,
-    CpuReading,
-    GpuReading,
-    MemoryPart,
-    MemoryReading,
-    MigInstance,
-    NetworkReading,
-    NodeIdentity,
-    NodeSample,
-    PowerRail,
-    SensorReading,
-)
-from sparktop.model.node_metrics import (
     CPU,
     GPU,
     GPU_INFO,
@@ -41,7 +28,18 @@ from sparktop.model.node_metrics import (
     PREFIX,
     THROTTLE_REASON,
     THROTTLE_REASONS,
+    CoreGroup,
+    CpuReading,
     FieldMetric,
+    GpuReading,
+    MemoryPart,
+    MemoryReading,
+    MigInstance,
+    NetworkReading,
+    NodeIdentity,
+    NodeSample,
+    PowerRail,
+    SensorReading,
 )
 from sparktop.model.text import clean
 

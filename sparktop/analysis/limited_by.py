@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from sparktop.analysis.evidence import Evidence, Look, MachineLook, Peer, prefill_s
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
-from sparktop.model.limit import Limit, LimitKind
+from sparktop.model.snapshot import Limit, LimitKind
 
 FEWEST_LOOKS = 8
 """With fewer polls there is no verdict."""

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from sparktop.model.loading import GROWTH, LAST_TIME, PHASES, Loading, PastStart
+from sparktop.model.snapshot import GROWTH, LAST_TIME, PHASES, Loading, PastStart
 
 START, CONTEXT, WEIGHTS, COMPILE, POOL, GRAPHS = range(len(PHASES))
 DOWNLOAD = "download"

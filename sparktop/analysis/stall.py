@@ -9,10 +9,9 @@ from msgspec import Struct
 
 from sparktop.analysis.placement import engine_of
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, UNKNOWN_REASON, EngineSample, LaneSample
-from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.progress import Progress
+from sparktop.model.event import Progress
+from sparktop.model.node import COMPILERS, GpuReading, NodeSample
 from sparktop.model.snapshot import EngineProcess
-from sparktop.model.workload import COMPILERS
 
 # Progress is what only the engine itself can cause: tokens, steps, the exact use of the KV cache, times
 # that

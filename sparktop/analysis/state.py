@@ -14,13 +14,10 @@ from msgspec import Struct, field
 
 from sparktop.analysis.speed_state import IDLE_PERCENT
 from sparktop.model.balance import Balance, BalanceWord, balance_cost, leading
-from sparktop.model.event import Alert, Severity
-from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.failure_words import failure_words
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Sum, stale_s
-from sparktop.model.limit import Limit, LimitKind
-from sparktop.model.progress import Progress, ProgressView
-from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
+from sparktop.model.event import Alert, Progress, ProgressView, Severity
+from sparktop.model.failure import Failure, FailureKind, failure_words
+from sparktop.model.router import Fleet, FleetNode, FleetServer, Sum, stale_s
+from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
 from sparktop.model.targets import StateThresholds
 
 # A state may be judged over the last seconds while the values shown beside it are current: requests waited

@@ -11,23 +11,228 @@ GET /healthz        liveness, without a token
 from __future__ import annotations
 
 import asyncio
+import gc
+import hashlib
+import hmac
 import time
-from collections.abc import Callable, Collection
-from contextlib import aclosing
-from urllib.parse import parse_qs, parse_qsl, unquote
+from collections.abc import Callable, Collection, Iterator
+from contextlib import aclosing, suppress
+from functools import cache, lru_cache
+from http.cookies import CookieError, SimpleCookie
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import parse_qs, parse_qsl, quote, unquote
 
 from aiohttp import web
+from msgspec import Struct
 
+from sparktop import __version__
+from sparktop.agent.access import Service, own_names
 from sparktop.agent.gate import Limits, Rates
 from sparktop.agent.server import WebServer, page, text
-from sparktop.browser.address import Page, parse_path
-from sparktop.browser.document import ICON, page_html, token_html
-from sparktop.browser.sessions import VALID_S, Sessions, cookie
+from sparktop.browser.drawing import FILTER
+from sparktop.browser.page import MOST_WORDS, WIDTHS, Kind, Page, parse_path, shared_width
+from sparktop.browser.picture import MOST_LINK_ROWS, MOST_ROWS, Picture, class_of
+from sparktop.browser.shelf import Shelf
 from sparktop.browser.studio import Studio
-from sparktop.browser.style import AUTO, static, style_sheet
-from sparktop.browser.widths import shared_width
-from sparktop.colors.palette import palettes
+from sparktop.colors.palette import (
+    ANSI_NAMES,
+    BOLD,
+    COLOR_ROLES,
+    EDGES,
+    GRADIENT_ROLES,
+    LEVELS,
+    OPTIONAL_ROLES,
+    Palette,
+    find_palette,
+    palettes,
+)
+from sparktop.ending import stopped_by_signals
 from sparktop.model.targets import Watch
+from sparktop.report.html import templates
+from sparktop.store import Store
+from sparktop.watch.monitor import Monitor
+
+AUTO = "auto"
+"""Stands for the usual theme or the light one, as each viewer's browser asks for dark or light colours."""
+LIGHT = "spark-light"
+"""The theme of printed pages, and of viewers who ask for light colours."""
+_ANSI = (
+    *("#000000", "#cd3131", "#0dbc79", "#c9c917", "#2472c8", "#bc3fbc", "#11a8cd", "#c5c8c6"),
+    *("#9a9b99", "#f14c4c", "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff"),
+)
+"""The terminal's 16 colours as common terminals draw them."""
+_COLORS = dict(zip(ANSI_NAMES, _ANSI, strict=True))
+_ROLES = tuple(role for role in (*COLOR_ROLES, *OPTIONAL_ROLES, *EDGES) if "background" not in role)
+
+
+@lru_cache(maxsize=16)
+def style_sheet(theme: str) -> str:
+    """Return the style sheet with the colours of `theme`, which may be `AUTO`. Printed pages are light."""
+    palette = find_palette(Watch().theme if theme == AUTO else theme)
+    parts = [static("board.css"), *_positions()]
+    if palette is not None:
+        parts += _colors(palette)
+    light = find_palette(LIGHT)
+    if light is not None:
+        rules = "\n".join(_colors(light))
+        where = "print, (prefers-color-scheme: light)" if theme == AUTO else "print"
+        parts.append(f"@media {where} {{\n{rules}\n}}")
+    return "\n".join((*parts, ""))
+
+
+@cache
+def static(name: str) -> str:
+    """Return the text of a file in the folder `static`."""
+    return (files("sparktop.browser") / "static" / name).read_text(encoding="utf-8")
+
+
+def _positions() -> Iterator[str]:
+    """Yield a class for each position in cells: the pages' own policy forbids styles in elements."""
+    widest = max(WIDTHS)
+    yield from (f".w{cells}{{width:{cells}ch}}" for cells in range(1, widest + 1))
+    yield from (f".c{cells}{{--columns:{cells}}}" for cells in WIDTHS)
+    yield from (f".over.x{cells}{{left:{cells}ch}}" for cells in range(widest))
+    yield from (f".y{row}{{top:calc({row}em*var(--line))}}" for row in range(MOST_ROWS))
+    yield from (f".h{rows}{{height:calc({rows}em*var(--line))}}" for rows in range(1, MOST_LINK_ROWS + 1))
+
+
+def _colors(palette: Palette) -> Iterator[str]:
+    scheme = "dark" if palette.dark else "light"
+    yield f":root{{color-scheme:{scheme}}}"
+    background, text = (_css(palette, role) for role in ("background", "text"))
+    yield f"body,dialog{{background:{background};color:{text}}}"
+    for role in _ROLES:
+        bold = ";font-weight:bold" if role in BOLD else ""
+        yield f".{class_of(role)}{{color:{_css(palette, role)}{bold}}}"
+    for role in GRADIENT_ROLES:
+        yield f".{class_of(role)}{{color:{_css(palette, role)}}}"
+        for level in range(LEVELS):
+            yield f".{role}-{level}{{color:{_css(palette, f'{role}/{level}')}}}"
+
+
+def _css(palette: Palette, role: str) -> str:
+    color = palette.color(role)
+    if color.startswith("#"):
+        return color
+    usual = "#000000" if (role == "background") == palette.dark else "#ffffff"
+    return _COLORS.get(color, usual)
+
+
+# The HTML document around a page: head, landmarks, navigation, and the form for the token.
+
+
+_MENU = (
+    (Kind.BOARD, "board", "esc"),
+    (Kind.BALANCE, "balance", "b"),
+    (Kind.EVENTS, "events", "e"),
+    (Kind.SWEEPS, "sweeps", "h"),
+)
+"""The pages of the menu, their words and their keys."""
+_KEYS = (
+    ("esc", "the board; on it, back to its top"),
+    ("b", "how evenly a router loads its backends"),
+    ("w", "why this balance verdict"),
+    ("e", "alerts and events"),
+    ("h", "results of sweeps"),
+    ("n", "the findings of a sweep"),
+    ("/", "filter servers and machines by words; esc drops it"),
+    ("o", "next order of servers and machines"),
+    ("l", "on a wall: another list of the worst servers"),
+    ("P", "the first machine, with its processes"),
+    ("j ↓", "next panel"),
+    ("k ↑", "previous panel"),
+    ("enter", "the chosen panel alone"),
+    ("p", "pause, and go on"),
+    ("t", "next theme"),
+    ("?", "these keys"),
+)
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" '
+    'fill="#14181c"/><path d="M2 12h2V8h2v4h2V4h2v8h2V6h2v6" fill="none" stroke="#76b900" '
+    'stroke-width="1.6"/></svg>\n'
+)
+
+
+def page_html(picture: Picture, page: Page, *, theme: str, themes: tuple[str, ...]) -> str:
+    """Return the document of a page; `themes` are those that a viewer can choose, `theme` is the present."""
+    return _written(
+        "board.html",
+        title=picture.title,
+        theme=theme,
+        themes=themes,
+        version=__version__,
+        picture=picture,
+        page=page,
+        menu=[(Page(kind).path, word, key, page.kind is kind) for kind, word, key in _MENU],
+        keys=_KEYS,
+        filter=FILTER,
+        most_words=MOST_WORDS,
+    )
+
+
+def token_html(*, theme: str, next_path: str, is_wrong: bool) -> str:
+    """Return the form that asks for the token, and then leads to `next_path`."""
+    return _written(
+        "token.html", title="sparktop: token", theme=theme, next_path=next_path, is_wrong=is_wrong
+    )
+
+
+def _written(name: str, *, theme: str, **values: object) -> str:
+    return templates("sparktop.browser").get_template(name).render(theme=quote(theme), **values)
+
+
+# Who may see the pages: those with the token, or with a signed cookie that stands for it.
+
+
+VALID_S = 30 * 86_400
+"""Seconds for which a cookie is valid."""
+_MOST_COOKIE = 200
+
+
+class Sessions:
+    """Cookies that stand for the token: an end time with a signature that only the token's owner can make.
+
+    They hold until their end, or until the server is started with another token; nothing is stored.
+    """
+
+    def __init__(self, token: str, port: int, *, wall: Callable[[], float] = time.time) -> None:
+        """Sign with `token`; `port` is part of the cookie's name, as ports of one host share cookies."""
+        self.name = f"sparktop_{port}"
+        self._token = token.encode()
+        self._key = hashlib.sha256(b"sparktop serve cookie\0" + self._token).digest()
+        self._wall = wall
+
+    def is_token(self, text: str) -> bool:
+        """Return whether `text` is the token; the comparison takes the same time for every wrong one."""
+        given, own = (hashlib.sha256(one).digest() for one in (text.strip().encode(), self._token))
+        return hmac.compare_digest(given, own)
+
+    def new_cookie(self) -> str:
+        """Return the value of a new cookie."""
+        end = f"{int(self._wall()) + VALID_S}"
+        return f"{end}.{self._signature(end)}"
+
+    def admits(self, header: str | None) -> bool:
+        """Return whether a Cookie header has a valid cookie of this server."""
+        end, _, signature = cookie(header, self.name).partition(".")
+        if not (end.isascii() and end.isdecimal() and len(end) <= 12):  # noqa: PLR2004 - digits of a time
+            return False
+        same = hmac.compare_digest(signature.encode(), self._signature(end).encode())
+        return same and self._wall() < int(end)
+
+    def _signature(self, end: str) -> str:
+        return hmac.new(self._key, end.encode(), hashlib.sha256).hexdigest()
+
+
+def cookie(header: str | None, name: str) -> str:
+    """Return the value of the cookie `name` in a Cookie header; "" if it has none."""
+    try:
+        found = SimpleCookie(header or "").get(name)
+    except CookieError:
+        return ""
+    return "" if found is None or len(found.value) > _MOST_COOKIE else found.value
+
 
 MOST_VIEWERS = 64
 """Live pages at once; further viewers are refused with a line."""
@@ -235,3 +440,55 @@ def _redirect(path: str) -> web.Response:
     response = text(303, "see the page")
     response.headers["Location"] = path
     return response
+
+
+# Operation of `sparktop serve`: watch without a screen, and serve the board until a signal arrives.
+
+
+class Place(Struct, frozen=True):
+    """Where the board is served: bound sockets with token and TLS, and the names of the server."""
+
+    service: Service
+    host: str
+    """The host that the user gave to listen on."""
+    names: Collection[str] = ()
+    """Further names under which browsers address the server, such as that of a proxy."""
+
+
+async def serve(
+    place: Place, watch: Watch, sweeps: Path, *, ready: Callable[[], None], simulated: bool = False
+) -> int:
+    """Watch the targets of `watch` and serve the board until a signal arrives; return the exit code.
+
+    `sweeps` is the folder of stored sweeps. `ready` is called once the server accepts connections.
+    `simulated` marks the figures as simulated.
+    """
+    service = place.service
+    store = Store(watch, simulated=simulated)
+    monitor = Monitor(watch, store)
+    studio = Studio(store.snapshot, Shelf(sweeps), show_processes=monitor.show_processes)
+    port = int(service.listeners[0].getsockname()[1])
+    server = BrowserServer(
+        studio,
+        theme=watch.theme,
+        names=own_names(place.host, place.names),
+        token=service.token,
+        sessions=None if service.token is None else Sessions(service.token, port),
+        is_tls=service.tls is not None,
+    )
+    with stopped_by_signals() as stop:
+        server.start(service.listeners, tls=service.tls)
+        ready()
+        await monitor.start()
+        drawing = asyncio.get_running_loop().create_task(studio.run())
+        # The start-up objects live until the end: excluding them makes garbage collection cheaper.
+        gc.collect()
+        gc.freeze()
+        try:
+            return await stop
+        finally:
+            drawing.cancel()
+            with suppress(asyncio.CancelledError):
+                await drawing
+            await monitor.stop()
+            await server.close()

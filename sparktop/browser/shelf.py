@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from sparktop.browser.address import Kind, Page
 from sparktop.browser.drawing import around, missing, notice
-from sparktop.browser.markup import row_html
-from sparktop.browser.picture import Link, Picture, Section
+from sparktop.browser.page import Kind, Page
+from sparktop.browser.picture import Link, Picture, Section, row_html
 from sparktop.errors import SparktopError
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import HistoryRow, SweepView

@@ -104,7 +104,7 @@ def target_keys(
         return {}
     # Late: most starts have no key.
     from sparktop.config.watch import variable_words
-    from sparktop.net.server import key_problem
+    from sparktop.net.failure import key_problem
 
     keys: dict[str, str] = {}
     targets = len(texts) if targets is None else targets

@@ -69,8 +69,8 @@ def write_markdown(text: str) -> None:
         OutputError: as for `write_out`.
     """
     if sys.stdout is not None and sys.stdout.isatty():
-        from sparktop.report.document.prose import wrapped  # late: only on a terminal
-        from sparktop.report.narrow import narrowed
+        from sparktop.report.document.document import wrapped  # late: only on a terminal
+        from sparktop.report.markdown import narrowed
 
         width = shutil.get_terminal_size().columns
         text = wrapped(narrowed(text, width), min(width, _WIDEST))

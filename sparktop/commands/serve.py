@@ -77,7 +77,7 @@ def _serve(
     import asyncio
 
     # Late: the port is bound before half a second of imports.
-    from sparktop.browser.serving import Place, serve
+    from sparktop.browser.server import Place, serve
     from sparktop.sweep.result.store import sweeps_folder
 
     ready = partial(LISTENING.announce, service)

@@ -12,12 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.demo.faults import NO_SYMPTOMS
-from sparktop.model.ending import LastBoot
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     CACHE_PART,
     CMA_FREE_PART,
     CMA_PART,
+    COMPILERS,
     FREE_PART,
     GPU_PART,
     OTHER_PART,
@@ -26,6 +26,7 @@ from sparktop.model.node import (
     CpuReading,
     GpuProcess,
     GpuReading,
+    LastBoot,
     MemoryPart,
     MemoryReading,
     NetworkReading,
@@ -35,8 +36,9 @@ from sparktop.model.node import (
     ProcessReading,
     ProcessTable,
     SensorReading,
+    Workload,
+    Workloads,
 )
-from sparktop.model.workload import COMPILERS, Workload, Workloads
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.thermal import (
     AMBIENT_C,

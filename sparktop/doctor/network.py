@@ -19,9 +19,8 @@ from msgspec import Struct
 
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean
-from sparktop.net.failure import timeout_error, transport_error
+from sparktop.net.failure import Trust, timeout_error, transport_error
 from sparktop.net.once import Reply, get, open_client
-from sparktop.net.server import Trust
 
 RESOLVE_TIMEOUT_S = 5.0
 """As long as mDNS waits before it gives up."""

@@ -40,11 +40,14 @@ from typing import Any
 
 from sparktop.engines.document import Answers, count, field, first_model, words
 from sparktop.engines.exposition import Family, Labels, PageMemory, Places, Reader
-from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.lanes import (
+    SHARED_COUNTS,
+    SHARED_GAUGES,
+    ExtraReader,
     Fields,
     Histograms,
     LanePage,
+    dynamo_role,
     finished,
     label,
     lane_order,

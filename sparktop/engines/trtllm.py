@@ -24,13 +24,16 @@ from __future__ import annotations
 
 from sparktop.engines.document import count, field, identify, parse
 from sparktop.engines.exposition import PageError, PageMemory, Reader
-from sparktop.engines.extras import SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.lanes import (
     MAX_LANES,
+    SHARED_COUNTS,
+    SHARED_GAUGES,
     START,
+    ExtraReader,
     Fields,
     Histograms,
     LanePage,
+    dynamo_role,
     finished,
     names_of,
     requests,

@@ -32,14 +32,13 @@ from msgspec.structs import replace
 
 from sparktop.engines.document import Answers, field, first_model, words
 from sparktop.engines.exposition import Family, Page, PageMemory, Places, Reader
-from sparktop.engines.extras import VLLM as EXTRAS
-from sparktop.engines.extras import dynamo_role
 from sparktop.engines.lanes import (
     CPU,
     START,
     Fields,
     Histograms,
     LanePage,
+    dynamo_role,
     finished,
     label,
     lane_order,
@@ -53,6 +52,7 @@ from sparktop.engines.lanes import (
     total_or_none,
     where,
 )
+from sparktop.engines.lanes import VLLM as EXTRAS
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 
 _CONFIG = "vllm:cache_config_info"

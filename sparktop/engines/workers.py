@@ -13,12 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 from sparktop.engines.exposition import PageMemory, Places, Reader
-from sparktop.engines.extras import DYNAMO_IN_FLIGHT, SHARED_COUNTS, SHARED_GAUGES, ExtraReader, dynamo_role
 from sparktop.engines.lanes import (
+    DYNAMO_IN_FLIGHT,
+    SHARED_COUNTS,
+    SHARED_GAUGES,
     START,
+    ExtraReader,
     Fields,
     Histograms,
     LanePage,
+    dynamo_role,
     names_of,
     only,
     share,

@@ -21,12 +21,18 @@ from sparktop.agent.exposition import counter, gauge, node_families
 from sparktop.errors import UsageError
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import ALERT_KINDS, Alert, Event, Phase
-from sparktop.model.limit import LimitKind
-from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile, Snapshot
+from sparktop.model.figures import Figure, Of, figures
+from sparktop.model.snapshot import (
+    BackendState,
+    BackendView,
+    LimitKind,
+    NodeView,
+    Quantile,
+    Snapshot,
+)
 from sparktop.model.text import clean
-from sparktop.report.current import current
+from sparktop.report.tables import current
 from sparktop.store.load_log import Role
-from sparktop.sweep.result.results import Latency as LevelLatency
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import load
 
@@ -42,7 +48,6 @@ LABEL_LIMIT = 120
 """Most characters of a label's value."""
 MOST_POLLS = 512
 """Sources whose polls have a series."""
-_GIGA = 1e9
 
 Part = TypeVar("Part")
 Point = tuple[tuple[str, ...], float | None]
@@ -97,15 +102,14 @@ def _share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100
 
 
-def _times(factor: float, value: float | None) -> float | None:
-    return None if value is None else value * factor
+def _registered(one: Figure) -> Metric[Any]:
+    """Return a figure of the registry as a metric."""
+    return _value(one.metric, one.help, one.base_value)
 
 
-def _quantile(
-    title: str, read: Callable[[BackendView], Latency], name: str, percent: int
-) -> Metric[BackendView]:
+def _quantile(title: str, name: str, percent: int) -> Metric[BackendView]:
     def points(view: BackendView) -> Iterator[Point]:
-        found: Quantile | None = getattr(read(view), f"p{percent}")
+        found: Quantile | None = getattr(getattr(view, name), f"p{percent}")
         if found is not None:
             bound = "below" if found.below else "above" if found.above else "exact"
             yield ("in_bucket" if found.bucket_s else bound,), found.seconds
@@ -117,12 +121,12 @@ def _quantile(
     return Metric(f"backend_{name}_p{percent}_seconds", text, points, ("bound",))
 
 
-_LATENCIES: tuple[tuple[str, str, Callable[[BackendView], Latency]], ...] = (
-    ("ttft", "Time to first token", lambda view: view.ttft),
-    ("itl", "Time between two tokens", lambda view: view.itl),
-    ("e2e", "Duration of a request", lambda view: view.e2e),
-    ("queue", "Time in the queue", lambda view: view.queue),
-)
+_LATENCIES = {
+    "ttft": "Time to first token",
+    "itl": "Time between two tokens",
+    "e2e": "Duration of a request",
+    "queue": "Time in the queue",
+}
 
 BACKEND: tuple[Metric[BackendView], ...] = (
     _word(
@@ -147,53 +151,8 @@ BACKEND: tuple[Metric[BackendView], ...] = (
         "1 for the verdict on a server that holds requests without progress, such as long step or stuck.",
         lambda view: None if view.progress is None else view.progress.word.value,
     ),
-    _value(
-        "backend_no_progress_seconds",
-        "Seconds without any progress, of a server that holds requests.",
-        lambda view: None if view.progress is None else view.progress.seconds,
-    ),
-    _value(
-        "backend_loading_left_seconds",
-        "Seconds that a server still needs to load its model, by earlier starts.",
-        lambda view: None if view.loading is None else view.loading.left_s,
-    ),
-    _value(
-        "backend_step_seconds",
-        "Mean duration of an engine step over 10 s; only while all engine cores have requests.",
-        lambda view: _times(1e-3, view.step_ms),
-    ),
-    _value(
-        "backend_tokens_per_step",
-        "Mean tokens in an engine step, prompt and generated, over 60 s.",
-        lambda view: view.tokens_per_step,
-    ),
-    _value(
-        "backend_batch_per_step",
-        "The older name of backend_tokens_per_step.",
-        lambda view: view.tokens_per_step,
-    ),
-    _value(
-        "backend_read_bytes_per_second",
-        "Bytes that the engine reads from memory, as it estimates them, over 10 s.",
-        lambda view: _times(_GIGA, view.estimated_read_gb_per_s),
-    ),
-    _value(
-        "backend_roofline_ratio",
-        "Those bytes as a share of the memory bandwidth, where that is known.",
-        lambda view: _share(view.roofline_percent),
-    ),
-    _value(
-        "backend_kv_fullest_ratio",
-        "Used share of the KV cache of the fullest engine core.",
-        lambda view: _share(view.kv_fullest_percent),
-    ),
-    _value(
-        "backend_rate_window_seconds",
-        "Seconds that the rates over 10 s really cover, fewer after a start.",
-        lambda view: view.rate_window_s,
-    ),
-    *(_quantile(title, read, name, percent) for name, title, read in _LATENCIES for percent in (50, 95)),
-    _value("backend_age_seconds", "Seconds since the newest answer of a server.", lambda view: view.age_s),
+    *map(_registered, figures(Of.SERVER)),
+    *(_quantile(title, name, percent) for name, title in _LATENCIES.items() for percent in (50, 95)),
 )
 """The metrics of a server, at most 25 series."""
 
@@ -216,48 +175,8 @@ GROUP: tuple[Metric[Balance], ...] = (
         "idle; none where it is unknown.",
         lambda found: None if found.word is BalanceWord.UNKNOWN else found.word.value,
     ),
-    _value(
-        "group_bad",
-        "1 where the verdict calls for action: the router is known, and no sweep loads the group.",
-        lambda found: float(found.bad),
-    ),
-    _value(
-        "group_confidence_ratio",
-        "How far the deciding value is beyond its limit, less a deduction for missing samples.",
-        lambda found: found.confidence,
-    ),
     _value("group_window_seconds", "Seconds that were judged.", lambda found: found.window_s or None),
-    _value("group_sample_hertz", "Samples of each member a second.", lambda found: found.sample_hz),
-    _value(
-        "group_period_seconds",
-        "Period of the load's swing, while it oscillates.",
-        lambda found: found.period_s,
-    ),
-    _value(
-        "group_dispersion",
-        "Spread of the load over that of random routing: 1 is random, near 0 even, far above 1 herding.",
-        lambda found: found.dispersion_z,
-    ),
-    _value(
-        "group_lead_changes_per_second",
-        "How often another member has the most load, in the window.",
-        lambda found: _times(1 / 60, found.lead_changes_per_min),
-    ),
-    _value(
-        "group_lost_ratio",
-        "Share of the tokens lost, against the best split of the same requests.",
-        lambda found: _share(found.lost_percent),
-    ),
-    _value(
-        "group_skew_ratio",
-        "Mean load above its share, of the member that is furthest above.",
-        lambda found: found.skew,
-    ),
-    _value(
-        "group_free_slot_ratio",
-        "Share of the time in which a member had a free slot while requests waited at another.",
-        lambda found: _share(found.free_slot_percent),
-    ),
+    *map(_registered, figures(Of.GROUP)),
     Metric(
         "group_starved_ratio",
         "Share of the time with next to no work while another member had more than its share.",
@@ -286,31 +205,13 @@ NODE: tuple[Metric[NodeView], ...] = (
         "1 for the verdict on a GPU's speed: idle, normal, throttled, slow clock or slow steps.",
         lambda view: None if view.speed.word == "unknown" or not view.ok else view.speed.word,
     ),
-    _value(
-        "node_headroom_bytes",
-        "Memory that programs can still allocate.",
-        lambda view: None if view.sample is None else view.sample.memory.headroom_bytes,
-    ),
-    _value(
-        "node_headroom_slope_bytes_per_second",
-        "Change of headroom over the last minutes; negative while it falls.",
-        lambda view: view.headroom.slope_bytes_per_s,
-    ),
-    _value(
-        "node_headroom_limit_bytes", "The critical limit of headroom.", lambda view: view.headroom.limit_bytes
-    ),
-    _value(
-        "node_headroom_end_seconds",
-        "Seconds until headroom reaches that limit at this pace, while it falls.",
-        lambda view: view.headroom.until_limit_s,
-    ),
+    *map(_registered, figures(Of.MACHINE)),
     Metric(
         "node_throttled_ratio",
         "Share of the last minute in which a GPU was throttled, of the GPU with the highest share.",
         _throttled,
         ("reason",),
     ),
-    _value("node_age_seconds", "Seconds since the newest sample of a machine.", lambda view: view.age_s),
 )
 """The metrics of a machine, at most 10 series."""
 
@@ -682,74 +583,73 @@ def _levels(result: SweepResult) -> Iterator[Level]:
     yield from named.values()
 
 
-def _seconds(read: Callable[[LevelResult], LevelLatency | None], name: str) -> Callable[[Level], list[Point]]:
-    """Return a function that reads the value `name` of a latency, such as "p90", in seconds."""
+def _seconds(latency: str, statistic: str) -> Callable[[Level], float | None]:
+    """Return a function that reads a statistic of a latency, such as "p90" of "ttft_ms", in seconds."""
 
-    def points(level: Level) -> list[Point]:
-        latency = read(level.result)
-        value_ms: float | None = None if latency is None else getattr(latency, name)
-        return [] if value_ms is None else [((), value_ms / 1000)]
+    def read(level: Level) -> float | None:
+        value_ms: float | None = getattr(getattr(level.result, latency), statistic, None)
+        return None if value_ms is None else value_ms / 1000
 
-    return points
+    return read
 
 
-def _rate(name: str) -> Callable[[Level], list[Point]]:
+def _rate(name: str) -> Callable[[Level], float | None]:
     """Return a function that reads the mean over runs of the rate `name`."""
 
-    def points(level: Level) -> list[Point]:
+    def read(level: Level) -> float | None:
         rate = level.result.rate(name)
-        return [] if rate is None else [((), rate.mean)]
+        return None if rate is None else rate.mean
 
-    return points
+    return read
 
 
-def _limit(level: Level) -> list[Point]:
+def _limit(level: Level) -> str | None:
     side = level.result.limited_by
     known = {kind.value for kind in LimitKind if kind is not LimitKind.UNKNOWN}
-    return [((side.kind,), 1.0)] if side is not None and side.kind in known else []
+    return side.kind if side is not None and side.kind in known else None
 
 
 LEVEL: tuple[Metric[Level], ...] = (
-    Metric(
+    _value(
         "sweep_level_sustained_tokens_per_second",
         "Tokens over the time with 95 % of the requests in flight, of a level of the newest sweep here.",
         _rate("sustained_tps"),
     ),
-    Metric(
+    _value(
         "sweep_level_decode_tokens_per_second",
         "Tokens after each request's first, from the earliest first to the latest last, of the level.",
         _rate("decode_tps"),
     ),
-    Metric(
+    _value(
         "sweep_level_output_tokens_per_second",
         "All generated tokens over the duration of the level.",
         _rate("output_tps"),
     ),
-    Metric(
+    _value(
         "sweep_level_ttft_p50_seconds",
         "Time to first token of the level, p50.",
-        _seconds(lambda one: one.ttft_ms, "p50"),
+        _seconds("ttft_ms", "p50"),
     ),
-    Metric(
+    _value(
         "sweep_level_ttft_p90_seconds",
         "Time to first token of the level, p90; from 36 requests on.",
-        _seconds(lambda one: one.ttft_ms, "p90"),
+        _seconds("ttft_ms", "p90"),
     ),
-    Metric(
+    _value(
         "sweep_level_tpot_mean_seconds",
         "Time per output token of the level, mean.",
-        _seconds(lambda one: one.tpot_ms, "mean"),
+        _seconds("tpot_ms", "mean"),
     ),
-    Metric(
+    _value(
         "sweep_level_failed_requests",
         "Requests of the level that failed.",
-        lambda one: [((), one.result.requests.failed)],
+        lambda one: one.result.requests.failed,
     ),
-    Metric(
+    _value(
         "sweep_level_doubts",
         "Warnings on the figures of the level.",
-        lambda one: [((), len(one.result.validity))],
+        lambda one: len(one.result.validity),
     ),
-    Metric("sweep_level_limit", "1 for what held the server back during the level.", _limit, ("limit",)),
+    _word("sweep_level_limit", "limit", "1 for what held the server back during the level.", _limit),
 )
 """The metrics of a level, at most 9 series; its labels are target, load, prompt_tokens and depth."""

@@ -13,8 +13,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 from sparktop.hardware.kernel_file import parse_int, read_bytes, read_int, read_text
-from sparktop.model.ending import LastBoot
-from sparktop.model.node import NodeIdentity
+from sparktop.model.node import LastBoot, NodeIdentity
 from sparktop.model.text import clean
 
 # Reads the IP addresses of a machine from /proc/net; they show on which node a backend runs.

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from sparktop.model.ending import AER, OOM, THERMAL, XID, KernelLine, KernelLog
+from sparktop.model.node import AER, OOM, THERMAL, XID, KernelLine, KernelLog
 from sparktop.model.text import clean
 
 _MOST_LINES = 20

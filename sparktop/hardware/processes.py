@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparktop.hardware.kernel_file import entries, parse_int, read_bytes, read_small
-from sparktop.model.node import ProcessReading, ProcessTable
+from sparktop.model.node import COMPILERS, ProcessReading, ProcessTable, Workload, Workloads
 from sparktop.model.text import clean
-from sparktop.model.workload import COMPILERS, Workload, Workloads
 
 # The file /proc/PID/stat of a process: name, parent, processor time, start and memory.
 

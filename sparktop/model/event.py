@@ -1,4 +1,4 @@
-"""Alerts, and the events in the log: what needs attention now, and what happened."""
+"""Alerts, the events in the log, and whether an engine makes progress."""
 
 from __future__ import annotations
 
@@ -124,3 +124,42 @@ class Event(Struct, frozen=True):
     def importance(self) -> Severity:
         """Return the severity to filter by: the end of a critical alert is as important as its beginning."""
         return self.severity if self.worst is None else self.worst
+
+
+# Whether an engine that holds requests makes progress, as screens and reports show it.
+
+
+class Progress(StrEnum):
+    """What is known about the progress of an engine that holds requests."""
+
+    MOVING = "moving"
+    """It makes progress, or it holds no request."""
+    STILL = "no progress"
+    """A fact without a verdict."""
+    LONG_STEP = "long step"
+    """Nothing is finished, but its GPUs work."""
+    SUSPECT = "stuck?"
+    STUCK = "stuck"
+
+
+class ProgressView(Struct, frozen=True):
+    """An engine that has held requests without any progress for some time."""
+
+    word: Progress
+    seconds: float
+    """Seconds without progress."""
+    why: str
+    """What speaks for `word`, in words: what the GPUs do, or why the engine rests; "" if nothing is known."""
+    evidence: Values = field(default_factory=lambda: NO_VALUES)
+    """Figures behind it: power, utilization and clock of the GPUs, RDMA traffic, KV cache, requests."""
+
+    @property
+    def fact(self) -> str:
+        """The standstill in words, such as "no progress for 74 s", or "long step: no progress for 74 s"."""
+        long = "long step: " if self.word is Progress.LONG_STEP else ""
+        return f"{long}no progress for {self.seconds:.0f} s"
+
+    @property
+    def sentence(self) -> str:
+        """The standstill and what speaks for its verdict, in words."""
+        return f"{self.fact}: {self.why}" if self.why else self.fact

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from sparktop.model.balance import BalanceWord
-from sparktop.model.limit import LimitKind
 from sparktop.model.ranks import RanksWord
-from sparktop.model.snapshot import BackendState
+from sparktop.model.snapshot import BackendState, LimitKind
 from sparktop.model.targets import NodeThresholds, StateThresholds
 
 _STATE, _NODE = StateThresholds(), NodeThresholds()

@@ -4,9 +4,117 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from sparktop.model.ending import KernelLog, LastBoot
-from sparktop.model.workload import Workloads
+XID, OOM, THERMAL, AER = "xid", "oom", "thermal", "aer"
+"""Kinds of lines of the kernel's log: a GPU's fault, a process killed for lack of memory, overheating, and a
+fatal fault of a PCIe device."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLine:
+    """A line of the kernel's log that says how something ended."""
+
+    since_boot_s: float
+    """When, in seconds since the machine booted."""
+    kind: str
+    text: str
+    """The line, cut and cleaned."""
+    code: int | None = None
+    """Number of an Xid."""
+    pid: int | None = None
+    """The process that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLog:
+    """The lines of this boot that say how something ended, the newest last."""
+
+    lines: tuple[KernelLine, ...] = ()
+    unreadable: str | None = None
+    """Why the log cannot be read, and which group would allow it; None if it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastBoot:
+    """How the boot before this one ended, as far as this user may read it."""
+
+    clean: bool | None = None
+    """Whether it was shut down in order; None where that is not known."""
+    last_line: str | None = None
+    """Last line of its journal."""
+    watchdog: bool | None = None
+    """Whether the hardware's watchdog reports that it reset the machine."""
+    unreadable: str | None = None
+    """What cannot be read, and which group would allow it."""
+
+
+# Processes of inference engines on a machine: role, rank, model and container.
+
+
+COMPILERS = frozenset({"nvcc", "cicc", "ptxas", "ninja", "cc1plus"})
+"""Names of the programs that compile kernels for an engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A process of an inference engine, or another process that holds GPU memory."""
+
+    pid: int
+    engine: str | None = None
+    """Name of the engine, such as "vllm"; None if the command line is not that of a known engine."""
+    role: str | None = None
+    """What the process does in its engine, such as "engine core" or "worker"."""
+    rank: str | None = None
+    """Its ranks, such as "DP0 TP1"; None where its title names none."""
+    model: str | None = None
+    """Name of the model from the command line of its server, without the folders of a path."""
+    port: int | None = None
+    """Port on which the server answers by its command line; only of a server's own process."""
+    server: int | None = None
+    """Process ID of the server that started it; its own if it is the server."""
+    container: str | None = None
+    """First 12 digits of the container's ID; None outside of containers."""
+    container_name: str | None = None
+    """None unless the reader may use the socket of Docker or Podman."""
+    age_s: float | None = None
+    """Seconds since the process started, at the time of the sample."""
+    memory_bytes: int | None = None
+    """Resident set size."""
+    cpu_percent: float | None = None
+    """CPU use since the previous reading; 100 is one core."""
+    read_bytes: int | None = None
+    """Bytes read from disks since its start; None for processes of other users, which only root may see."""
+    checkpoint_bytes: int | None = None
+    """Size of the files with the model's weights; only of a server whose folder the reader may list."""
+    oom_kills: int | None = None
+    """Processes of its container that the kernel has killed for lack of memory; None outside of one."""
+
+    @property
+    def about(self) -> str:
+        """Role and rank in words: "engine core DP0"; "" if neither is known."""
+        return " ".join(part for part in (self.role, self.rank) if part)
+
+    @property
+    def box(self) -> str | None:
+        """Name of the container, else the first digits of its ID; None outside of containers."""
+        return self.container_name or self.container
+
+
+@dataclass(frozen=True, slots=True)
+class Workloads:
+    """The workloads of a machine at one time."""
+
+    processes: tuple[Workload, ...] = ()
+    """Sorted by process ID."""
+    compilers: int | None = None
+    """Number of processes of the programs in `COMPILERS`."""
+    age_s: float | None = None
+    """Seconds since they were read: that happens less often than the rest of the sample."""
+
+    def of(self, pid: int) -> Workload | None:
+        """Return the workload with this process ID; None if there is none."""
+        return next((one for one in self.processes if one.pid == pid), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,3 +455,94 @@ class NodeIdentity:
     def reader_label(self) -> str | None:
         """The first 12 digits of `reader_sha256` in words, "reader 1a2b3c4d5e6f"; None without them."""
         return None if self.reader_sha256 is None else f"reader {self.reader_sha256[:12]}"
+
+
+# Metrics of a machine that are plain fields of its sample: names, help texts, fields and units.
+#
+# `sparktop agent` writes them, and what a Prometheus has scraped of them becomes a sample again. Names are
+# without `PREFIX`, and those of counters without `_total`; units are base units, and ratios from 0 to 1
+# where
+# fields have percent.
+
+
+PREFIX = "sparktop_node_"
+INFO, GPU_INFO = f"{PREFIX}info", f"{PREFIX}gpu_info"
+"""Series with the value 1 whose labels identify the machine, and each of its GPUs."""
+THROTTLE_REASON = "gpu_throttle_reason_active"
+"""A series with the value 1 for each reason that slows a GPU; `THROTTLE_REASONS` counts them."""
+THROTTLE_REASONS = "gpu_throttle_reasons"
+GPUS = "gpus"
+"""The number of GPUs that are read."""
+MEMORY_PART = "memory_part_bytes"
+"""A series for each part of the memory bar."""
+
+
+class FieldMetric(NamedTuple):
+    """A metric whose value is a field of a record, in base units."""
+
+    name: str
+    text: str
+    field: str
+    per: float = 1.0
+    """Units of the field in one unit of the metric: 100 for percent."""
+    times: float = 1.0
+    """Units of the metric in one unit of the field: 1e6 for MHz."""
+    is_counter: bool = False
+
+    def written(self, value: float | None) -> float | None:
+        """Return a value of the field as one of the metric."""
+        return None if value is None else value * self.times / self.per
+
+    def read(self, value: float) -> float:
+        """Return a value of the metric as one of the field."""
+        return value * self.per / self.times
+
+    @property
+    def full_name(self) -> str:
+        """The name as it is on the page."""
+        return f"{PREFIX}{self.name}{'_total' if self.is_counter else ''}"
+
+
+CPU = (
+    FieldMetric("cpu_usage_ratio", "Share of all cores' time in use.", "percent", per=100),
+    FieldMetric("cpu_cores", "Logical cores.", "cores"),
+    FieldMetric("load1", "Load average of one minute.", "load1"),
+)
+"""Fields of `CpuReading`."""
+MEMORY = (
+    FieldMetric("memory_unified", "1 where GPUs live in the machine's memory.", "unified"),
+    FieldMetric("memory_total_bytes", "Memory of the machine.", "total_bytes"),
+    FieldMetric("memory_used_bytes", "Total less available.", "used_bytes"),
+    FieldMetric("memory_available_bytes", "What programs could still take.", "available_bytes"),
+    FieldMetric("memory_page_cache_bytes", "Cache of files.", "page_cache_bytes"),
+    FieldMetric("memory_cma_free_bytes", "Free in the contiguous area.", "cma_free_bytes"),
+    FieldMetric("memory_headroom_bytes", "Available less CMA free.", "headroom_bytes"),
+    FieldMetric("memory_gpu_processes_bytes", "Held by GPU processes.", "gpu_processes_bytes"),
+    FieldMetric("memory_unattributed_bytes", "Used, by an unknown consumer.", "unattributed_bytes"),
+    FieldMetric("memory_overlap_bytes", "Counted by two parts of the bar.", "overlap_bytes"),
+    FieldMetric(
+        "memory_pressure_full_ratio",
+        "Share of 10 s in which every task waited for memory.",
+        "pressure_full_avg10",
+        per=100,
+    ),
+    FieldMetric("swap_total_bytes", "Swap space.", "swap_total_bytes"),
+    FieldMetric("swap_used_bytes", "Swap in use.", "swap_used_bytes"),
+    FieldMetric("swap_in_bytes_per_second", "Read from swap.", "swap_in_bytes_per_s"),
+    FieldMetric("swap_out_bytes_per_second", "Written to swap.", "swap_out_bytes_per_s"),
+)
+"""Fields of `MemoryReading`."""
+GPU = (
+    FieldMetric("gpu_usage_ratio", "Share of time in which a kernel ran.", "utilization_percent", per=100),
+    FieldMetric("gpu_temperature_celsius", "Temperature of the GPU.", "temperature_c"),
+    FieldMetric("gpu_limit_margin_celsius", "Degrees left to the limit.", "limit_margin_c"),
+    FieldMetric("gpu_slowdown_celsius", "Where the hardware slows down.", "slowdown_c"),
+    FieldMetric("gpu_power_watts", "Power that the GPU draws.", "power_w"),
+    FieldMetric("gpu_power_limit_watts", "Power that it may draw.", "power_limit_w"),
+    FieldMetric("gpu_energy_joules", "Since the driver was loaded.", "energy_j", is_counter=True),
+    FieldMetric("gpu_sm_frequency_hertz", "Clock of the SMs.", "sm_clock_mhz", times=1e6),
+    FieldMetric("gpu_sm_max_frequency_hertz", "Highest clock.", "sm_clock_max_mhz", times=1e6),
+    FieldMetric("gpu_memory_total_bytes", "Memory of its own.", "memory_total_bytes"),
+    FieldMetric("gpu_memory_used_bytes", "Of that, in use.", "memory_used_bytes"),
+)
+"""Fields of `GpuReading`."""

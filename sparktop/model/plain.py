@@ -12,8 +12,21 @@ _TEXT_LIMIT = 1000
 """Most characters of a text."""
 
 
+def fields_of(record: object, *without: str) -> dict[str, object]:
+    """Return the fields of a Struct or dataclass by name, but for those in `without`; {} for None."""
+    no_fields: tuple[str, ...] = ()
+    names = getattr(record, "__struct_fields__", no_fields) or getattr(
+        record, "__dataclass_fields__", no_fields
+    )
+    return {name: getattr(record, name) for name in names if name not in without}
+
+
 def plain(value: object) -> object:
-    """Convert a value to what JSON can hold: clean text, lists for tuples, None for NaN and infinities."""
+    """Convert a value to what JSON can hold.
+
+    Text becomes clean, tuples become lists, records become objects with all their fields, times are formatted
+    by `json_time`, and NaN and infinities become None.
+    """
     if isinstance(value, Mapping):
         return {clean(key, _TEXT_LIMIT): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -23,7 +36,9 @@ def plain(value: object) -> object:
     if isinstance(value, float):
         # Micro-units are far below the precision of all measurements.
         return round(value, 6) if math.isfinite(value) else None
-    return value
+    if isinstance(value, datetime):
+        return json_time(value)
+    return plain(fields) if (fields := fields_of(value)) else value
 
 
 def json_time(time: datetime) -> str:

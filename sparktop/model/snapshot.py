@@ -10,17 +10,187 @@ from types import MappingProxyType
 from msgspec import Struct, field
 
 from sparktop.model.balance import Balance
-from sparktop.model.event import Alert, Event
+from sparktop.model.event import Alert, Event, ProgressView
 from sparktop.model.failure import Failure
-from sparktop.model.fleet import NO_COST, NO_TOTALS, FleetView, Scrape, SelfView, Totals
-from sparktop.model.limit import Limit
-from sparktop.model.loading import Loading
 from sparktop.model.node import LostGpu, NodeIdentity, NodeSample
-from sparktop.model.progress import ProgressView
 from sparktop.model.ranks import RanksView
-from sparktop.model.router import RouterView
+from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
 from sparktop.model.targets import StateThresholds
+
+PHASES = ("start", "GPU context", "weights", "compile", "KV pool", "CUDA graphs")
+"""The phases of a start in order, as they can be distinguished from outside."""
+LAST_TIME, GROWTH = "last time", "growth of GPU memory"
+"""What an expected time is based on."""
+
+
+class PastStart(Struct, frozen=True):
+    """A start of a model that was seen from the start of its process to the first answer."""
+
+    host: str
+    """Name of the machine."""
+    engine: str
+    model: str
+    total_s: float
+    """Seconds from the start of the process to the first answer."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by name of the phase; empty if not all were seen."""
+    boot_id: str | None = None
+    """The boot of the machine in which it happened."""
+    warm: bool = False
+    """Whether an earlier start of the model was seen since the machine booted, which leaves files cached."""
+    ended_at: float = 0.0
+    """When it answered, as Unix time."""
+    reported: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by phase that the server itself reports afterwards."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return (host, engine, model)."""
+        return self.host, self.engine, self.model
+
+
+class PastStarts(Struct, frozen=True):
+    """Earlier starts, as files hold them."""
+
+    starts: tuple[PastStart, ...] = ()
+
+
+class Loading(Struct, frozen=True):
+    """What is known about a server that loads its model."""
+
+    elapsed_s: float | None = None
+    """Since its process started; None where the process is not visible."""
+    phase: str | None = None
+    """One of `PHASES`, or "download"; None where the process is not visible."""
+    step: int | None = None
+    """Number of the phase, from 1; None with `phase` or without a number."""
+    steps: int = len(PHASES)
+    phase_s: float | None = None
+    """Seconds in this phase."""
+    left_s: float | None = None
+    """Seconds until it answers, as far as earlier starts or the growth of GPU memory show it."""
+    expected_s: float | None = None
+    """Duration of the whole start by an earlier start of the model on this machine."""
+    basis: str | None = None
+    """What `left_s` is based on: `LAST_TIME` or `GROWTH` (of this phase only)."""
+    warm: bool | None = None
+    """Whether the earlier start, and this one, found files in the machine's cache; None without one."""
+    memory_bytes: int | None = None
+    """GPU memory of its processes, or their memory where no GPU reports any."""
+    node: str | None = None
+    pid: int | None = None
+    """Process ID of the server on `node`."""
+
+    @property
+    def share(self) -> float | None:
+        """Return the share of the expected time that has passed, at most 1; None without an earlier start."""
+        if self.expected_s is None or self.elapsed_s is None or self.expected_s <= 0:
+            return None
+        return min(1.0, self.elapsed_s / self.expected_s)
+
+    @property
+    def words(self) -> str:
+        """Return the phase and the times in words: "weights, phase 3 of 6, 3:10 of ~4:40 last time"."""
+        parts = [self.phase] if self.phase else []
+        if self.step is not None:
+            parts.append(f"phase {self.step} of {self.steps}")
+        if self.elapsed_s is None:
+            return ", ".join(parts)
+        passed = minutes(self.elapsed_s)
+        if self.expected_s is None:
+            more = f", ~{minutes(self.left_s)} left in it" if self.left_s is not None else ""
+            return ", ".join([*parts, f"{passed} so far"]) + more
+        last = f"{minutes(self.expected_s)} last time"
+        longer = self.elapsed_s > self.expected_s
+        return ", ".join([*parts, f"{passed}, longer than {last}" if longer else f"{passed} of ~{last}"])
+
+    @property
+    def short(self) -> str:
+        """Return the number of the phase and the times: "3/6 3:10/~4:40"."""
+        step = "" if self.step is None else f"{self.step}/{self.steps} "
+        passed = "" if self.elapsed_s is None else minutes(self.elapsed_s)
+        return f"{step}{passed}" + ("" if self.expected_s is None else f"/~{minutes(self.expected_s)}")
+
+
+def minutes(seconds: float) -> str:
+    """Format seconds as minutes and seconds: "4:40"; with hours from one hour on: "1:02:03"."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+# What holds a server back: the verdict that screens, reports and results of sweeps show in one line.
+
+
+class LimitKind(StrEnum):
+    """What a server would need more of to generate more tokens per second."""
+
+    KV = "KV cache"
+    SLOTS = "slots"
+    BANDWIDTH = "memory bandwidth"
+    PREFILL = "prefill compute"
+    DECODE = "decode compute"
+    CPU = "one CPU core"
+    POWER = "power or clock"
+    NETWORK = "network between ranks"
+    ROUTER = "router"
+    CLIENT = "client"
+    CLIENT_OR_ROUTER = "client or router"
+    """Too few requests arrive, and a router that does not count them may hold them back."""
+    UNKNOWN = "unknown"
+
+
+class Limit(Struct, frozen=True):
+    """What holds a server back, with the figures that show it."""
+
+    kind: LimitKind
+    reason: str
+    """The figure and its limit in words; of an unknown limit, what is missing to name it."""
+    hint: str | None = None
+    """What would help, only where a calculation supports it; else None."""
+    value: float | None = None
+    """The figure of `reason` as a number; None if there is none."""
+    limit: float | None = None
+    """The limit that `value` is compared with; None if there is none."""
+    unit: str | None = None
+    """Unit of `value` and `limit`: "%", "requests", "GB/s" or "MHz"."""
+    window_s: float | None = None
+    """Seconds that were judged, up to the newest poll."""
+
+    @property
+    def title(self) -> str:
+        """The kind with the words before it: "limited by slots", or "limit unknown"."""
+        return "limit unknown" if self.kind is LimitKind.UNKNOWN else f"limited by {self.kind.value}"
+
+    @property
+    def line(self) -> str:
+        """The verdict in one line: "limited by slots, last 30 s: 16 of 16 run, 9 wait; …"."""
+        return f"{self.title}{', ' if self.judged else ''}{self.judged}: {self.words}"
+
+    @property
+    def judged(self) -> str:
+        """The seconds that were judged, "last 30 s"; "" if they are not known or the reason names them."""
+        last = "" if self.window_s is None else f"last {self.window_s:.0f} s"
+        return "" if last in self.reason else last
+
+    @property
+    def words(self) -> str:
+        """The reason and the hint."""
+        return self.reason if self.hint is None else f"{self.reason}; {self.hint}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return the verdict as JSON values."""
+        return {
+            "kind": self.kind.value,
+            "reason": self.reason,
+            "hint": self.hint,
+            "value": self.value,
+            "limit": self.limit,
+            "unit": self.unit,
+            "window_s": self.window_s,
+        }
+
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.event import Severity
-from sparktop.model.fleet import Scrape
+from sparktop.model.router import Scrape
 from sparktop.model.structs import hide_in_repr
 
 ENGINE_PORTS = (8000, 8001, 8080, 8888, 30000, 11434)

@@ -21,6 +21,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Severity
+from sparktop.model.figures import Figure, Of, Where, figures
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Snapshot, SpeedState
 from sparktop.model.text import clean
@@ -29,7 +30,7 @@ from sparktop.recording.past import Past, Picture
 from sparktop.recording.player import WARM_UP_S, FrameStart, Player, Recording, Span, records_in, snapshots_in
 from sparktop.recording.records import Announced, sweep_of
 from sparktop.recording.when import time_words
-from sparktop.report.large import is_large, narrowed, omission
+from sparktop.report.tables import is_large, narrowed, omission
 from sparktop.store.store import Change
 
 TAKEN_S = 60.0
@@ -126,7 +127,7 @@ class Moment(Struct, frozen=True):
         """
         rows = []
         for figure in FIGURES:
-            for name in names if figure.kind == kind else ():
+            for name in names if figure.of == kind else ():
                 found = stats(self.between(figure, name, self.detail, self.end))
                 if found.mean is not None:
                     is_current = self._is_current(kind, name)
@@ -136,7 +137,7 @@ class Moment(Struct, frozen=True):
     def between(self, figure: Figure, name: str, start: datetime, end: datetime) -> Values:
         """Return the values of a metric of a source from `start` to `end`."""
         low, high = start.timestamp(), end.timestamp()
-        values = self.series.get((figure.kind, name, figure.field), ())
+        values = self.series.get((figure.of, name, figure.name), ())
         return [(at, value) for at, value in values if low <= at <= high]
 
     def _is_current(self, kind: str, name: str) -> bool:
@@ -255,10 +256,10 @@ class Collector:
         for kind, views in ((BACKEND, snapshot.backends), (NODE, snapshot.nodes)):
             for view in views:
                 for figure in FIGURES:
-                    if figure.kind == kind:
-                        series: Series = getattr(view.history, figure.field)
+                    if figure.of == kind:
+                        series: Series = getattr(view.history, figure.name)
                         points = [(at + shift, value) for at, value in series.since(begin) if at <= end]
-                        self._replace((kind, view.name, figure.field), points)
+                        self._replace((kind, view.name, figure.name), points)
 
     def _replace(self, key: SeriesKey, points: list[tuple[float, float | None]]) -> None:
         if points:
@@ -561,75 +562,24 @@ def _first_reading(snapshot: Snapshot) -> datetime:
 
 _COUNT = 100
 """A whole number below this has no decimals: most are counts, such as running requests."""
-BACKEND, NODE, ALL = "backend", "node", "all"
+BACKEND, NODE, ALL = Of.SERVER.value, Of.MACHINE.value, Of.ALL.value
 """Kinds of sources; "all" are the sums over all servers that a recording keeps for each minute."""
 Values = Sequence[tuple[float, float | None]]
 """(Unix seconds, value) pairs in the order of time; None is a gap."""
 
 
-class Figure(Struct, frozen=True):
-    """A metric of a report; its values are those of the graph of the same name on the screen."""
-
-    kind: str
-    """`BACKEND`, `NODE` or `ALL`."""
-    field: str
-    """Name of the field of `BackendHistory` or `NodeHistory`, or of a head's summary."""
-    title: str
-    unit: str
-    """Unit of the values as they are stored, "" for a count."""
-    meaning: str = ""
-    rare: bool = False
-    """Whether a table leaves it out while it is 0."""
-
-    def text(self, value: float | None) -> str:
-        """Format a value, with the unit if that is s, %, GiB, W, °C or MHz; "–" for None."""
-        if value is None:
-            return UNKNOWN
-        if self.unit == "s":
-            return numbers.duration(value, 9).strip()
-        shown = str(round(value)) if value == round(value) < _COUNT else numbers.rate(value, 8).strip()
-        return f"{shown} {self.unit}" if self.unit in {"%", "GiB", "W", "°C", "MHz"} else shown
+FIGURES = tuple(one for of in Of for one in figures(of, Where.SPAN))
+"""The metrics of a report; their values are those of the graph of the same name on the screen."""
 
 
-FIGURES = (
-    Figure(BACKEND, "generation_tps", "Generated tok/s", "tok/s", "tokens per second, over about 1 s"),
-    Figure(BACKEND, "prompt_tps", "Prompt tok/s", "tok/s", "prompt tokens computed, over about 1 s"),
-    Figure(BACKEND, "running", "Running", "", "requests that the engine works on"),
-    Figure(BACKEND, "waiting", "Waiting", "", "requests in the engine's queue"),
-    Figure(BACKEND, "kv_cache_percent", "KV cache", "%", "part of the KV cache in use"),
-    Figure(BACKEND, "ttft_p50_s", "TTFT p50", "s", "median time to the first token, of the last 60 s"),
-    Figure(BACKEND, "ttft_p95_s", "TTFT p95", "s"),
-    Figure(BACKEND, "itl_p50_s", "ITL p50", "s", "median time between tokens, of the last 60 s"),
-    Figure(BACKEND, "itl_p95_s", "ITL p95", "s"),
-    Figure(
-        BACKEND,
-        "prefix_cache_hit_percent",
-        "Prefix hits",
-        "%",
-        "prompt tokens from the prefix cache",
-        rare=True,
-    ),
-    Figure(
-        BACKEND, "preemptions_per_s", "Preemptions/s", "", "requests evicted from the KV cache", rare=True
-    ),
-    Figure(NODE, "gpu_percent", "GPU", "%", "time in which a kernel ran, mean of the GPUs"),
-    Figure(NODE, "headroom_gib", "Headroom", "GiB", "memory that programs can still allocate"),
-    Figure(NODE, "power_w", "GPU power", "W", "sum of the GPUs"),
-    Figure(NODE, "temperature_c", "GPU temperature", "°C", "hottest GPU"),
-    Figure(NODE, "sm_clock_mhz", "SM clock", "MHz", "mean of the GPUs"),
-    Figure(
-        NODE,
-        "throttled_percent",
-        "Throttled",
-        "%",
-        "time in which the GPU was slowed, main reason",
-        rare=True,
-    ),
-    Figure(NODE, "cpu_percent", "CPU", "%"),
-    Figure(ALL, "generation_tps", "Generated tok/s", "tok/s", "sum of all servers"),
-    Figure(ALL, "requests", "Requests", "", "running and waiting, sum of all servers"),
-    Figure(ALL, "headroom_gib", "Headroom", "GiB", "of the machine with the least"),
-)
+def figure_text(figure: Figure, value: float | None) -> str:
+    """Format a value of a metric, with the unit if that is s, %, GiB, W, °C or MHz; "–" for None."""
+    if value is None:
+        return UNKNOWN
+    if figure.unit == "s":
+        return numbers.duration(value, 9).strip()
+    shown = str(round(value)) if value == round(value) < _COUNT else numbers.rate(value, 8).strip()
+    return f"{shown} {figure.unit}" if figure.unit in {"%", "GiB", "W", "°C", "MHz"} else shown
 
 
 class PlotOf(Struct, frozen=True):

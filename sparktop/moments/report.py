@@ -44,16 +44,13 @@ from sparktop.moments.moment import (
     SeriesKey,
     Spell,
     Values,
+    figure_text,
 )
 from sparktop.panels.group.panel import limit_text, value_text
-from sparktop.report import backend_tables, cell, fleet_tables
+from sparktop.report import cell, tables
 from sparktop.report.cell import time_of
-from sparktop.report.current import current
+from sparktop.report.document.document import Grid, Section, grid_of, plain, to_markdown, to_page
 from sparktop.report.document.drawing import sheet
-from sparktop.report.document.grid import Grid, grid_of
-from sparktop.report.document.page import to_page
-from sparktop.report.document.prose import plain
-from sparktop.report.document.section import Section, to_markdown
 from sparktop.report.document.time_plot import (
     MOST_LINES,
     Point,
@@ -64,11 +61,11 @@ from sparktop.report.document.time_plot import (
     joined,
     time_drawing,
 )
-from sparktop.report.json_balance import balance_json
+from sparktop.report.json_snapshot import balance_json
 from sparktop.report.markdown import WIDTH, code
 from sparktop.report.privacy import BACKEND as NAMED_BACKEND
 from sparktop.report.privacy import ROUTER, Privacy
-from sparktop.report.table import Column, Kind, Table
+from sparktop.report.tables import Column, Kind, Table, current
 
 SCHEMA = "sparktop.moment/1"
 FORMATS = ("md", "html", "csv", "json", "svg")
@@ -131,7 +128,7 @@ def _rounded(value: float | None) -> float | None:
 
 def _series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Values]]:
     """Yield (key, unit, values) of each series that has a known value."""
-    units = {(one.kind, one.field): one.unit for one in FIGURES}
+    units = {(one.of.value, one.name): one.unit for one in FIGURES}
     for key, values in moment.series.items():
         if any(value is not None for _, value in values):
             yield key, units.get((key[0], key[2]), ""), values
@@ -211,7 +208,7 @@ def _view(moment: Moment, kind: str, view: object, facts: object, names: Iterabl
         **{field: getattr(facts, field) or None for field in names},
         "states": moment.states.get(name) if kind == BACKEND else None,
         "figures": {
-            figure.field: {"min": found.least, "mean": found.mean, "max": found.most, "last": found.last}
+            figure.name: {"min": found.least, "mean": found.mean, "max": found.most, "last": found.last}
             for figure, _, found in moment.figures(kind, names=[name])
         },
     }
@@ -225,7 +222,7 @@ def _spell(spell: Spell) -> dict[str, object]:
         "verdict": spell.word,
         "from": json_time(spell.start),
         "to": json_time(spell.end),
-        "evidence": balance_json(spell.balance, json_time)
+        "evidence": balance_json(spell.balance)
         if spell.balance is not None
         else None
         if speed is None
@@ -307,7 +304,7 @@ def _summary(moment: Moment) -> str:
     means = [
         found.mean
         for figure, _, found in moment.figures(BACKEND, names=_names(moment, BACKEND))
-        if figure.field == "generation_tps" and found.mean is not None
+        if figure.name == "generation_tps" and found.mean is not None
     ]
     words += [f"{cell.rate(sum(means))} tok/s on average"] if means else []
     silent = [one for one in moment.shown.backends if not one.ok]
@@ -394,7 +391,7 @@ def _figures(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Table]:
         (
             figure.title if not number or known[number - 1][0] is not figure else "",
             cell.name(name),
-            *(figure.text(value) for value in (found.least, found.mean, found.most, found.last)),
+            *(figure_text(figure, value) for value in (found.least, found.mean, found.most, found.last)),
         )
         for number, (figure, name, found) in enumerate(known)
     ]
@@ -457,8 +454,8 @@ def _around_cells(moment: Moment, event: Event) -> Iterator[str]:
 
 def _each(moment: Moment, field: str, start: datetime, end: datetime) -> list[list[float]]:
     """Return the known values of a metric in a span, a list for each server or machine that has any."""
-    figure = next(one for one in FIGURES if one.field == field)
-    found = (moment.between(figure, name, start, end) for name in _names(moment, figure.kind))
+    figure = next(one for one in FIGURES if one.name == field)
+    found = (moment.between(figure, name, start, end) for name in _names(moment, figure.of))
     known = ([value for _, value in values if value is not None] for values in found)
     return [values for values in known if values]
 
@@ -512,10 +509,10 @@ def _watched(moment: Moment) -> Sequence[Table]:
     rows = tuple(_machine(node) for node in moment.shown.nodes)
     urls = tuple((cell.name(one.name), cell.name(one.url)) for one in moment.shown.backends if one.url)
     return (
-        backend_tables.backend_servers(moment.shown.backends, detailed=False),
+        tables.backend_servers(moment.shown.backends, detailed=False),
         *_models(moment),
         Table("Machines", columns, rows),
-        fleet_tables.routers(current(moment.shown)),
+        tables.routers(current(moment.shown)),
         Table("Addresses", (Column("Server", Kind.NAME), Column("URL", Kind.NAME)), urls),
     )
 
@@ -554,9 +551,9 @@ def _machine(node: NodeView) -> tuple[str, ...]:
 def _meanings(moment: Moment) -> Iterator[str]:
     known = {(kind, field) for kind, _, field in moment.series}
     for figure in FIGURES:
-        if figure.meaning and (figure.kind, figure.field) in known:
+        if figure.help and (figure.of, figure.name) in known:
             unit = f" ({figure.unit})" if figure.unit and figure.unit not in figure.title.lower() else ""
-            yield f"{figure.title}{unit}: {figure.meaning}."
+            yield f"{figure.title}{unit}: {figure.help}."
 
 
 # The verdicts in a report on a time span: when each held, and its evidence.

@@ -31,11 +31,12 @@ from sparktop.net.failure import (
     REDIRECTS,
     AnswerError,
     forget_frames,
+    look_up,
+    same_page,
     server_words,
     status_error,
     timeout_error,
 )
-from sparktop.net.server import look_up, same_page
 
 OK = 200
 _KEPT_ALIVE_S = 120.0

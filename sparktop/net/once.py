@@ -16,8 +16,7 @@ from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.net import failure
 from sparktop.net.body import BodyCollector
-from sparktop.net.failure import NOT_FOUND, REDIRECTS, AnswerError, timeout_error
-from sparktop.net.server import key_problem, same_page
+from sparktop.net.failure import NOT_FOUND, REDIRECTS, AnswerError, key_problem, same_page, timeout_error
 
 
 class Reply(Struct, frozen=True):

@@ -23,8 +23,8 @@ from typing import Any
 from msgspec import Struct
 
 from sparktop.model.event import Event
-from sparktop.model.fleet import Fleet
-from sparktop.model.history_page import Page
+from sparktop.model.router import Fleet
+from sparktop.model.series import Page
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown, SweepView
 from sparktop.recording.recorder import require_room

@@ -26,15 +26,13 @@ from sparktop.engines.exposition import PageMemory
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
-from sparktop.model.fleet import Fleet, Scrape
 from sparktop.model.instant import Instant
 from sparktop.model.load import REMOVED_KINDS
-from sparktop.model.loading import PastStarts
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
-from sparktop.model.router import RouterSample
+from sparktop.model.router import Fleet, RouterSample, Scrape
 from sparktop.model.series import Series
-from sparktop.model.snapshot import Snapshot
+from sparktop.model.snapshot import PastStarts, Snapshot
 from sparktop.model.targets import (
     BackendTarget,
     ModelFacts,

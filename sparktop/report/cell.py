@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.fleet import Sum
+from sparktop.model.figures import Figure
+from sparktop.model.router import Sum
 from sparktop.model.snapshot import BackendView, Quantile
 from sparktop.model.text import clean
 
@@ -88,3 +89,30 @@ def with_unit(value: float | None, unit: str) -> str:
     """Format a value as an integer and its unit, such as "280 W"; "–" for None."""
     shown = numbers.count(value, 6).strip()
     return shown if shown == UNKNOWN else f"{shown} {unit}"
+
+
+def ago(age_s: float | None, unknown: str = UNKNOWN) -> str:
+    """Format an age as "12 s ago"; `unknown` for None."""
+    return unknown if age_s is None else f"{numbers.age(age_s)} ago"
+
+
+def time_or_unknown(time: datetime | None) -> str:
+    """Format a time of day as `time_of`; "–" for None."""
+    return UNKNOWN if time is None else time_of(time)
+
+
+def whole_ms(value: float | None) -> str:
+    """Format milliseconds without decimals: "12 ms"; "–" for None."""
+    return UNKNOWN if value is None else f"{value:.0f} ms"
+
+
+def figure(one: Figure, view: object) -> str:
+    """Format a figure of a view with its unit, unless its title has that."""
+    forms = {"%": percent, "s": duration, "bytes": data, "requests": count}
+    return forms.get(one.unit, rate)(one.value(view))
+
+
+def plain_figure(one: Figure, view: object) -> str:
+    """Format a figure of a view for plain text: percentages and counts as whole numbers without unit."""
+    is_count = one.unit in {"%", "requests"}
+    return numbers.count(one.value(view), 5).strip() if is_count else figure(one, view)

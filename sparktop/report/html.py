@@ -8,14 +8,52 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
 
+from sparktop.model.plain import json_time
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import STATE_ROLES, WORD_ROLES
-from sparktop.report import backend_tables, balance_tables, fleet_tables, fleets, large, node_tables
-from sparktop.report.current import current
-from sparktop.report.page import page
-from sparktop.report.ranks import ranks_table
-from sparktop.report.table import Column, Kind, Table
+from sparktop.report import tables
+from sparktop.report.tables import Column, Kind, Table, current, ranks_table
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+COLORS = """\
+:root { color-scheme: light dark; --page: #f7f8fa; --card: #ffffff; --text: #1c232c; --muted: #5b6673;
+  --line: #d9dee5; --good: #2d7a3e; --warn: #9a5b00; --bad: #b3261e; --info: #0a5cc0;
+  --badge: #9a5b00; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --page: #0e1217; --card: #161c24; --text: #d7dde5; --muted: #93a0b0; --line: #2a333f;
+    --good: #7bd88f; --warn: #f5b83d; --bad: #ff7b72; --info: #6cb2ff; --badge: #f5b83d; }
+}
+"""
+"""The colours by role, as CSS variables of a page or of an SVG file."""
+
+
+@cache
+def templates(package: str) -> Environment:
+    """Return the templates of a package, which escape all values that are not `Markup`."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # late: most starts write no page
+
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def page(name: str, **values: object) -> str:
+    """Return a self-contained page from the template `name` and its values."""
+    from markupsafe import Markup
+
+    return templates("sparktop.report").get_template(name).render(colors=Markup(COLORS), **values)  # noqa: S704 - text of this package
+
 
 _EVENTS, _PROCESSES = 500, 25
 _OTHER_WORDS = {"critical": "bad", "warning": "warn", "alive": "good"}
@@ -27,20 +65,20 @@ def render(snapshot: Snapshot, screen: str) -> str:
     from markupsafe import Markup
 
     snapshot = current(snapshot)
-    first = (large.groups_table(snapshot), large.worst_table(snapshot))
-    shown = [*first, *_tables(large.narrowed(snapshot))]
-    headline = fleet_tables.headline(snapshot)
+    first = (tables.groups_table(snapshot), tables.worst_table(snapshot))
+    shown = [*first, *_tables(tables.narrowed(snapshot))]
+    headline = tables.headline(snapshot)
     return page(
         "snapshot.html",
         title=f"sparktop snapshot, {headline}",
         headline=headline,
-        time=fleet_tables.exact_time(snapshot),
+        time=json_time(snapshot.taken_at),
         simulated=snapshot.simulated,
-        totals=fleet_tables.totals(snapshot),
+        totals=tables.totals(snapshot),
         screen=Markup(screen.strip()),  # noqa: S704 - a picture of ours
-        omission=large.omission(snapshot),
+        omission=tables.omission(snapshot),
         tables=[_block(one) for one in shown if one.rows],
-        rate_windows=backend_tables.rate_windows(snapshot.backends),
+        rate_windows=tables.rate_windows(snapshot.backends),
         word_roles=_word_roles(),
     )
 
@@ -48,34 +86,34 @@ def render(snapshot: Snapshot, screen: str) -> str:
 def _tables(snapshot: Snapshot) -> Iterator[Table]:
     """Yield all tables of the page in order: problems first."""
     backends, nodes = snapshot.backends, snapshot.nodes
-    yield fleet_tables.alerts(snapshot)
-    yield fleet_tables.troubles(snapshot)
-    yield fleet_tables.standstills(snapshot)
-    yield backend_tables.backend_load(backends)
-    yield backend_tables.limits(backends)
-    yield backend_tables.latencies(backends)
-    yield backend_tables.backend_work(backends)
-    yield backend_tables.also_reported(backends)
+    yield tables.alerts(snapshot)
+    yield tables.troubles(snapshot)
+    yield tables.standstills(snapshot)
+    yield tables.backend_load(backends)
+    yield tables.limits(backends)
+    yield tables.latencies(backends)
+    yield tables.backend_work(backends)
+    yield tables.also_reported(backends)
     yield ranks_table(backends)
-    yield backend_tables.backend_lanes(backends)
-    yield backend_tables.backend_servers(backends, detailed=True)
-    yield backend_tables.backend_counters(backends)
-    yield fleet_tables.routers(snapshot)
-    yield fleets.fleets_table(snapshot.fleets)
-    yield fleets.groups_table(snapshot.fleets)
-    yield balance_tables.balances(snapshot)
-    yield balance_tables.shares(snapshot)
-    yield balance_tables.reasons(snapshot)
-    yield node_tables.machines(nodes)
-    yield node_tables.trends(nodes)
-    yield node_tables.memory_parts(nodes)
-    yield node_tables.gpus(nodes, detailed=True)
-    yield node_tables.speeds(nodes)
-    yield node_tables.links(nodes)
-    yield node_tables.sensors(nodes)
-    yield node_tables.rails(nodes)
-    yield node_tables.processes(nodes, _PROCESSES)
-    yield fleet_tables.events(snapshot, _EVENTS)
+    yield tables.backend_lanes(backends)
+    yield tables.backend_servers(backends, detailed=True)
+    yield tables.backend_counters(backends)
+    yield tables.routers(snapshot)
+    yield tables.fleets_table(snapshot.fleets)
+    yield tables.scraped_groups_table(snapshot.fleets)
+    yield tables.balances(snapshot)
+    yield tables.shares(snapshot)
+    yield tables.reasons(snapshot)
+    yield tables.machines(nodes)
+    yield tables.trends(nodes)
+    yield tables.memory_parts(nodes)
+    yield tables.gpus(nodes, detailed=True)
+    yield tables.speeds(nodes)
+    yield tables.links(nodes)
+    yield tables.sensors(nodes)
+    yield tables.rails(nodes)
+    yield tables.processes(nodes, _PROCESSES)
+    yield tables.events(snapshot, _EVENTS)
 
 
 def _word_roles() -> list[tuple[str, list[str]]]:

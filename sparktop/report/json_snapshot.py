@@ -1,8 +1,10 @@
 """A snapshot as JSON: schema "sparktop.snapshot/1".
 
 Every key is always present. Unknown values are null, and so are all measured values of a source whose `ok` is
-false. The `deployments` of a router are null if it reported none; a null value in them stands for a
-deployment that is not a watched backend.
+false. Objects have the fields of the records of `sparktop.model` and their names, but for those that are
+written here. The `deployments` of a router are null if it reported none; a null value in them stands for a
+deployment that is not a watched backend. `workloads` of a node is null where an older agent reads it,
+`processes` unless the process table is on screen when the snapshot is taken.
 
 Latencies are objects in milliseconds. If a histogram only shows that a quantile lies below its first bucket
 edge or beyond its last one, the quantile is null, and the additional key `bounds` has the bound. A quantile
@@ -11,83 +13,48 @@ in a bucket whose upper edge is at least twice the lower one is interpolated, an
 
     {"p50": null, ..., "bounds": {"p50": "<10"}}
     {"p50": 1700.0, ..., "in_bucket": {"p50": [1000.0, 2500.0]}}
+
+A balance is judged over a time window that ends now. `verdict` is the announced verdict, `verdict_now` the
+verdict on the newest window; `reasons`, `hint` and all values are of that window. Shares are 0 to 1. The
+plots of the evidence (spectrum and autocorrelation) are left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparktop import __version__
-from sparktop.analysis.state import verdict, wall_of
+from sparktop.analysis.balance.rules import RULES, Check
+from sparktop.analysis.state import MOST_LISTED, Stated, Top, Wall, scraped_state, verdict, wall_of
 from sparktop.events import event_json
-from sparktop.model.counter_figures import COUNTER_FIGURES
+from sparktop.model.balance import Balance, StepTime
 from sparktop.model.event import Alert
-from sparktop.model.plain import json_time, plain
-from sparktop.model.progress import ProgressView
-from sparktop.model.router import RouterView
-from sparktop.model.snapshot import BackendView, LaneView, Latency, Quantile, Snapshot
-from sparktop.report.current import current
-from sparktop.report.fleets import fleets_json
-from sparktop.report.json_balance import balance_json
-from sparktop.report.json_node import fields_of, node_json
-from sparktop.report.large import groups_json, worst_json
-from sparktop.report.ranks import ranks_json
+from sparktop.model.figures import COUNTER_FIGURES
+from sparktop.model.node import NodeSample
+from sparktop.model.plain import fields_of, plain
+from sparktop.model.ranks import RanksView
+from sparktop.model.router import FleetNode, FleetServer, FleetView, RouterView
+from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
+from sparktop.model.targets import StateThresholds
+from sparktop.report.tables import current
 
 SCHEMA = "sparktop.snapshot/1"
-
-_FIGURE_KEYS = (
-    "prompt_tps",
-    "generation_tps",
-    "rate_window_s",
-    "live_window_s",
-    "requests_per_s",
-    "preemptions_per_s",
-    "prefix_cache_hit_percent",
-    "spec_decode_accept_percent",
-    "estimated_read_gb_per_s",
-    "waiting_for_capacity",
-    "prompt_cached_tps",
-    "spec_accepted_per_draft",
-    "spec_drafts_per_s",
-    "tokens_per_step",
-    "steps_per_s",
-    "roofline_percent",
-    "roofline_tps",
-    "restarts",
-    "uptime_s",
-    "state_rule",
-    "state_window_s",
-    "in_sweep",
-)
 _ABOUT_1_S = 2.0
 """A rate over more seconds is not named one of 1 s."""
-_LOADING_KEYS = (
-    "phase",
-    "step",
-    "steps",
-    "elapsed_s",
-    "phase_s",
-    "left_s",
-    "expected_s",
-    "basis",
-    "warm",
-    "memory_bytes",
-    "node",
-    "pid",
-    "words",
-)
-_ROUTER_KEYS = (
-    *("cooldown_s", "cooldowns_disabled", "failures", "cooldowns", "refusals", "deployment_troubles"),
-    *("queued", "in_flight", "sent", "slow"),
-)
 _QUANTILES = ("p50", "p90", "p95", "p99")
+_LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
+_COUNTERS = ("prompt_tokens", "generation_tokens", "preemptions")
+_MOST_RANKS = 64
+"""Most ranks of a communicator, and most communicators."""
 
 
 def to_json(snapshot: Snapshot) -> dict[str, object]:
     """Return a snapshot as values that `json.dumps(..., allow_nan=False)` accepts."""
     snapshot = current(snapshot)
-    cost, wall = snapshot.self_cost, wall_of(snapshot)
+    wall, found = wall_of(snapshot), verdict(snapshot)
     body = {
         "schema": SCHEMA,
-        "taken_at": json_time(snapshot.taken_at),
+        "taken_at": snapshot.taken_at,
         "sparktop": __version__,
         "interval_s": snapshot.interval_s,
         "simulated": snapshot.simulated,
@@ -97,28 +64,21 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "backends": [_backend(backend) for backend in snapshot.backends],
         "routers": [_router(router) for router in snapshot.routers],
         "prometheus": fleets_json(snapshot.fleets, snapshot.at, snapshot.thresholds),
-        "balance": [balance_json(balance, json_time) for balance in snapshot.balance],
-        "verdict": _verdict(snapshot),
+        "balance": [balance_json(balance) for balance in snapshot.balance],
+        "verdict": {"severity": found.severity, "words": found.words, "hint": found.hint or None},
         "alerts": [_alert(alert, snapshot.at) for alert in snapshot.alerts],
         "events": [event_json(event) for event in snapshot.events],
-        "self": {
-            "cpu_percent": cost.cpu_percent,
-            "rss_bytes": cost.rss_bytes,
-            "terminal_bytes_per_s": cost.terminal_bytes_per_s,
-            "poll_ms": cost.poll_ms,
-        },
+        "self": snapshot.self_cost,
     }
     return {key: plain(value) for key, value in body.items()}
 
 
-def _verdict(snapshot: Snapshot) -> dict[str, str | None]:
-    """Return the verdict on all that is watched: severity (None if all is well), words, and hint or None."""
-    found = verdict(snapshot)
-    severity = None if found.severity is None else found.severity.value
-    return {"severity": severity, "words": found.words, "hint": found.hint or None}
+def _source(view: BackendView | NodeView | RouterView | FleetView) -> dict[str, object]:
+    """Return what all sources have: whether they answer, and why not."""
+    return {"ok": view.ok, "error": view.failure.message if view.failure else None, "age_s": view.age_s}
 
 
-def _count(value: float | None) -> float | None:
+def _whole(value: float | None) -> float | None:
     """Return a count as an integer if it has no fraction (metrics pages write 3.0 for 3); None stays None."""
     return int(value) if value is not None and value.is_integer() else value
 
@@ -127,138 +87,285 @@ _ALWAYS = ("external_cache_hit_percent", "media_cache_hit_percent")
 """Names in `COUNTER_FIGURES` that each backend has as keys; the others are in "also_reported" if known."""
 
 
-def _backend(backend: BackendView) -> dict[str, object]:
+def _backend(view: BackendView) -> dict[str, object]:
+    figures = view.counter_figures
+    progress = view.progress
+    left_out = ("history", "load", "lanes_balance", "version", "failure", "failing_since", "counter_figures")
     return {
-        "name": backend.name,
-        "url": backend.url,
-        "engine": backend.engine,
-        "engine_version": backend.version,
-        "ok": backend.ok,
-        "error": backend.failure.message if backend.failure else None,
-        "age_s": backend.age_s,
-        "scrape": None if backend.scrape is None else fields_of(backend.scrape, ("source", "every_s")),
-        "page_note": backend.page_note,
-        "page_every_s": backend.page_every_s,
-        "state": backend.state.value,
-        "loading": None if backend.loading is None else fields_of(backend.loading, _LOADING_KEYS),
-        "model": backend.model,
-        "max_model_len": backend.max_model_len,
-        "nodes": backend.nodes,
-        "role": backend.role,
-        "slots": backend.slots,
-        "lanes": [_lane(lane) for lane in backend.lanes],
-        "running": _count(backend.running),
-        "waiting": _count(backend.waiting),
-        "kv_cache_percent": backend.kv_cache_percent,
-        "kv_capacity_tokens": _count(backend.kv_capacity_tokens),
-        "progress": _progress(backend.progress),
-        "generation_tps_1s": None
-        if (backend.live_window_s or 0.0) > _ABOUT_1_S
-        else backend.generation_tps_1s,
-        "generation_tps_live": backend.generation_tps_1s,
-        **fields_of(backend, _FIGURE_KEYS),
-        "batch_per_step": backend.tokens_per_step,  # the older name
-        "limited_by": None if backend.limited_by is None else backend.limited_by.as_json(),
-        **{name: backend.counter_figures.get(name) for name in _ALWAYS},
-        "spec_accept_by_position_percent": backend.spec_accept_by_position or None,
-        "spec_verdict": backend.spec_verdict,
-        "ranks": ranks_json(backend.ranks),
+        **fields_of(view, *left_out, "finished", "spec_accept_by_position", *_COUNTERS, *_LATENCIES),
+        **_source(view),
+        "engine_version": view.version,
+        "loading": None if view.loading is None else {**fields_of(view.loading), "words": view.loading.words},
+        "progress": None if progress is None else {**fields_of(progress), "why": progress.why or None},
+        "lanes": [
+            {
+                "engine": lane.lane,
+                "running": _whole(lane.running),
+                "waiting": _whole(lane.waiting),
+                "kv_cache_percent": lane.kv_cache_percent,
+            }
+            for lane in view.lanes
+        ],
+        "running": _whole(view.running),
+        "waiting": _whole(view.waiting),
+        "kv_capacity_tokens": _whole(view.kv_capacity_tokens),
+        "generation_tps_1s": None if (view.live_window_s or 0.0) > _ABOUT_1_S else view.generation_tps_1s,
+        "generation_tps_live": view.generation_tps_1s,
+        "batch_per_step": view.tokens_per_step,  # the older name
+        **{name: figures.get(name) for name in _ALWAYS},
+        "spec_accept_by_position_percent": view.spec_accept_by_position or None,
+        "ranks": _ranks(view.ranks),
         "also_reported": {
             one.name: value
             for one in COUNTER_FIGURES
-            if one.name not in _ALWAYS and (value := backend.counter_figures.get(one.name)) is not None
+            if one.name not in _ALWAYS and (value := figures.get(one.name)) is not None
         },
-        "ttft_ms": _latency(backend.ttft),
-        "itl_ms": _latency(backend.itl),
-        "e2e_ms": _latency(backend.e2e),
-        "queue_ms": _latency(backend.queue),
-        "tpot_ms": _latency(backend.tpot),
-        "prefill_ms": _latency(backend.prefill),
-        "decode_ms": _latency(backend.decode),
+        **{f"{name}_ms": _latency(getattr(view, name)) for name in _LATENCIES},
         "counters": {
-            "prompt_tokens": _count(backend.prompt_tokens),
-            "generation_tokens": _count(backend.generation_tokens),
-            "preemptions": _count(backend.preemptions),
-            "finished": {reason: _count(number) for reason, number in backend.finished.items()},
+            **{name: _whole(getattr(view, name)) for name in _COUNTERS},
+            "finished": {reason: _whole(number) for reason, number in view.finished.items()},
         },
-    }
-
-
-def _progress(progress: ProgressView | None) -> dict[str, object] | None:
-    """Return a standstill; None while the engine makes progress or holds no request."""
-    if progress is None:
-        return None
-    return {
-        "word": progress.word.value,
-        "seconds": progress.seconds,
-        "why": progress.why or None,
-        "evidence": progress.evidence,
-    }
-
-
-def _router(router: RouterView) -> dict[str, object]:
-    return {
-        "name": router.name,
-        "url": router.url,
-        "ok": router.ok,
-        "error": router.failure.message if router.failure else None,
-        "age_s": router.age_s,
-        "kind": router.kind,
-        "strategy": router.strategy,
-        "backends": router.backends,
-        "deployments": router.deployments,
-        "stuck": router.stuck,
-        **fields_of(router, _ROUTER_KEYS),
-    }
-
-
-def _lane(lane: LaneView) -> dict[str, object]:
-    return {
-        "engine": lane.lane,
-        "running": _count(lane.running),
-        "waiting": _count(lane.waiting),
-        "kv_cache_percent": lane.kv_cache_percent,
     }
 
 
 def _latency(latency: Latency) -> dict[str, object]:
     quantiles: dict[str, Quantile | None] = {name: getattr(latency, name) for name in _QUANTILES}
-    result: dict[str, object] = {"mean": _ms(latency.mean_s)}
-    result.update({name: _exact_ms(quantile) for name, quantile in quantiles.items()})
-    result.update(count=_count(latency.count), window_s=latency.window_s)
+    known = {name: one for name, one in quantiles.items() if one is not None}
     bounds = {
         name: f"{'<' if one.below else '>'}{one.seconds * 1000:g}"
-        for name, one in quantiles.items()
-        if one is not None and (one.below or one.above)
+        for name, one in known.items()
+        if one.below or one.above
     }
-    if bounds:
-        result["bounds"] = bounds
-    buckets = {
-        name: [edge_s * 1000 for edge_s in one.bucket_s]
-        for name, one in quantiles.items()
-        if one is not None and one.bucket_s
+    buckets = {name: [1000 * edge for edge in one.bucket_s] for name, one in known.items() if one.bucket_s}
+    return {
+        "mean": _ms(latency.mean_s),
+        **{name: _ms(one.seconds) if one and name not in bounds else None for name, one in quantiles.items()},
+        "count": _whole(latency.count),
+        "window_s": latency.window_s,
+        **({"bounds": bounds} if bounds else {}),
+        **({"in_bucket": buckets} if buckets else {}),
     }
-    if buckets:
-        result["in_bucket"] = buckets
-    return result
 
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1000
 
 
-def _exact_ms(quantile: Quantile | None) -> float | None:
-    return None if quantile is None or quantile.below or quantile.above else quantile.seconds * 1000
+def _router(view: RouterView) -> dict[str, object]:
+    left_out = ("failure", "failing_since", "answering_since", "told", "running")
+    return {**fields_of(view, *left_out), **_source(view)}
 
 
 def _alert(alert: Alert, at: float) -> dict[str, object]:
     """Return an alert as a mapping of JSON keys, with its duration up to `at` (monotonic seconds)."""
+    duration_s = None if alert.since_s is None else max(0.0, at - alert.since_s)
+    return {**fields_of(alert, "since_s"), "duration_s": duration_s}
+
+
+def node_json(node: NodeView) -> dict[str, object]:
+    """Return a node as a mapping with every key of the schema; unknown values are None."""
+    sample, identity = node.sample or NodeSample(at=0.0), node.identity
+    table = sample.processes
     return {
-        "id": alert.id,
-        "severity": alert.severity.value,
-        "subject": alert.subject,
-        "message": alert.message,
-        "since": json_time(alert.since),
-        "duration_s": None if alert.since_s is None else max(0.0, at - alert.since_s),
-        "values": alert.values,
+        "name": node.name,
+        "via": node.via,
+        **_source(node),
+        **fields_of(identity, "cpu", "addresses", "hostname", "sparktop", "simulated"),
+        "processor": identity.cpu,
+        **fields_of(sample, "at", "missed", "cost_ms"),
+        "memory": fields_of(sample.memory, "huge_pages"),
+        "headroom": node.headroom,
+        "speed": {**fields_of(node.speed), "reason": node.speed.reason or None},
+        "gpus_lost": node.gpus_lost,
+        "throttled_60s_percent": node.throttled_percent,
+        "processes": table and {**fields_of(table, "processes"), "largest": table.processes},
+        "engine_processes": node.engine_processes,
     }
+
+
+def balance_json(one: Balance) -> dict[str, object]:
+    """Return a group's balance as a mapping of JSON keys."""
+    return {
+        **fields_of(one, "word", "word_now", "lost_estimate_percent"),
+        "verdict": one.word,
+        "verdict_now": one.word_now,
+        "step_time": _step_time(one.step_time),
+        "step_times": {name: _step_time(step) for name, step in one.step_times.items()},
+        "swing": None if one.swing is None else fields_of(one.swing, "spectrum", "autocorrelation"),
+        "rules": [_rule(rule(one)) for rule in RULES],
+    }
+
+
+def _rule(checks: Sequence[Check]) -> dict[str, object]:
+    """Return a rule as a mapping: its name, whether it holds, and its checks with their values and limits."""
+    return {
+        "name": checks[0].code,
+        "holds": all(check.holds for check in checks),
+        "checks": [
+            {
+                "name": check.name,
+                "value": check.value,
+                "unit": check.unit or None,
+                "at_least": check.limit,
+                "holds": check.holds,
+                "missing": check.but or None,
+            }
+            for check in checks
+        ],
+    }
+
+
+def _step_time(step: StepTime | None) -> dict[str, object] | None:
+    if step is None:
+        return None
+    return {
+        "base_ms": 1000 * step.base_s,
+        "per_request_ms": 1000 * step.per_request_s,
+        "pairs": step.pairs,
+    }
+
+
+def _ranks(found: RanksView | None) -> dict[str, object] | None:
+    """Return the verdict, and the counts of all ranks that answered; None if NCCL was not asked."""
+    if found is None:
+        return None
+    judged, answer = found.verdict, found.answer
+
+    def place(host: str | None) -> str | None:
+        return None if host is None else found.place(host)
+
+    return {
+        **fields_of(judged, "word", "least", "most", "missing"),
+        "verdict": judged.word,
+        "warning": found.warning,
+        "age_s": found.age_s,
+        "asking": found.asking,
+        "asked_on": found.node,
+        "nccl": None if answer is None else answer.nccl,
+        "behind": None if judged.least is None else judged.least.rank,
+        "ahead": None if judged.most is None else judged.most.rank,
+        "missing": [one.rank for one in judged.missing],
+        "communicators": [
+            {
+                "hash": comm.hash or None,
+                "size": comm.size,
+                "ranks": [
+                    {
+                        "rank": rank.rank,
+                        "count": rank.many,
+                        "machine": place(rank.host),
+                        "pid": rank.pid,
+                        "gpu": rank.device,
+                        "status": rank.status,
+                        "error": rank.error,
+                        "launched": rank.counts,
+                    }
+                    for rank in comm.ranks[:_MOST_RANKS]
+                ],
+                "missing_ranks": [
+                    {
+                        "rank": rank.rank,
+                        "machine": place(rank.host),
+                        "pid": rank.pid,
+                        "gpu": rank.device,
+                        "dead": rank.dead,
+                    }
+                    for rank in comm.missing[:_MOST_RANKS]
+                ],
+            }
+            for comm in (answer.communicators if answer else ())[:_MOST_RANKS]
+        ],
+    }
+
+
+def fleets_json(
+    views: Sequence[FleetView], at: float, thresholds: StateThresholds
+) -> list[dict[str, object]]:
+    """Return each Prometheus with all its servers as values for JSON; `at` is now, in monotonic seconds.
+
+    The states of servers are judged by `thresholds`.
+    """
+
+    def age(one: FleetServer | FleetNode) -> float | None:
+        return None if one.at is None else max(0.0, at - one.at)
+
+    def server(one: FleetServer, late_at: float) -> dict[str, object]:
+        return {
+            **fields_of(one, "at", "down", "ttft_p95_s", "itl_p95_s"),
+            "state": scraped_state(one, late_at, thresholds),
+            "age_s": age(one),
+            "ttft_p95_ms": _ms(one.ttft_p95_s),
+            "itl_p95_ms": _ms(one.itl_p95_s),
+        }
+
+    return [
+        {
+            "name": view.name,
+            "url": view.url,
+            **_source(view),
+            "scrape_s": view.fleet.every_s if view.fleet else None,
+            "answer_ms": view.fleet.answer_ms if view.fleet else None,
+            "note": view.fleet.note if view.fleet else None,
+            "servers": [server(one, view.fleet.late_at) for one in view.fleet.servers] if view.fleet else [],
+            "nodes": [
+                {**fields_of(one, "at", "down"), "age_s": age(one)}
+                for one in (view.fleet.nodes if view.fleet else ())
+            ],
+        }
+        for view in views
+    ]
+
+
+_SUMS = ("running", "waiting", "generation_tps")
+
+
+def groups_json(wall: Wall) -> list[dict[str, object]]:
+    """Return the groups of all servers as values for JSON, the worst first, with the number in each state."""
+    return [
+        {
+            "name": group.name,
+            "servers": len(group.servers),
+            "states": dict(group.counts),
+            **{name: getattr(group, name).value for name in _SUMS},
+            "counted": {name: getattr(group, name).known for name in _SUMS},
+            "kv_cache_percent": group.kv_percent,
+            "ttft_p95_ms": _ms(group.ttft_p95_s),
+            "balance": None if group.balance is None else group.balance.word,
+        }
+        for group in wall.groups
+    ]
+
+
+def worst_json(wall: Wall) -> dict[str, list[dict[str, object]]]:
+    """Return the lists of a wall's worst servers and machines as values for JSON, the worst first.
+
+    Each has at most `MOST_LISTED`. A TTFT whose quantile is only known to be above or below its figure has
+    the sign of that as its `bound`.
+    """
+
+    def listed(top: Top, key: str, scale: float = 1) -> list[dict[str, object]]:
+        return [
+            {"name": one.server.name, "group": one.server.group, "state": one.state, key: scale * value}
+            for one, value in wall.tops.get(top, ())
+        ]
+
+    slowest = listed(Top.TTFT, "ttft_p95_ms", 1000)
+    return {
+        "waiting": listed(Top.WAITING, "waiting"),
+        "kv_cache": listed(Top.KV, "kv_cache_percent"),
+        "ttft_p95": [
+            {**row, "bound": _bound(one)}
+            for row, (one, _) in zip(slowest, wall.tops.get(Top.TTFT, ()), strict=True)
+        ],
+        "slow_clock": [
+            {"name": one.name, "state": one.state, "sm_clock_mhz": one.sm_clock_mhz}
+            for one in wall.slow_nodes[:MOST_LISTED]
+        ],
+    }
+
+
+def _bound(one: Stated) -> str | None:
+    quantile = None if isinstance(one.server, FleetServer) else one.server.ttft.p95
+    if quantile is None or not (quantile.below or quantile.above or quantile.bucket_s):
+        return None
+    return "<" if quantile.below else ">" if quantile.above else "in bucket"

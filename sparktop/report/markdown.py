@@ -9,15 +9,54 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.snapshot import Snapshot
-from sparktop.report import backend_tables, balance_tables, fleet_tables, fleets, large, node_tables
-from sparktop.report.current import current
-from sparktop.report.narrow import split_table
-from sparktop.report.ranks import ranks_table
-from sparktop.report.table import Column, Kind, Table
+from sparktop.report import tables
+from sparktop.report.tables import Column, Kind, Table, current, ranks_table
+
+
+def narrowed(text: str, width: int) -> str:
+    """Return Markdown whose tables are at most `width` cells wide, as far as possible.
+
+    Each part of a split table has at least two columns, even if these are wider.
+    """
+    parts: list[str] = []
+    for is_table, group in groupby(text.splitlines(), lambda line: line.startswith("|")):
+        lines = list(group)
+        parts += split_table(lines, width) if is_table else lines
+    return "\n".join(parts) + "\n"
+
+
+def split_table(lines: Sequence[str], width: int) -> Iterator[str]:
+    """Yield the lines of a Markdown table, split into several tables if it is wider than `width` cells."""
+    if max(map(cell_width, lines)) <= width:
+        yield from lines
+        return
+    rows = [line.split("|")[1:-1] for line in lines]  # safe: a pipe inside a cell is an entity
+    for number, columns in enumerate(_groups([cell_width(cell) for cell in rows[0]], width)):
+        if number:
+            yield ""
+        for row in rows:
+            yield f"|{'|'.join(row[column] for column in columns)}|"
+
+
+def _groups(widths: Sequence[int], width: int) -> Iterator[list[int]]:
+    """Yield the column indices of each part of a split table: the first column, and at least one more.
+
+    `widths` has the width of each column; the columns of a part fit into `width` cells if possible.
+    """
+    group, used = [0], widths[0] + 2
+    for column, cells in enumerate(widths[1:], start=1):
+        if len(group) > 1 and used + cells + 1 > width:
+            yield group
+            group, used = [0], widths[0] + 2
+        group.append(column)
+        used += cells + 1
+    yield group
+
 
 WIDTH = 100
 """The greatest width of a table, in characters."""
@@ -34,33 +73,33 @@ _LEGEND = "latencies of the time in column 'last'; – is unknown, <, > and \"to
 def render(snapshot: Snapshot) -> str:
     """Return a snapshot as Markdown, without the addresses of the servers."""
     snapshot = current(snapshot)
-    head, first = _head(snapshot), (large.groups_table(snapshot), large.worst_table(snapshot))
-    omission, snapshot = large.omission(snapshot), large.narrowed(snapshot)
+    head, first = _head(snapshot), (tables.groups_table(snapshot), tables.worst_table(snapshot))
+    omission, snapshot = tables.omission(snapshot), tables.narrowed(snapshot)
     backends, nodes = snapshot.backends, snapshot.nodes
     wrong = (
-        fleet_tables.alerts(snapshot),
-        fleet_tables.troubles(snapshot),
-        fleet_tables.standstills(snapshot),
+        tables.alerts(snapshot),
+        tables.troubles(snapshot),
+        tables.standstills(snapshot),
         ranks_table(backends),
-        node_tables.speeds(nodes, only_slow=True),
+        tables.speeds(nodes, only_slow=True),
     )
     figures = (
-        backend_tables.backend_load(backends),
-        backend_tables.backend_servers(backends, detailed=False),
-        backend_tables.latencies(backends, _LATENCIES, _QUANTILES),
-        backend_tables.also_reported(backends),
-        fleet_tables.routers(snapshot),
-        fleets.fleets_table(snapshot.fleets),
-        fleets.groups_table(snapshot.fleets),
-        balance_tables.balances(snapshot),
-        balance_tables.shares(snapshot),
-        node_tables.machines(nodes),
-        node_tables.gpus(nodes),
-        node_tables.trends(nodes),
+        tables.backend_load(backends),
+        tables.backend_servers(backends, detailed=False),
+        tables.latencies(backends, _LATENCIES, _QUANTILES),
+        tables.also_reported(backends),
+        tables.routers(snapshot),
+        tables.fleets_table(snapshot.fleets),
+        tables.scraped_groups_table(snapshot.fleets),
+        tables.balances(snapshot),
+        tables.shares(snapshot),
+        tables.machines(nodes),
+        tables.gpus(nodes),
+        tables.trends(nodes),
     )
-    limits = backend_tables.limits(backends)
-    why = balance_tables.reasons(snapshot)
-    happened = fleet_tables.events(snapshot, _EVENTS)
+    limits = tables.limits(backends)
+    why = tables.reasons(snapshot)
+    happened = tables.events(snapshot, _EVENTS)
     blocks = [
         "\n".join(head),
         *("\n".join(_table_lines(table)) for table in first if table.rows),
@@ -71,16 +110,16 @@ def render(snapshot: Snapshot) -> str:
     ]
     if not (backends or nodes or snapshot.routers or snapshot.fleets):
         blocks.append("Nothing is watched.")
-    legend = f"_Token rates {backend_tables.rate_windows(backends)}, {_LEGEND}_"
+    legend = f"_Token rates {tables.rate_windows(backends)}, {_LEGEND}_"
     return "\n\n".join([*blocks, legend]) + "\n"
 
 
 def _head(snapshot: Snapshot) -> Iterator[str]:
     yield "## sparktop snapshot (simulated)" if snapshot.simulated else "## sparktop snapshot"
     yield ""
-    yield fleet_tables.headline(snapshot)
+    yield tables.headline(snapshot)
     yield ""
-    yield " · ".join(f"{title} **{figure}**" for title, figure in fleet_tables.totals(snapshot))
+    yield " · ".join(f"{title} **{figure}**" for title, figure in tables.totals(snapshot))
 
 
 def _table_lines(table: Table) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
+from itertools import zip_longest
+from statistics import fmean
 from textwrap import wrap
 
 from sparktop import __version__
@@ -11,79 +13,166 @@ from sparktop.analysis.state import verdict
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.balance import Balance
 from sparktop.model.event import Alert
 from sparktop.model.failure import Failure
-from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.router import RouterView
+from sparktop.model.figures import Of, Where
+from sparktop.model.node import GpuReading, LostGpu, NodeSample
+from sparktop.model.router import FleetView, RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
+from sparktop.panels.machine.processes import process_lines
 from sparktop.panels.parts.figures import slow_page
 from sparktop.panels.server.panel import loading_words
-from sparktop.report import cell, fleets, large
-from sparktop.report.backend_tables import also_reported_words, rate_windows
-from sparktop.report.balance_tables import balance_lines
-from sparktop.report.current import current
-from sparktop.report.fleet_tables import router_words, unreachable
-from sparktop.report.node_lines import node_sentences
-from sparktop.report.ranks import ranks_words
-from sparktop.report.table import Column, Kind
-from sparktop.report.text_table import TextRow, table_lines
+from sparktop.report import cell, tables
+from sparktop.report.tables import Column, Filled, Kind, Table, figure, name, registered, table, word
+
+_QUIET = frozenset({"unknown", "idle", "normal"})
+
+
+def node_sentences(node: NodeView) -> Iterator[str]:
+    """Yield the sentences of the plain-text report about a node."""
+    sample = node.sample
+    if sample is None:
+        return
+    yield from _reader(node)
+    yield from _memory(node, sample)
+    if not sample.gpus and sample.gpu_note:
+        yield f"GPU: {sample.gpu_note}"
+    for lost in node.gpus_lost:
+        yield loss_line(lost)
+    for gpu in sample.gpus:
+        yield _gpu(gpu, f"GPU {gpu.index}" if len(sample.gpus) > 1 or node.gpus_lost else "GPU")
+    for line in process_lines(node):
+        if line.of_engine:
+            box = f", container {line.container}" if line.container else ""
+            memory = "" if line.gpu_bytes is None else f", {cell.data(line.gpu_bytes)} of the GPU"
+            yield f"process {line.pid}: {line.full_name}{box}{memory}"
+    ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
+    for port in ports:
+        rates = (port.rx_bytes_per_s, port.tx_bytes_per_s)
+        received, sent = (numbers.data_rate(rate, 12).strip() for rate in rates)
+        failed = ", ".join(f"{name} {cell.rate(rate)}/s" for name, rate in port.errors.items())
+        yield f"RDMA {port.name}: {received} in, {sent} out{f'; {failed}' if failed else ''}"
+    speed = node.speed
+    if speed.word not in _QUIET:
+        yield f"speed: {': '.join(part for part in (speed.word, speed.reason) if part)}"
+        if speed.cause:
+            yield f"likely: {speed.cause}{f'; to do: {speed.fix}' if speed.fix else ''}"
+
+
+def loss_line(gpu: LostGpu) -> str:
+    """Return a sentence that names a lost GPU and the reason."""
+    return f"{gpu.label} is LOST: {gpu.reason or 'the driver gives no reason'}"
+
+
+def _reader(node: NodeView) -> Iterator[str]:
+    """Yield a sentence with the full digest of the reader that ssh sent to the node, if it sent one."""
+    if node.identity.reader_sha256 is not None:
+        yield f"reader: sent over ssh, SHA-256 {node.identity.reader_sha256}"
+
+
+def _memory(node: NodeView, sample: NodeSample) -> Iterator[str]:
+    parts = sample.memory.parts
+    if parts:
+        yield f"memory: {', '.join(f'{part.name} {cell.data(part.size_bytes)}' for part in parts)}"
+    memory = sample.memory
+    if memory.gpu_nodes_bytes:
+        yield f"left out: {cell.data(memory.gpu_nodes_bytes)} that the kernel counts too, memory of the GPUs"
+    if memory.handover_cause:
+        yield f"headroom: {memory.handover_cause} gives them back; RDMA registration can fail with ENOMEM"
+    trend = node.headroom
+    if trend.slope_bytes_per_s is not None:
+        word = "falls" if trend.slope_bytes_per_s < 0 else "grows"
+        until = "" if trend.until_limit_s is None else f": limit in {numbers.age(trend.until_limit_s)}"
+        yield f"headroom {word} {cell.data(abs(trend.slope_bytes_per_s) * 60)} a minute{until}"
+
+
+def _gpu(gpu: GpuReading, name: str) -> str:
+    reasons = gpu.throttle_reasons
+    clock = numbers.clock_mhz(gpu.sm_clock_mhz, 9).strip()
+    if gpu.sm_clock_max_mhz is not None:
+        clock = f"{clock.removesuffix(' MHz')} of {gpu.sm_clock_max_mhz} MHz"
+    margin = "margin –" if gpu.limit_margin_c is None else f"{gpu.limit_margin_c:.0f} °C to the limit"
+    parts = [
+        f"{cell.percent(gpu.utilization_percent)}",
+        cell.with_unit(gpu.power_w, "W"),
+        cell.with_unit(gpu.temperature_c, "°C"),
+        margin,
+        clock,
+    ]
+    if gpu.memory_total_bytes is not None:
+        parts.append(f"{cell.data(gpu.memory_used_bytes)} of {cell.data(gpu.memory_total_bytes)}")
+    slowed = f"throttled {UNKNOWN}" if reasons is None else ", ".join(reasons) or "not throttled"
+    instances = [instance.name or str(instance.index) for instance in gpu.mig_instances]
+    split = f"; MIG {', '.join(instances) or 'without instances'}" if gpu.mig else ""
+    note = f"; memory: {clean(gpu.memory_note, 200)}" if gpu.memory_note else ""
+    return f"{name}: {', '.join(parts)}, {slowed}{split}{note}"
+
 
 _LONG = 400
 """Characters of a message; a longer one is cut."""
-_NODE_COLUMNS = (
-    Column("node", Kind.NAME),
-    *(Column(title) for title in ("CPU %", "load", "memory", "of", "headroom", "GPU %", "W", "°C")),
-    Column("GPU", Kind.NAME),
+_NODES: tuple[Filled[NodeView], ...] = (
+    name("node", lambda node: node.name),
+    *registered(Of.MACHINE, Where.TEXT, plain=True),
+    figure("GPU %", lambda node: _whole(_mean([gpu.utilization_percent for gpu in _gpus(node)]))),
+    figure("W", lambda node: _whole(_known(sum, [gpu.power_w for gpu in _gpus(node)]))),
+    figure("°C", lambda node: _whole(_known(max, [gpu.temperature_c for gpu in _gpus(node)]))),
+    name("GPU", lambda node: _gpu_name(_gpus(node), len(node.gpus_lost))),
 )
-_BACKEND_COLUMNS = (
-    Column("backend", Kind.NAME),
-    Column("state", Kind.WORD),
-    *(Column(title) for title in ("gen tok/s", "prompt", "run", "wait", "KV %", "TTFT p50", "p95")),
-    Column("model", Kind.NAME),
+_BACKENDS: tuple[Filled[BackendView], ...] = (
+    name("backend", lambda view: view.name),
+    word("state", cell.state),
+    *registered(Of.SERVER, Where.TEXT, plain=True),
+    figure("TTFT p50", lambda view: cell.quantile(view.ttft.p50)),
+    figure("p95", lambda view: cell.quantile(view.ttft.p95)),
+    name("model", lambda view: view.model),
 )
-_ROUTER_COLUMNS = (
-    Column("router", Kind.NAME),
-    *(Column(title, Kind.WORD) for title in ("state", "kind", "strategy", "backends")),
-)
-_ALERT_COLUMNS = (Column("about", Kind.NAME), Column("alert", Kind.WORD), Column("what", Kind.WORD))
 
 
 def render(snapshot: Snapshot, width: int) -> str:
     """Return a snapshot as lines of text that are at most `width` cells wide."""
-    snapshot = current(snapshot)
+    snapshot = tables.current(snapshot)
     lines = [*_head(snapshot, width), *_verdict_lines(snapshot, width), ""]
-    if large.is_large(snapshot):
-        for table in (large.groups_table(snapshot), large.worst_table(snapshot)):
-            lines += [*table_lines(table.columns, map(TextRow, table.rows), width), ""]
-        lines += [*wrap(large.omission(snapshot), width), ""]
-        snapshot = large.narrowed(snapshot)
-    if snapshot.nodes:
-        lines += [*table_lines(_NODE_COLUMNS, map(_node_row, snapshot.nodes), width), ""]
-    if snapshot.backends:
-        lines += [*table_lines(_BACKEND_COLUMNS, map(_backend_row, snapshot.backends), width), ""]
+    if tables.is_large(snapshot):
+        for one in (tables.groups_table(snapshot), tables.worst_table(snapshot)):
+            lines += [*table_lines(one, width), ""]
+        lines += [*wrap(tables.omission(snapshot), width), ""]
+        snapshot = tables.narrowed(snapshot)
+    nodes, backends, fleets = snapshot.nodes, snapshot.backends, snapshot.fleets
+    if nodes:
+        below = [[*node_sentences(node), *_trouble(node.failure, node.age_s)] for node in nodes]
+        lines += [*table_lines(table("", nodes, *_NODES), width, below), ""]
+    if backends:
+        lines += [*table_lines(table("", backends, *_BACKENDS), width, map(_below_backend, backends)), ""]
     else:
         lines += ["no backends", *_search_lines(snapshot, width), ""]
     if snapshot.routers:
-        lines += [*table_lines(_ROUTER_COLUMNS, map(_router_row, snapshot.routers), width), ""]
-    if snapshot.fleets:
-        lines += [*table_lines(fleets.COLUMNS, fleets.fleet_rows(snapshot.fleets), width), ""]
-        lines += [*table_lines(fleets.GROUP_COLUMNS, fleets.group_rows(snapshot.fleets), width), ""]
+        shown = table("", snapshot.routers, *_ROUTERS)
+        lines += [*table_lines(shown, width, map(_below_router, snapshot.routers)), ""]
+    if fleets:
+        lines += [*table_lines(tables.fleets_table(fleets), width, [[_said(view)] for view in fleets]), ""]
+        lines += [*table_lines(tables.scraped_groups_table(fleets), width), ""]
     if snapshot.balance:
         lines += [*balance_lines(snapshot.balance, width), ""]
     lines += _alert_lines(snapshot.alerts, width) if snapshot.alerts else ["no alerts"]
     return "".join(f"{fit(line, width).rstrip()}\n" for line in lines)
 
 
+def _said(view: FleetView) -> str:
+    """Return the failure or the note of a Prometheus."""
+    return view.failure.message if view.failure else (view.fleet.note or "") if view.fleet else ""
+
+
 def _head(snapshot: Snapshot, width: int) -> list[str]:
     time = snapshot.taken_at.astimezone(UTC)
     simulated = " · simulated" if snapshot.simulated else ""
     every = f"every {snapshot.interval_s:g} s"
-    totals, failing = snapshot.totals, unreachable(snapshot)
+    totals, failing = snapshot.totals, tables.unreachable(snapshot)
     figures = (
         f"generation {cell.total(totals.generation_tps, cell.rate)} tok/s",
         f"prompt {cell.total(totals.prompt_tps, cell.rate)} tok/s",
-        *([f"rates {rate_windows(snapshot.backends)}"] if snapshot.backends else []),
+        *([f"rates {tables.rate_windows(snapshot.backends)}"] if snapshot.backends else []),
         f"running {cell.total(totals.running, _whole)}",
         f"waiting {cell.total(totals.waiting, _whole)}",
         *([f"no answer {failing}"] if failing else []),
@@ -125,69 +214,38 @@ def _alert_lines(alerts: Sequence[Alert], width: int) -> Iterator[str]:
         yield from wrap(words, width, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _node_row(node: NodeView) -> TextRow:
-    sample = node.sample or NodeSample(at=0.0)
-    memory = sample.memory
-    return TextRow(
-        (
-            node.name,
-            _whole(sample.cpu.percent),
-            cell.rate(sample.cpu.load1),
-            cell.data(memory.used_bytes),
-            cell.data(memory.total_bytes),
-            cell.data(memory.headroom_bytes),
-            *_gpu_cells(sample.gpus),
-            _gpu_name(sample, len(node.gpus_lost)),
-        ),
-        (*node_sentences(node), *_trouble(node.failure, node.age_s)),
-    )
+def _gpus(node: NodeView) -> Sequence[GpuReading]:
+    return node.sample.gpus if node.sample else ()
 
 
-def _gpu_cells(gpus: Sequence[GpuReading]) -> tuple[str, str, str]:
-    """Return mean utilization (%), total power (W) and highest temperature (°C) of a node's GPUs, as text."""
-    used = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
-    power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
-    heat = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
-    return (
-        _whole(sum(used) / len(used) if used else None),
-        _whole(sum(power) if power else None),
-        _whole(max(heat, default=None)),
-    )
+def _known(join: Callable[[list[float]], float], values: Iterable[float | None]) -> float | None:
+    """Return `join` of the known values; None without any."""
+    known = [value for value in values if value is not None]
+    return join(known) if known else None
 
 
-def _gpu_name(sample: NodeSample, lost: int) -> str:
-    if not sample.gpus:
+def _mean(values: Iterable[float | None]) -> float | None:
+    return _known(fmean, values)
+
+
+def _gpu_name(gpus: Sequence[GpuReading], lost: int) -> str:
+    if not gpus:
         return f"{lost} lost" if lost else UNKNOWN
-    name, count = sample.gpus[0].name or UNKNOWN, len(sample.gpus)
+    title, count = gpus[0].name or UNKNOWN, len(gpus)
     if lost:
-        return f"{count} of {count + lost} x {name}"
-    return name if count == 1 else f"{count} x {name}"
+        return f"{count} of {count + lost} x {title}"
+    return title if count == 1 else f"{count} x {title}"
 
 
-def _backend_row(view: BackendView) -> TextRow:
-    return TextRow(
-        (
-            view.name,
-            cell.state(view),
-            cell.rate(view.generation_tps),
-            cell.rate(view.prompt_tps),
-            _whole(view.running),
-            _whole(view.waiting),
-            _whole(view.kv_cache_percent),
-            cell.quantile(view.ttft.p50),
-            cell.quantile(view.ttft.p95),
-            view.model or UNKNOWN,
-        ),
-        (
-            *_standing(view),
-            "" if view.limited_by is None else clean(view.limited_by.line, _LONG),
-            also_reported_words(view),
-            ranks_words(view),
-            slow_page(view),
-            view.page_note or "",
-            *_trouble(view.failure, view.age_s, loading_words(view)),
-        ),
-    )
+def _below_backend(view: BackendView) -> Iterator[str]:
+    """Yield the sentences below the row of a backend."""
+    yield from _standing(view)
+    yield "" if view.limited_by is None else clean(view.limited_by.line, _LONG)
+    yield tables.also_reported_words(view)
+    yield tables.ranks_words(view)
+    yield slow_page(view)
+    yield view.page_note or ""
+    yield from _trouble(view.failure, view.age_s, loading_words(view))
 
 
 def _standing(view: BackendView) -> Iterator[str]:
@@ -196,27 +254,35 @@ def _standing(view: BackendView) -> Iterator[str]:
         yield view.progress.sentence
 
 
-def _router_row(router: RouterView) -> TextRow:
-    state = "answers" if router.ok else "connecting" if router.failure is None else "down"
-    strategy = router.strategy or UNKNOWN
-    sent = f"sends to {', '.join(_deployments(router.deployments))}" if router.deployments else ""
-    return TextRow(
-        (
-            router.name,
-            "alive" if router.ok and router.alive else state,
-            router.kind,
-            f"{strategy} (config)" if router.strategy and not router.strategy_read else strategy,
-            ", ".join(router.backends) or UNKNOWN,
-        ),
-        (
-            sent,
-            router_words(router),
-            *(f"{clean(name)}: {words}" for name, words in router.deployment_troubles.items()),
-            *(f"{clean(name)}: {words}" for name, words in router.stuck.items()),
-            router.note or "" if router.failure is None else "",
-            *_trouble(router.failure, router.age_s),
-        ),
-    )
+def _router_state(router: RouterView) -> str:
+    if router.ok:
+        return "alive" if router.alive else "answers"
+    return "connecting" if router.failure is None else "down"
+
+
+def _strategy(router: RouterView) -> str:
+    is_configured = router.strategy and not router.strategy_read
+    return f"{router.strategy} (config)" if is_configured else router.strategy or UNKNOWN
+
+
+def _below_router(router: RouterView) -> Iterator[str]:
+    """Yield the sentences below the row of a router."""
+    if router.deployments:
+        yield f"sends to {', '.join(_deployments(router.deployments))}"
+    yield tables.router_words(router)
+    yield from (f"{clean(one)}: {words}" for one, words in router.deployment_troubles.items())
+    yield from (f"{clean(one)}: {words}" for one, words in router.stuck.items())
+    yield router.note or "" if router.failure is None else ""
+    yield from _trouble(router.failure, router.age_s)
+
+
+_ROUTERS: tuple[Filled[RouterView], ...] = (
+    name("router", lambda router: router.name),
+    word("state", _router_state),
+    word("kind", lambda router: router.kind),
+    word("strategy", _strategy),
+    word("backends", lambda router: ", ".join(router.backends) or UNKNOWN),
+)
 
 
 def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
@@ -226,8 +292,8 @@ def _deployments(deployments: Mapping[str, str | None]) -> Iterator[str]:
     watched backends.
     """
     names: dict[str | None, list[str]] = {}
-    for name, backend in deployments.items():
-        names.setdefault(backend, []).append(fit(clean(name), 12).rstrip())
+    for deployment, backend in deployments.items():
+        names.setdefault(backend, []).append(fit(clean(deployment), 12).rstrip())
     for backend in sorted(names, key=lambda one: one is None):
         yield f"{'unmapped' if backend is None else clean(backend)} ({', '.join(names[backend])})"
 
@@ -246,3 +312,93 @@ def _trouble(failure: Failure | None, age_s: float | None, loading: str = "") ->
 
 def _whole(value: float | None) -> str:
     return numbers.count(value, 5).strip()
+
+
+def balance_lines(balances: Sequence[Balance], width: int) -> Iterator[str]:
+    """Yield the balance of each group as lines of at most `width` cells.
+
+    Each group has its verdict and metrics first, then the reasons, the cause and the hint.
+    """
+    for one in balances:
+        figures = (
+            f"{clean(one.group)}: {_balance_words(one)}",
+            "no router known" if one.router is None else "",
+            f"since {one.since:%H:%M:%S} UTC" if one.since and one.bad else "",
+            f"period {numbers.duration(one.period_s, 7).strip()}" if one.period_s else "",
+            f"polled {one.sample_hz:.0f} times a second" if one.sample_hz and one.sample_hz >= 1.5 else "",  # noqa: PLR2004 - more than once
+            f"strategy {clean(one.strategy)}" if one.strategy else "",
+        )
+        head = " · ".join(filter(None, figures))
+        yield from wrap(f"balance of {head}", width, subsequent_indent="    ", break_on_hyphens=False)
+        for text in tables.sentences(one):
+            lines = wrap(clean(text, 500), width - 4, break_on_hyphens=False)
+            yield from (f"{'    ' if number else '  '}{line}" for number, line in enumerate(lines))
+
+
+def _balance_words(one: Balance) -> str:
+    """Return the announced verdict as text, with the verdict on the newest time window if that differs.
+
+    If no verdict is announced yet, return the verdict on the newest time window.
+    """
+    if tables.not_announced(one):
+        return f"{one.word_now.value} in the newest window, not announced yet"
+    if one.word is one.word_now:
+        return one.title
+    return f"{one.word.value} (newest window: {one.word_now.value})"
+
+
+_WIDEST_NAME = 24
+"""Cells of the first column at most; a longer name is cut."""
+_LONGEST = 2000
+"""Characters of a cell or a sentence at most."""
+
+
+def table_lines(shown: Table, width: int, below: Iterable[Iterable[str]] = ()) -> Iterator[str]:
+    """Yield the titles and rows of a table as lines of at most `width` cells.
+
+    `below` has for each row the sentences below it, of which empty ones are left out. Columns that have no
+    room beside the others are written below each row, as "title cell · title cell"; where they are only names
+    and equal in all rows, once below the table.
+    """
+    columns = shown.columns
+    rows = [tuple(clean(text, _LONGEST) for text in row) for row in shown.rows]
+    widths = [
+        max(cell_width(text) for text in (column.title, *(row[number] for row in rows)))
+        for number, column in enumerate(columns)
+    ]
+    widths[0] = min(widths[0], _WIDEST_NAME, width)
+    count = _fitting(widths, width)
+    yield _line(columns[:count], widths, [column.title for column in columns[:count]])
+    rests = [_rest(columns[count:], row[count:]) for row in rows]
+    are_names = all(column.kind is Kind.NAME for column in columns[count:])
+    same = are_names and len(rests) > 1 and len(set(rests)) == 1
+    for row, rest, sentences in zip_longest(rows, rests, below, fillvalue=()):
+        yield _line(columns[:count], widths, row)
+        for sentence in filter(None, ("" if same else rest, *sentences)):
+            yield from _below(sentence, width)
+    if same and rests[0]:
+        yield from _below(f"each: {rests[0]}", width)
+
+
+def _rest(columns: Sequence[Column], cells: Sequence[str]) -> str:
+    return " · ".join(f"{column.title} {text}" for column, text in zip(columns, cells, strict=True))
+
+
+def _below(sentence: str, width: int) -> Iterator[str]:
+    yield from wrap(clean(sentence, _LONGEST), width, initial_indent="  ", subsequent_indent="    ")
+
+
+def _fitting(widths: Sequence[int], width: int) -> int:
+    """Return how many columns from the left fit side by side, with a space between them."""
+    count, used = 1, widths[0]
+    while count < len(widths) and used + 1 + widths[count] <= width:
+        used += 1 + widths[count]
+        count += 1
+    return count
+
+
+def _line(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+    return " ".join(
+        fit(text, width, "right" if column.kind is Kind.FIGURE else "left")
+        for column, width, text in zip(columns, widths, cells, strict=False)
+    )

@@ -17,8 +17,7 @@ from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean
 from sparktop.net.client import OK, Request, Response, SharedSession
-from sparktop.net.failure import AnswerError, server_words, status_error
-from sparktop.net.server import Trust, host_and_port
+from sparktop.net.failure import AnswerError, Trust, host_and_port, server_words, status_error
 from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks, place
 from sparktop.sources.replies import ASKS_RANKS, Reply
 from sparktop.sources.source import read_beside

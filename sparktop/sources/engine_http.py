@@ -21,8 +21,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
 from sparktop.net.client import Answer, Request, SharedSession, fetch
-from sparktop.net.failure import AnswerError
-from sparktop.net.server import Trust, host_and_port, key_problem
+from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
 Ask = Callable[[str, float], Awaitable[EngineSample]]

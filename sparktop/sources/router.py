@@ -32,8 +32,7 @@ from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.client import Answer, Request, SharedSession, fetch
-from sparktop.net.failure import AnswerError
-from sparktop.net.server import Trust, host_and_port, key_problem
+from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
 # The page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. The page has no gauge

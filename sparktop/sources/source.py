@@ -11,9 +11,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure
-from sparktop.model.fleet import Fleet
 from sparktop.model.node import NodeSample
-from sparktop.model.router import RouterSample
+from sparktop.model.router import Fleet, RouterSample
 
 Reading: TypeAlias = EngineSample | NodeSample | RouterSample | Fleet | Failure
 """Result of one poll. The identity of the polled machine or server is an attribute of its source instead."""

@@ -16,12 +16,10 @@ from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.stall import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
-from sparktop.model.event import Event
+from sparktop.model.event import Event, ProgressView
 from sparktop.model.failure import Failure
-from sparktop.model.limit import Limit, LimitKind
-from sparktop.model.progress import ProgressView
 from sparktop.model.series import HistoryTable
-from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView
+from sparktop.model.snapshot import BackendHistory, BackendView, LaneHistory, LaneView, Limit, LimitKind
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates import (
     EDGE_SLACK_S,

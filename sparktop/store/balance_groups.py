@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord, StepTime
-from sparktop.model.fleet import Scrape
+from sparktop.model.router import Scrape
 from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog, Role, reported_roles, worker_roles
 from sparktop.store.tracks import Group, RouterTrack, routers_of_groups

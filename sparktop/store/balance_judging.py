@@ -41,9 +41,8 @@ from sparktop.analysis.balance.rules import (
 from sparktop.graphics import numbers
 from sparktop.model.balance import Balance, BalanceChange, BalanceWord
 from sparktop.model.event import Event, Phase, Severity, Values
-from sparktop.model.fleet import Scrape, stale_s
 from sparktop.model.instant import Instant
-from sparktop.model.router import RouterSample
+from sparktop.model.router import RouterSample, Scrape, stale_s
 from sparktop.store.balance_groups import BalanceWatch, JudgedGroup, Member
 from sparktop.store.load_log import Role, length_variation, median_life_s
 from sparktop.store.tracks import RouterTrack

@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.analysis.placement import address_of
-from sparktop.model.counter_figures import COUNTER_FIGURES, How
 from sparktop.model.engine import POSITION, LaneSample
-from sparktop.model.fleet import Fleet, FleetServer, FleetView, Sum, Totals
+from sparktop.model.figures import COUNTER_FIGURES, How
+from sparktop.model.router import Fleet, FleetServer, FleetView, Sum, Totals
 from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.model.targets import StateThresholds
 from sparktop.rates import (

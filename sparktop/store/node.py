@@ -29,23 +29,27 @@ from sparktop.analysis.speed_state import (
     xid_words,
 )
 from sparktop.graphics import numbers
-from sparktop.model.ending import OOM, XID, KernelLine, LastBoot
 from sparktop.model.event import Event, Phase, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import (
+    OOM,
+    XID,
     GpuReading,
+    KernelLine,
+    LastBoot,
     LostGpu,
     MemoryReading,
     MemorySample,
     NetworkReading,
     NodeIdentity,
     NodeSample,
+    Workload,
+    Workloads,
 )
 from sparktop.model.series import LATE, HistoryTable
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
-from sparktop.model.workload import Workload, Workloads
 from sparktop.store.event_log import AlertBook, Finding
 from sparktop.store.sources import Health, SourceKey
 

@@ -16,13 +16,11 @@ from sparktop.analysis.speed_state import bandwidth_gb_per_s, limit_tps, read_pe
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.failure import Failure
-from sparktop.model.fleet import Fleet, SelfView
 from sparktop.model.instant import Instant
-from sparktop.model.loading import PastStart
 from sparktop.model.node import MemorySample, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
-from sparktop.model.router import RouterSample
-from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Snapshot
+from sparktop.model.router import Fleet, RouterSample, SelfView
+from sparktop.model.snapshot import NODE_INTERVALS, BackendView, PastStart, Snapshot
 from sparktop.model.targets import ModelFacts, Target, Thresholds, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.alerts import (

@@ -17,10 +17,9 @@ from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, StepPace
 from sparktop.analysis.state import kv_percent, ttft_s
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView, stale_s
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.model.router import RouterSample, RouterView
+from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, RouterSample, RouterView, stale_s
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import (
     BackendTarget,

@@ -35,17 +35,13 @@ from sparktop.analysis.stall import (
 from sparktop.analysis.state import shown_limit
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.engine import EngineSample
-from sparktop.model.event import Event, Severity, Values
+from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
-from sparktop.model.limit import Limit, LimitKind
-from sparktop.model.loading import Loading, PastStart, minutes
-from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.progress import Progress, ProgressView
+from sparktop.model.node import GpuReading, NodeSample, Workload, Workloads
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
-from sparktop.model.snapshot import NODE_INTERVALS, BackendView
+from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Limit, LimitKind, Loading, PastStart, minutes
 from sparktop.model.text import clean
-from sparktop.model.workload import Workload, Workloads
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import AlertBook, Finding
 from sparktop.store.node import NodeTrack

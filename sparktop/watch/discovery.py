@@ -25,8 +25,7 @@ from sparktop.model.targets import (
     server_path,
 )
 from sparktop.model.text import clean
-from sparktop.net.failure import HOW_TO_GIVE_A_KEY
-from sparktop.net.server import look_up
+from sparktop.net.failure import HOW_TO_GIVE_A_KEY, look_up
 from sparktop.sources.source import LIVELINESS, is_litellm
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from sparktop.analysis.speed_state import IDLE_PERCENT, SLOW_CLOCK, THROTTLED, P
 from sparktop.engines.tables import RUNNING
 from sparktop.errors import UsageError
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import FleetNode, Scrape
 from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
+from sparktop.model.router import FleetNode, Scrape
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.net.failure import AnswerError

@@ -15,7 +15,7 @@ import msgspec
 from sparktop.analysis.placement import address_of
 from sparktop.files import Place, find_folder, folder_of, read_own, write_whole
 from sparktop.hardware.kernel_file import read_small
-from sparktop.model.loading import PastStart, PastStarts
+from sparktop.model.snapshot import PastStart, PastStarts
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.store import Store

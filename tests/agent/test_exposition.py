@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from sparktop.agent.exposition import page
 from sparktop.demo.machine import IDENTITY, node_sample
 from sparktop.model.node import (
+    PREFIX,
     CoreGroup,
     CpuReading,
     GpuProcess,
@@ -32,7 +33,6 @@ from sparktop.model.node import (
     ProcessTable,
     SensorReading,
 )
-from sparktop.model.node_metrics import PREFIX
 from sparktop.sources.local import LocalSource
 from tests.sources.installed import installed
 

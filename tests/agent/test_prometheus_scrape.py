@@ -11,8 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from sparktop.model.node import NodeSample
-from sparktop.model.node_metrics import PREFIX
+from sparktop.model.node import PREFIX, NodeSample
 from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
 from tests.agent.agent_process import running

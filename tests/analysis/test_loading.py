@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
-from sparktop.model.loading import GROWTH, LAST_TIME, PHASES, Loading, PastStart
+from sparktop.model.snapshot import GROWTH, LAST_TIME, PHASES, Loading, PastStart
 
 GIB = 2**30
 START = 1000.0

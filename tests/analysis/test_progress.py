@@ -15,7 +15,7 @@ from sparktop.analysis.stall import (
     judge_standstill,
     power_limits,
 )
-from sparktop.model.progress import Progress
+from sparktop.model.event import Progress
 
 SPINNING = GpuWork(19.0, 96.0, 2400.0, 30.0, 35.0)
 BLOCKED = GpuWork(13.0, 0.0, 208.0, 30.0, 35.0)

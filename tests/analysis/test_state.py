@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import JudgedState, LoadFigures, backend_state
+from sparktop.model.event import Progress, ProgressView
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.snapshot import BackendState as Is
 from sparktop.model.targets import StateThresholds
 

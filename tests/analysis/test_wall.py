@@ -13,8 +13,8 @@ from sparktop.analysis.state import LoadFigures, Top, Wall, backend_state, node_
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Scrape, Sum
 from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.router import Fleet, FleetNode, FleetServer, Scrape, Sum
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,

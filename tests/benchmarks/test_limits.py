@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import limits
 
-from sparktop.model.limit import LimitKind
+from sparktop.model.snapshot import LimitKind
 
 
 @pytest.mark.long

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from sparktop.agent.access import bind, own_names
 from sparktop.agent.gate import Limits
-from sparktop.browser.server import LIMITS, BrowserServer
-from sparktop.browser.sessions import Sessions
+from sparktop.browser.server import LIMITS, BrowserServer, Sessions
 from sparktop.browser.shelf import Shelf
 from sparktop.browser.studio import Studio
 from sparktop.model.event import Alert, Event, Severity

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.browser import server as module
-from sparktop.browser.address import Page
+from sparktop.browser.page import Page
 from sparktop.browser.server import LIMITS
 from tests.agent.raw_client import Answer, Client, ask, connect, request, until
 from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot

@@ -9,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import Top
-from sparktop.browser.address import Kind, Page, parse_path
-from sparktop.browser.choice import MOST_WORDS, Choice, parse_choice
-from sparktop.browser.document import page_html
 from sparktop.browser.drawing import Orders, draw
+from sparktop.browser.page import MOST_WORDS, Choice, Kind, Page, parse_choice, parse_path
+from sparktop.browser.server import page_html
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.view import Sort
 from tests.agent.raw_client import ask

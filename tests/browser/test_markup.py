@@ -8,12 +8,10 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
-from sparktop.browser.address import Kind, Page, parse_path
-from sparktop.browser.document import page_html, token_html
 from sparktop.browser.drawing import draw
-from sparktop.browser.markup import row_html
-from sparktop.browser.style import AUTO, static, style_sheet
-from sparktop.browser.widths import WIDTHS, shared_width
+from sparktop.browser.page import WIDTHS, Kind, Page, parse_path, shared_width
+from sparktop.browser.picture import row_html
+from sparktop.browser.server import AUTO, page_html, static, style_sheet, token_html
 from sparktop.colors.palette import shipped_palettes
 from tests.browser.conftest import HOSTILE, hostile_snapshot
 from tests.export.snapshots import backend, snapshot

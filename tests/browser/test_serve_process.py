@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparktop.browser.serving import Place
+from sparktop.browser.server import Place
 from sparktop.cli import main
 from sparktop.model.targets import Watch
 from tests.agent.agent_process import END_S, listening
@@ -71,7 +71,7 @@ def test_the_demo_is_served_as_simulated(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SPARKTOP_SERVE_TOKEN", raising=False)
     monkeypatch.setattr("sparktop.demo.command.run_demo", started)
-    monkeypatch.setattr("sparktop.browser.serving.serve", served)
+    monkeypatch.setattr("sparktop.browser.server.serve", served)
     assert main(["serve", "--listen", "127.0.0.1:0", "--name", "board.lan", *words]) == 0
     assert seen == [scenario, "demo", True, "127.0.0.1", ["board.lan"]]
 

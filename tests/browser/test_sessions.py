@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.browser.sessions import VALID_S, Sessions, cookie
+from sparktop.browser.server import VALID_S, Sessions, cookie
 from tests.browser.conftest import TOKEN
 
 

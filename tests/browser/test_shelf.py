@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.browser.address import Kind, Page
+from sparktop.browser.page import Kind, Page
 from sparktop.browser.picture import Picture
 from sparktop.browser.shelf import EACH_PAGE, LOOK_EVERY_S, Shelf
 from sparktop.sweep.result.store import new_file, save

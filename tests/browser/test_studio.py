@@ -13,11 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.browser import studio as module
-from sparktop.browser.address import Kind, Page
-from sparktop.browser.channel import Channel
 from sparktop.browser.drawing import Orders, draw
+from sparktop.browser.page import Kind, Page
 from sparktop.browser.shelf import Shelf
-from sparktop.browser.studio import Studio
+from sparktop.browser.studio import Channel, Studio
 from sparktop.model.snapshot import Snapshot
 from tests.export.snapshots import backend, snapshot
 

@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import Top
-from sparktop.browser.address import Kind, Page, parse_path
-from sparktop.browser.choice import Choice
 from sparktop.browser.drawing import draw
+from sparktop.browser.page import Choice, Kind, Page, parse_path
 from sparktop.browser.picture import Picture
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
+from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
 from stage.fleet import RehearsedFleet
 

@@ -13,17 +13,17 @@ from sparktop.agent.exposition import encoded
 from sparktop.demo.machine import IDENTITY, node_sample
 from sparktop.export.metrics import Level, page_families
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import Alert, Severity
+from sparktop.model.event import Alert, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import SelfView
-from sparktop.model.limit import Limit, LimitKind
-from sparktop.model.loading import Loading
-from sparktop.model.progress import Progress, ProgressView
+from sparktop.model.router import SelfView
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
     Headroom,
     Latency,
+    Limit,
+    LimitKind,
+    Loading,
     NodeView,
     Quantile,
     Snapshot,

@@ -27,8 +27,7 @@ from sparktop.export.metrics import (
 )
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Phase, Severity
-from sparktop.model.fleet import SelfView
-from sparktop.model.router import RouterView
+from sparktop.model.router import RouterView, SelfView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
 from tests.export.snapshots import (
     MODEL,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sparktop.analysis.speed_state import is_severe, xid_words
 from sparktop.hardware.identity import LastBootReader, was_clean
 from sparktop.hardware.kernel_log import KernelLogReader, parse_record
-from sparktop.model.ending import OOM, XID, KernelLine, LastBoot
+from sparktop.model.node import OOM, XID, KernelLine, LastBoot
 from tests.hardware.conftest import write
 
 XID_79 = b"4,1201,5140900123,-;NVRM: Xid (PCI:000f:01:00): 79, pid=4242, name=VLLM::EngineCor, GPU fell\n"

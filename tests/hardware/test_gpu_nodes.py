@@ -12,7 +12,7 @@ from sparktop.hardware.gpu import GpuReader
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import CpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView
-from sparktop.report.node_lines import node_sentences
+from sparktop.report.text_snapshot import node_sentences
 from tests.hardware.conftest import write
 from tests.hardware.fake_driver import (
     GIB,

@@ -10,9 +10,8 @@ from sparktop.analysis import speed_state
 from sparktop.model.balance import BalanceWord
 from sparktop.model.event import ALERT_KINDS
 from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
-from sparktop.model.limit import LimitKind
 from sparktop.model.ranks import RanksWord
-from sparktop.model.snapshot import BackendState
+from sparktop.model.snapshot import BackendState, LimitKind
 from sparktop.sweep.terms.definitions import MEANINGS, WORDS
 
 SPEED_WORDS = (

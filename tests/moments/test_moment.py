@@ -45,7 +45,7 @@ def sample_of(snapshot: Snapshot) -> NodeSample:
 def figures(moment: Moment, kind: str, name: str) -> dict[str, tuple[float | None, ...]]:
     """Return (min, mean, max, last) by field of a server or machine."""
     return {
-        figure.field: (found.least, found.mean, found.most, found.last)
+        figure.name: (found.least, found.mean, found.most, found.last)
         for figure, _, found in moment.figures(kind, names=[name])
     }
 

@@ -24,7 +24,7 @@ from sparktop.moments.moment import Moment, SweepSpan, moment_of
 from sparktop.moments.report import FORMATS, moment_report
 from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
 from sparktop.recording.past import Picture
-from sparktop.report.document.prose import wrapped
+from sparktop.report.document.document import wrapped
 from sparktop.report.privacy import Privacy
 from tests.dump.conftest import instant, page, written
 from tests.moments.conftest import OUTAGE_S, PLAYED_S, Recorded, wall

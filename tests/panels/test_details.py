@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from sparktop.colors.palette import palettes
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Scrape
 from sparktop.model.node import CpuReading, GpuProcess, GpuReading, MemoryReading, NodeSample
+from sparktop.model.router import Scrape
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.panels.board.layout import PanelKey

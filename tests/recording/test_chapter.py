@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable
 
-from sparktop.model.history_page import Page
-from sparktop.model.series import HistoryTable
+from sparktop.model.series import HistoryTable, Page
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.recording.past import KEPT_S, MINUTE_S, Chapter, Past, Picture
 from sparktop.report.json_snapshot import to_json

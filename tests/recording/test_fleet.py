@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sparktop.model.fleet import Fleet, FleetServer, Scrape
 from sparktop.model.instant import Instant
+from sparktop.model.router import Fleet, FleetServer, Scrape
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.recording.records import call_of, first_head, read_target, record_of, target_fields
 from sparktop.store import SourceKey, Store

@@ -8,7 +8,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from sparktop.model.event import Event, Severity
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
+from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.recording.past import (
     BUDGET_BYTES,

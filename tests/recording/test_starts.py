@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sparktop.model.instant import Instant
-from sparktop.model.loading import PastStart
+from sparktop.model.snapshot import PastStart
 from sparktop.recording.frames import Kind
 from sparktop.recording.records import call_of, record_of
 from sparktop.store.store import Call, Change

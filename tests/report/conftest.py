@@ -8,7 +8,6 @@ import pytest
 
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import SelfView, Sum, Totals
 from sparktop.model.node import (
     CoreGroup,
     CpuReading,
@@ -24,7 +23,10 @@ from sparktop.model.node import (
     ProcessReading,
     ProcessTable,
     SensorReading,
+    Workload,
+    Workloads,
 )
+from sparktop.model.router import SelfView, Sum, Totals
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
@@ -37,7 +39,6 @@ from sparktop.model.snapshot import (
     Snapshot,
     SpeedState,
 )
-from sparktop.model.workload import Workload, Workloads
 
 BOX = "5d1c0ffee5aa"
 """First digits of the ID of a container."""

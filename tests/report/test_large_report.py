@@ -12,7 +12,7 @@ from sparktop.commands.snapshot import render
 from sparktop.model.snapshot import BackendState, Latency, Quantile, Snapshot
 from sparktop.panels.board.wall_lines import top_keys
 from sparktop.report import cell
-from sparktop.report.large import MOST, groups_table, is_large, narrowed, omission, worst_table
+from sparktop.report.tables import MOST, groups_table, is_large, narrowed, omission, worst_table
 from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from sparktop.model.progress import Progress, ProgressView
+from sparktop.model.event import Progress, ProgressView
 from sparktop.model.ranks import RanksVerdict, RanksView, RanksWord
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.report import html, markdown, text_snapshot

@@ -23,7 +23,7 @@ def test_json_has_the_routers_of_the_schema() -> None:
     """Every key is present; a deployment without a backend here is null."""
     (router,) = json.loads(json.dumps(to_json(snapshot(strangers=1)), allow_nan=False))["routers"]
     assert router.pop("age_s") >= 0
-    assert router == {
+    expected = {
         "name": "proxy",
         "url": "http://192.168.100.11:4000",
         "ok": True,
@@ -44,6 +44,7 @@ def test_json_has_the_routers_of_the_schema() -> None:
         "in_flight": None,
         "sent": None,
     }
+    assert {key: router.get(key, "absent") for key in expected} == expected
 
 
 def test_json_of_a_router_that_tells_nothing() -> None:

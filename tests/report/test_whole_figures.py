@@ -11,11 +11,9 @@ from msgspec.structs import replace
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
-from sparktop.model.fleet import Sum, Totals
-from sparktop.model.router import RouterView
+from sparktop.model.router import RouterView, Sum, Totals
 from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.report.markdown import WIDTH, render
-from sparktop.report.narrow import narrowed
+from sparktop.report.markdown import WIDTH, narrowed, render
 from sparktop.report.text_snapshot import render as render_text
 from tests.report.conftest import NOON, full_backend, full_node
 

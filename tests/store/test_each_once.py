@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, Sum
+from sparktop.model.router import Fleet, FleetNode, FleetServer, Sum
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import PrometheusTarget, Watch
-from sparktop.report.fleets import group_rows
+from sparktop.report.tables import scraped_groups_table
 from sparktop.store import SourceKey, Store
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,7 +57,7 @@ def test_each_server_stands_on_one_wall() -> None:
     assert second is not None
     assert second.note == "4 of its servers are shown by another Prometheus"
     assert shown.totals.running == Sum(9, 5, 5)
-    assert [row.cells[1] for row in group_rows(shown.fleets)] == ["4", "1"]
+    assert [row[1] for row in scraped_groups_table(shown.fleets).rows] == ["4", "1"]
     assert pair.store.snapshot().fleets[1].fleet is second
 
 

@@ -8,11 +8,22 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from sparktop.model.ending import OOM, XID, KernelLine, KernelLog, LastBoot
 from sparktop.model.event import Event, Severity
-from sparktop.model.node import GpuProcess, GpuReading, MemoryReading, NodeIdentity, NodeSample
+from sparktop.model.node import (
+    OOM,
+    XID,
+    GpuProcess,
+    GpuReading,
+    KernelLine,
+    KernelLog,
+    LastBoot,
+    MemoryReading,
+    NodeIdentity,
+    NodeSample,
+    Workload,
+    Workloads,
+)
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.model.workload import Workload, Workloads
 from sparktop.store import SourceKey
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from sparktop.analysis.state import wall_of_fleet
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetServer, FleetView, Sum, Totals
+from sparktop.model.router import Fleet, FleetServer, FleetView, Sum, Totals
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import StateThresholds
-from sparktop.report.fleets import fleets_json
+from sparktop.report.json_snapshot import fleets_json
 from sparktop.store.figures import totals
 
 SERVERS = tuple(

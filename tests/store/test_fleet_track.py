@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer
+from sparktop.model.router import Fleet, FleetNode, FleetServer
 from sparktop.model.targets import PrometheusTarget
 from sparktop.store.tracks import FleetTrack
 

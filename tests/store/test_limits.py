@@ -11,8 +11,7 @@ from sparktop.analysis import limited_by
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.limit import Limit, LimitKind
-from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.simulation.calibration import SOLO
 from sparktop.store import SourceKey

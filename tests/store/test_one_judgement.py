@@ -6,8 +6,8 @@ import pytest
 
 from sparktop.analysis.state import verdict
 from sparktop.model.balance import BalanceWord
-from sparktop.model.limit import LimitKind
 from sparktop.model.router import LITELLM, RouterSample
+from sparktop.model.snapshot import LimitKind
 from sparktop.model.targets import RouterTarget
 from sparktop.store import SourceKey
 from tests.store.fed_traces import NAMES, Pair, looks

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.state import verdict
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.model.event import Phase, Severity
+from sparktop.model.event import Phase, Progress, Severity
 from sparktop.model.node import (
     GpuProcess,
     GpuReading,
@@ -20,12 +20,12 @@ from sparktop.model.node import (
     NodeSample,
     ProcessReading,
     ProcessTable,
+    Workload,
+    Workloads,
 )
-from sparktop.model.progress import Progress
 from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.model.workload import Workload, Workloads
 from sparktop.store import SourceKey, Store
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

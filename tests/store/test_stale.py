@@ -9,10 +9,10 @@ import pytest
 from sparktop.analysis.state import wall_of, wall_of_fleet
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetServer, Scrape
+from sparktop.model.router import Fleet, FleetServer, Scrape
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
-from sparktop.report.current import current
+from sparktop.report.tables import current
 from sparktop.store import SourceKey, Store
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

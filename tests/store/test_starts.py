@@ -10,11 +10,9 @@ import pytest
 from sparktop.demo.machine import starting
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.loading import PastStart
-from sparktop.model.node import GpuProcess, GpuReading, NodeIdentity, NodeSample
-from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.model.node import GpuProcess, GpuReading, NodeIdentity, NodeSample, Workload, Workloads
+from sparktop.model.snapshot import BackendState, BackendView, PastStart
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.model.workload import Workload, Workloads
 from sparktop.store import SourceKey, Store
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import

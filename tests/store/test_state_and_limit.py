@@ -10,8 +10,7 @@ from sparktop.analysis.state import verdict
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Severity
-from sparktop.model.limit import Limit, LimitKind
-from sparktop.model.snapshot import BackendState, Snapshot
+from sparktop.model.snapshot import BackendState, Limit, LimitKind, Snapshot
 from sparktop.panels.server.panel import limit_note
 from stage.rehearsal import Rehearsal
 

@@ -11,10 +11,9 @@ from sparktop.analysis.state import verdict
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
-from sparktop.model.node import GpuProcess, GpuReading, NodeSample
+from sparktop.model.node import GpuProcess, GpuReading, NodeSample, Workload, Workloads
 from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.model.workload import Workload, Workloads
 from sparktop.store import SourceKey
 
 World: TypeAlias = Any  # the class lives in conftest.py, which tests cannot import

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.model.fleet import Scrape
+from sparktop.model.router import Scrape
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, Watch
 

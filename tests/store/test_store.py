@@ -11,11 +11,11 @@ import pytest
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Sum
 from sparktop.model.node import (
     NodeIdentity,
     NodeSample,
 )
+from sparktop.model.router import Sum
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetServer, FleetView
+from sparktop.model.router import Fleet, FleetServer, FleetView
 from sparktop.model.snapshot import BackendView
 from sparktop.store.figures import totals
 from sparktop.store.tracks import WallFigures

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from sparktop.analysis.state import Top
-from sparktop.model.fleet import Fleet, FleetServer, FleetView
+from sparktop.model.router import Fleet, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.parts.text import row_text

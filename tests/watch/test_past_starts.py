@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.loading import PastStart
+from sparktop.model.snapshot import PastStart
 from sparktop.model.targets import Watch
 from sparktop.store import Store
 from sparktop.watch.state_files import add_starts, keep_starts, read_starts, starts_file

@@ -54,7 +54,7 @@ from sparktop.analysis.balance.spread import (
 )
 from sparktop.analysis.balance.swings import SCORE_LIMIT, find_convoys, find_herds, find_swing, swing_score
 from sparktop.model.balance import SLOW_S, Arrivals, Balance, BalanceWord, Convoys, Swing
-from sparktop.model.fleet import stale_s
+from sparktop.model.router import stale_s
 from sparktop.model.series import LATE
 
 # Samples every 15 s miss a swing of 6 s, and the loads of different backends are those of different

@@ -13,7 +13,7 @@ from sparktop.analysis.state import verdict
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.event import Severity
-from sparktop.model.fleet import Sum
+from sparktop.model.router import Sum
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import (
     LIVE,

@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.balance import Balance
-from sparktop.model.fleet import FleetView
-from sparktop.model.router import RouterView
+from sparktop.model.router import FleetView, RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.sweep import Countdown
 from sparktop.model.targets import SEARCHED_PORTS

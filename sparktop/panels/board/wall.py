@@ -26,7 +26,7 @@ from sparktop.analysis.state import (
 )
 from sparktop.graphics import numbers
 from sparktop.model.failure import FailureKind
-from sparktop.model.fleet import Fleet, FleetView, Sum, rate_window_s, stale_s
+from sparktop.model.router import Fleet, FleetView, Sum, rate_window_s, stale_s
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import StateThresholds
 from sparktop.panels.board.view import HeldOrder, View

@@ -12,7 +12,7 @@ from msgspec import Struct
 from sparktop.analysis.state import DOWN, NO_GPU, Stated, Top, Wall, WallGroup, kv_percent, ttft_s
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
-from sparktop.model.fleet import FleetNode, FleetServer
+from sparktop.model.router import FleetNode, FleetServer
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.group.verdict import verdict_line, word_role

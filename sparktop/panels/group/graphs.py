@@ -13,8 +13,7 @@ from sparktop.graphics.axes import Top, nice_ceiling, top_without_spikes
 from sparktop.graphics.braille import StackedRow, cell_means, clipped_cells, lead_row, opposed
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
-from sparktop.model.fleet import stale_s
-from sparktop.model.router import RouterView
+from sparktop.model.router import RouterView, stale_s
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, heading, label

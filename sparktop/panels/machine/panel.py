@@ -9,7 +9,7 @@ from msgspec import Struct
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import cell_width, fit, sparkrow
-from sparktop.model.failure_words import NO_ANSWER, failure_words
+from sparktop.model.failure import NO_ANSWER, failure_words
 from sparktop.model.node import GpuReading, LostGpu, MemoryReading, MigInstance, NetworkReading, NodeSample
 from sparktop.model.series import Series
 from sparktop.model.snapshot import Headroom, NodeView, SpeedState

@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
-from sparktop.model.node import GpuProcess, NodeSample, ProcessTable
+from sparktop.model.node import GpuProcess, NodeSample, ProcessTable, Workload, Workloads
 from sparktop.model.snapshot import NodeView
-from sparktop.model.workload import Workload, Workloads
 from sparktop.panels.parts.figures import figure, has_failed, heading, label
 from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, framed, hot, merged, name_tab, tab
 

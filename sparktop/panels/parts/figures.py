@@ -14,7 +14,7 @@ from sparktop.graphics.cells import bar, cell_width, fit, segments
 from sparktop.model.balance import BalanceWord
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
-from sparktop.model.fleet import Scrape, Sum, stale_s
+from sparktop.model.router import Scrape, Sum, stale_s
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile
 from sparktop.model.text import with_units_joined
 from sparktop.panels.parts.text import Row, Run, fit_row, row_width

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
-from sparktop.model.counter_figures import CounterFigure, How, also_reported
+from sparktop.model.figures import CounterFigure, How, also_reported
 from sparktop.model.node import NodeSample
 from sparktop.model.ranks import (
     Communicator,

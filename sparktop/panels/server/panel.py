@@ -11,10 +11,8 @@ from sparktop.graphics import numbers
 from sparktop.graphics.axes import Top, top_without_spikes, widest_top
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, balance_cost
-from sparktop.model.limit import Limit, LimitKind
-from sparktop.model.loading import minutes
-from sparktop.model.progress import Progress
-from sparktop.model.snapshot import BackendState, BackendView
+from sparktop.model.event import Progress
+from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, minutes
 from sparktop.panels.parts.figures import (
     LIVE,
     WORD_ROLES,

@@ -13,7 +13,7 @@ from sparktop.graphics.axes import PlotAxis
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import tick
 from sparktop.model.text import clean
-from sparktop.report.page import COLORS
+from sparktop.report.html import COLORS
 
 # Colour-blind readers can distinguish the first five of each, which differ in lightness, or as blue and
 # orange.

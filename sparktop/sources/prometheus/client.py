@@ -26,8 +26,16 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.net.client import OK, Request, SharedSession
-from sparktop.net.failure import NOT_FOUND, REDIRECTS, AnswerError, not_found, redirect_error, without_secret
-from sparktop.net.server import Trust, host_and_port
+from sparktop.net.failure import (
+    NOT_FOUND,
+    REDIRECTS,
+    AnswerError,
+    Trust,
+    host_and_port,
+    not_found,
+    redirect_error,
+    without_secret,
+)
 
 
 def quoted(text: str) -> str:

@@ -13,7 +13,7 @@ from statistics import median
 from msgspec import Struct
 
 from sparktop.engines.tables import RAY, RUNNING, buckets_for, names_for, twice_counted
-from sparktop.model.fleet import FleetServer, rate_window_s
+from sparktop.model.router import FleetServer, rate_window_s
 from sparktop.model.series import LATE
 from sparktop.sources.prometheus.client import (
     Clocks,

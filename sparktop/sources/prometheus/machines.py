@@ -16,9 +16,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.hardware.gpu import reason_words
-from sparktop.model import node_metrics
-from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
-from sparktop.model.node_metrics import PREFIX, FieldMetric
+from sparktop.model import node as node_metrics
+from sparktop.model.node import (
+    PREFIX,
+    CpuReading,
+    FieldMetric,
+    GpuReading,
+    MemoryPart,
+    MemoryReading,
+    NodeSample,
+)
 from sparktop.model.text import clean
 from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, Steps, any_of, selector
 from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_of

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import signed
 from sparktop.model.text import names_in_words
-from sparktop.report.document.grid import Cell, Grid, Outside, rows_in_markdown
-from sparktop.report.document.prose import plain
+from sparktop.report.document.document import Cell, Grid, Outside, plain, rows_in_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import main_rate

@@ -21,9 +21,7 @@ from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
 from sparktop.model.sweep import Mark, Value
 from sparktop.model.text import names_in_words
-from sparktop.report.document.grid import Cell, Grid, Outside
-from sparktop.report.document.prose import plain
-from sparktop.report.document.section import Section, to_markdown
+from sparktop.report.document.document import Cell, Grid, Outside, Section, plain, to_markdown
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import (
     NO_TEST,

@@ -18,7 +18,7 @@ from sparktop.graphics.numbers import MINUS, UNKNOWN
 from sparktop.model.judgement import NO_DIFFERENCE, Outcome, open_words, outcome, signed
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import Value
-from sparktop.report.document.grid import Cell, Grid, Outside
+from sparktop.report.document.document import Cell, Grid, Outside
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.compare import made_of
 from sparktop.sweep.compare.ratio import ratio_of

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from sparktop.errors import UsageError
 from sparktop.files import SHARED, write_whole
 from sparktop.model.load import LoadKind, LoadMode
+from sparktop.report.document.document import Section, to_page
 from sparktop.report.document.drawing import Drawing, sheet
-from sparktop.report.document.page import to_page
-from sparktop.report.document.section import Section
 from sparktop.report.markdown import code
 from sparktop.report.privacy import BACKEND, ROUTER, Privacy
 from sparktop.sweep.compare.compare import compare, compared_targets

@@ -28,9 +28,8 @@ from sparktop import __version__
 from sparktop.files import raise_open_files
 from sparktop.model.structs import hide_in_repr
 from sparktop.model.targets import server_path
-from sparktop.net.failure import AnswerError, no_answer, not_http
+from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem, no_answer, not_http
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer
-from sparktop.net.server import Trust, host_and_port, key_problem
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.terms.request_errors import (
     TLS,

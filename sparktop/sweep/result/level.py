@@ -12,8 +12,8 @@ from itertools import pairwise, repeat
 from statistics import fmean
 
 from sparktop.model.conversation import CallStart, ConversationCall
-from sparktop.model.limit import LimitKind
 from sparktop.model.load import EndReason, Level, LoadKind, LoadMode, TokenSource
+from sparktop.model.snapshot import LimitKind
 from sparktop.sweep.result.measure import (
     RequestTrace,
     Span,

@@ -19,10 +19,9 @@ from sparktop.analysis.limited_by import limited_by
 from sparktop.analysis.speed_state import Pace, bandwidth_gb_per_s, follow, read_percent, worst
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
-from sparktop.model.limit import Limit
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.router import RouterSample
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.snapshot import BackendView, Limit, Snapshot
 from sparktop.model.targets import NodeThresholds
 from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.store import Hear, Reading, SourceKey

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 
 from sparktop.model.judgement import NO_DIFFERENCE
-from sparktop.model.limit import LimitKind
 from sparktop.model.load import FirstToken, LoadEvent, LoadKind, RequestEnded, RequestStarted
+from sparktop.model.snapshot import LimitKind
 from sparktop.model.sweep import (
     ConditionBar,
     CurveLine,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparktop.model.balance import BalanceWord
-from sparktop.model.limit import LimitKind
+from sparktop.model.snapshot import LimitKind
 from sparktop.model.sweep import Mark
 from sparktop.sweep.result.results import LevelResult, LimitSide, TargetResult
 from sparktop.sweep.run.server_side import FULL_PERCENT

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from sparktop.analysis.evidence import Evidence, Look, Peer, prefill_s
 from sparktop.analysis.limited_by import limited_by
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.limit import Limit, LimitKind
-from sparktop.model.snapshot import SpeedState
+from sparktop.model.snapshot import Limit, LimitKind, SpeedState
 from tests.analysis.limited_by.looks import Served, machine
 
 UNEVEN = Balance("proxy", ("server-1", "server-2"), BalanceWord.UNEVEN, BalanceWord.UNEVEN, router="proxy")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sparktop.analysis.evidence import Evidence, Look, Machine, MachineLook, Peer
 from sparktop.analysis.limited_by import limited_by
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.limit import LimitKind
+from sparktop.model.snapshot import LimitKind
 
 WINDOW_S = 30.0
 TOO_LITTLE = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}

@@ -11,7 +11,7 @@ from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.event import Severity
-from sparktop.model.fleet import Sum
+from sparktop.model.router import Sum
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.board.bars import footer_row, header_row, scroll_keys
 from sparktop.panels.board.layout import Boxes, PanelKey

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.state import verdict
 from sparktop.model.event import Alert, Severity
-from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.failure_words import failure_words
+from sparktop.model.failure import Failure, FailureKind, failure_words
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.bars import header_row
 from sparktop.panels.board.layout import Place

@@ -17,9 +17,10 @@ from sparktop.model.node import (
     NodeSample,
     ProcessReading,
     ProcessTable,
+    Workload,
+    Workloads,
 )
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeView, Snapshot
-from sparktop.model.workload import Workload, Workloads
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import View

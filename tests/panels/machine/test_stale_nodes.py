@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sparktop.analysis.state import verdict, wall_of
 from sparktop.demo.machine import Machine, node_sample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Scrape
+from sparktop.model.router import Scrape
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import NodeTarget, PrometheusTarget, Watch
 from sparktop.panels.board.layout import PanelKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.counter_figures import COUNTER_FIGURES
+from sparktop.model.figures import COUNTER_FIGURES
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.parts.graph import column_width
 from sparktop.panels.parts.text import row_text, row_width

@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.loading import Loading
-from sparktop.model.snapshot import BackendState, BackendView, Snapshot
+from sparktop.model.snapshot import BackendState, BackendView, Loading, Snapshot
 from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.report.json_snapshot import to_json

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.ranks import judge_ranks
+from sparktop.model.event import Progress, ProgressView
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample, ProcessReading, ProcessTable
-from sparktop.model.progress import Progress, ProgressView
 from sparktop.model.ranks import RanksReading, RanksView
 from sparktop.model.snapshot import BackendView, EngineProcess, NodeView
 from sparktop.panels.parts.graph import TimeAxis

@@ -11,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.hardware.machine import Machine
-from sparktop.model.ending import LastBoot
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import CpuReading, GpuReading, NodeIdentity, NodeSample, ProcessReading, ProcessTable
+from sparktop.model.node import (
+    CpuReading,
+    GpuReading,
+    LastBoot,
+    NodeIdentity,
+    NodeSample,
+    ProcessReading,
+    ProcessTable,
+)
 from sparktop.sources.decode import WireError, decode, decode_ranks, encode_fast
 from sparktop.sources.replies import Reply, encode, encode_error, encode_ranks, json_line, make_reply
 

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.engines import read_page
-from sparktop.model.counter_figures import COUNTER_FIGURES
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.report.backend_tables import also_reported, also_reported_words
+from sparktop.model.figures import COUNTER_FIGURES
+from sparktop.report.tables import also_reported, also_reported_words
 
 World = Any
 PAGE = Path(__file__).parents[2] / "data" / "vllm-extras" / "spec-lora-offload.prom"

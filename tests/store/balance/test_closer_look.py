@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.engine import EngineSample
-from sparktop.model.fleet import Scrape
+from sparktop.model.router import Scrape
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.panels.group.graphs import balance_axis, group_lines, group_slots, newest

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from sparktop.analysis.state import verdict
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.limit import LimitKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
-from sparktop.model.snapshot import Snapshot
+from sparktop.model.snapshot import LimitKind, Snapshot
 from sparktop.model.targets import RouterTarget
 from sparktop.store import SourceKey
 from tests.store.fed_traces import NAMES, START, Pair, lane

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
 from sparktop.model.load import LoadKind
-from sparktop.report.document.prose import wrapped
+from sparktop.report.document.document import wrapped
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.written import render_json

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparktop.report.document.grid import Grid, escaped
+from sparktop.report.document.document import Grid, escaped
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Series, load_reference, series_of
 from sparktop.sweep.formats import report

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from sparktop.report.document.page import to_page
-from sparktop.report.document.section import Section, to_markdown
+from sparktop.report.document.document import Section, to_markdown, to_page
 from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.result.results import SweepResult

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.model.limit import Limit, LimitKind
 from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.snapshot import Limit, LimitKind
 from sparktop.sweep.run.server_side import LimitLog, Part, level_limit
 
 

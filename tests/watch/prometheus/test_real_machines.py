@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.analysis.state import scraped_state
-from sparktop.model.fleet import FleetNode
+from sparktop.model.router import FleetNode
 from sparktop.panels.machine.panel import figure_rows
 from sparktop.panels.parts.figures import read_by
 from sparktop.panels.parts.text import row_text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.fleet import Sum
+from sparktop.model.router import Sum
 from sparktop.model.snapshot import Snapshot
 from sparktop.store import Store
 from tests.sources.installed import installed

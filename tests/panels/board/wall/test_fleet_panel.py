@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer, FleetView
+from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import PrometheusTarget, StateThresholds, Thresholds, Watch
 from sparktop.panels.board.layout import PanelKey

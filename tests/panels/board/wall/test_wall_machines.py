@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import Top, Wall, node_of
-from sparktop.model.fleet import FleetNode, Scrape
 from sparktop.model.node import LostGpu, MemoryReading, NodeSample
+from sparktop.model.router import FleetNode, Scrape
 from sparktop.model.snapshot import NodeView
 from sparktop.panels.board.wall_lines import cell_of, group_columns, machine_columns, machines_line, top_rows
 from sparktop.panels.parts.text import row_text, row_width

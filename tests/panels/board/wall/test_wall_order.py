@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from sparktop.analysis.state import Wall, wall_of_fleet
-from sparktop.model.fleet import Fleet, FleetNode, FleetServer
+from sparktop.model.router import Fleet, FleetNode, FleetServer
 from sparktop.panels.board.view import HOLD_S
 from sparktop.panels.board.wall import Entry, Look, WallOrders
 

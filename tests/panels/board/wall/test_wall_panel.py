@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import GRAVITY, NODE_GRAVITY, Stated, Top, Wall, WallGroup
-from sparktop.model.fleet import FleetNode, FleetServer
+from sparktop.model.router import FleetNode, FleetServer
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import Boxes, PanelKey
 from sparktop.panels.board.scene import Scene, flatten, is_wall

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import WallGroup, wall_of
-from sparktop.model.fleet import Fleet, FleetServer, FleetView
+from sparktop.model.router import Fleet, FleetServer, FleetView
 from sparktop.model.series import HistoryTable, Series
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board import wall_lines

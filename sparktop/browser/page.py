@@ -1,0 +1,170 @@
+"""The pages that a browser can request: their addresses, what a viewer has chosen, and their widths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+from urllib.parse import quote, unquote, urlencode
+
+from msgspec import Struct, field
+
+from sparktop.analysis.state import Top
+from sparktop.model.text import clean
+from sparktop.panels.board.view import Sort, View
+
+WIDTHS = (60, 66, 72, 80, 88, 96, 108, 120, 132, 144, 154, 170, 186, 204, 224, 240)
+"""Widths in cells, each about a tenth more than the one before."""
+USUAL, ON_A_PHONE = 120, 60
+"""The width for a browser that has not reported its own yet, and for one on a phone."""
+
+
+def shared_width(text: str | None, *, on_a_phone: bool = False) -> int:
+    """Return the widest of `WIDTHS` that fits into as many cells as `text` says; else a usual one."""
+    if text is None or not text.isascii() or not text.isdecimal() or len(text) > 5:  # noqa: PLR2004 - digits
+        return ON_A_PHONE if on_a_phone else USUAL
+    return max((width for width in WIDTHS if width <= int(text)), default=WIDTHS[0])
+
+
+# What a viewer has chosen to see of a board: order, filter and list, which stand in the page's address.
+#
+# ?sort=tokens      config, name, tokens, load, memory or state: the order of machines and servers
+# ?filter=words     words that must all occur in a server's name, model, state …
+# ?list=waiting     waiting, kv, ttft or clock: of a wall the list of the worst that is shown in full
+
+
+MOST_WORDS = 80
+"""Most characters of a filter."""
+_ENOUGH = 400
+"""Characters of a value that are read."""
+_SORTS = {one.name.lower(): one for one in Sort}
+_LISTS = {one.name.lower(): one for one in Top}
+Chosen = TypeVar("Chosen")
+
+
+class Choice(Struct, frozen=True):
+    """A viewer's choice; by default all servers and machines as configured, and the groups of a wall."""
+
+    sort: Sort = Sort.CONFIG
+    filter: str = ""
+    top: Top | None = None
+    ignored: tuple[str, ...] = ()
+    """Sentences on values that are not known, cleaned."""
+
+    def __hash__(self) -> int:
+        return hash((self.sort, self.filter, self.top, self.ignored))
+
+    @property
+    def view(self) -> View:
+        """The settings of the board."""
+        return View(sort=self.sort, filter=self.filter, top=self.top)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of the address, without those that have their default."""
+        fields = {
+            "sort": "" if self.sort is Sort.CONFIG else self.sort.name.lower(),
+            "filter": self.filter,
+            "list": "" if self.top is None else self.top.name.lower(),
+        }
+        return {name: value for name, value in fields.items() if value}
+
+    @property
+    def query(self) -> str:
+        """The query of the address with its "?"; "" where all is default."""
+        return f"?{urlencode(self.fields)}" if self.fields else ""
+
+
+def parse_choice(query: Mapping[str, str]) -> Choice:
+    """Return the choice in the fields of an address; values that are not known are ignored, and named."""
+    ignored: list[str] = []
+
+    def one_of(name: str, known: Mapping[str, Chosen], usual: Chosen) -> Chosen:
+        value = query.get(name, "")[:_ENOUGH]
+        if value and value not in known:
+            ignored.append(f"{name} “{clean(value, 40)}” is not known: it is one of {', '.join(known)}")
+        return known.get(value, usual)
+
+    words = clean(query.get("filter", "")[:_ENOUGH], _ENOUGH)[:MOST_WORDS].strip()
+    lists: dict[str, Top | None] = {**_LISTS}
+    sort, top = one_of("sort", _SORTS, Sort.CONFIG), one_of("list", lists, None)
+    return Choice(sort, words, top, tuple(ignored))
+
+
+# The pages that a browser can request, and their addresses.
+
+
+_LONGEST = 400
+"""Most characters of a name in an address."""
+_NUMBER = re.compile(r"[1-9][0-9]{0,3}")
+
+
+class Kind(StrEnum):
+    """What a page shows; each value is the first part of the page's path, "" for the board."""
+
+    BOARD = ""
+    BALANCE = "balance"
+    WHY = "why"
+    BACKEND = "backend"
+    NODE = "node"
+    ROUTER = "router"
+    GROUP = "group"
+    MACHINES = "machines"
+    PROMETHEUS = "prometheus"
+    EVENTS = "events"
+    SWEEPS = "sweeps"
+    SWEEP = "sweep"
+
+
+_ALONE = frozenset({Kind.BOARD, Kind.BALANCE, Kind.WHY, Kind.EVENTS, Kind.MACHINES, Kind.SWEEPS})
+"""Pages that need no name: of several groups the first is shown, and of several lists the newest."""
+_NAMED = frozenset(Kind) - {Kind.BOARD, Kind.EVENTS}
+"""Pages that may have a name."""
+_CHOSEN = frozenset({Kind.BOARD, Kind.PROMETHEUS, Kind.GROUP, Kind.MACHINES})
+"""Pages on which a viewer can choose what is shown."""
+
+
+class Page(Struct, frozen=True):
+    """A page: its kind, the name of the thing that it shows, "" for none, and what the viewer has chosen."""
+
+    kind: Kind = Kind.BOARD
+    name: str = ""
+    choice: Choice = field(default_factory=Choice)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.name, self.choice))
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether a viewer can choose what the page shows."""
+        return self.kind in _CHOSEN
+
+    @property
+    def address(self) -> str:
+        """The path and query of the page's address."""
+        return f"{self.path}{self.choice.query}"
+
+    @property
+    def path(self) -> str:
+        """The path of the page's address."""
+        return f"/{self.kind.value}" + (f"/{quote(self.name, safe='')}" if self.name else "")
+
+    @property
+    def number(self) -> int:
+        """The number of a page of results, from 1."""
+        return int(self.name) if self.kind is Kind.SWEEPS and _NUMBER.fullmatch(self.name) else 1
+
+
+def parse_path(path: str, query: Mapping[str, str] | None = None) -> Page | None:
+    """Return the page whose address has the path `path`, still quoted, and `query`; None if there is none."""
+    first, slash, rest = path.removeprefix("/").partition("/")
+    name = unquote(rest, errors="replace")
+    if not path.startswith("/") or first not in {kind.value for kind in Kind} or (slash and not rest):
+        return None
+    kind = Kind(first)
+    if "/" in rest or len(name) > _LONGEST or (kind not in _NAMED if name else kind not in _ALONE):
+        return None
+    if kind is Kind.SWEEPS and name and not _NUMBER.fullmatch(name):
+        return None
+    return Page(kind, name, parse_choice(query) if query and kind in _CHOSEN else Choice())

@@ -1,0 +1,884 @@
+"""The tables of a report on a snapshot, for every format: columns, rows, and a table for each subject."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from datetime import UTC
+from enum import Enum
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sparktop import __version__
+from sparktop.analysis.state import DOWN, NODE_GRAVITY, Stated, Top, wall_of
+from sparktop.graphics import numbers
+from sparktop.graphics.numbers import UNKNOWN
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.figures import CounterFigure, Figure, How, Of, Where, figures
+from sparktop.model.figures import also_reported as also_reported_figures
+from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.ranks import RanksView
+from sparktop.model.router import FleetServer, FleetView, RouterView, Sum
+from sparktop.model.snapshot import BackendView, Latency, NodeView, Snapshot
+from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, listed, process_lines
+from sparktop.panels.server.panel import failure_words
+from sparktop.report import cell
+
+_LONG = 400
+"""The most characters of a message; longer ones are cut."""
+Thing = TypeVar("Thing")
+
+
+class Kind(Enum):
+    """The kinds of content that a table column can have."""
+
+    NAME = "name"
+    """Text from outside, which a report must escape."""
+    WORD = "word"
+    """Labels from sparktop's own fixed vocabulary, such as a state."""
+    FIGURE = "figure"
+    """Numbers, aligned right."""
+
+
+class Column(Struct, frozen=True):
+    """The title of a table column and what the column contains."""
+
+    title: str
+    kind: Kind = Kind.FIGURE
+
+
+class Table(Struct, frozen=True):
+    """A title, columns, and rows of one-line cells without control characters; an unknown value is "–"."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+Filled = tuple[Column, Callable[[Thing], str]]
+"""A column, and how its cell is read from what a row is about."""
+
+
+def table(title: str, things: Iterable[Thing], *columns: Filled[Thing]) -> Table:
+    """Return a table with a row for each of `things`."""
+    rows = tuple(tuple(read(thing) for _, read in columns) for thing in things)
+    return Table(title, tuple(column for column, _ in columns), rows)
+
+
+def name(title: str, read: Callable[[Thing], str | None], limit: int = 200) -> Filled[Thing]:
+    """Return a column of texts from outside, of at most `limit` characters each."""
+    return Column(title, Kind.NAME), lambda thing: cell.name(read(thing), limit)
+
+
+def word(title: str, read: Callable[[Thing], str]) -> Filled[Thing]:
+    """Return a column of sparktop's own words."""
+    return Column(title, Kind.WORD), read
+
+
+def figure(title: str, read: Callable[[Thing], str]) -> Filled[Thing]:
+    """Return a column of numbers as text."""
+    return Column(title), read
+
+
+def registered(of: Of, where: Where, *, plain: bool = False) -> list[Filled[object]]:
+    """Return the columns of figures of the registry; `plain` is with short titles and cells without unit."""
+
+    def column(one: Figure) -> Filled[object]:
+        form = cell.plain_figure if plain else cell.figure
+        return figure((plain and one.short) or one.title, lambda thing: form(one, thing))
+
+    return [column(one) for one in figures(of, where)]
+
+
+def current(snapshot: Snapshot) -> Snapshot:
+    """Return `snapshot` with the values of sources that do not answer set to unknown.
+
+    On screen, the last values of a source that does not answer may be dimmed with their age beside them. In a
+    report or a file they would be taken for current values. The identity of the source and the reason of its
+    failure stay.
+    """
+    counted: dict[str, Any] = dict.fromkeys(_COUNTED)
+    return replace(
+        snapshot,
+        backends=tuple(one if one.failure is None else _silent(one, *_SERVER) for one in snapshot.backends),
+        nodes=tuple(one if one.failure is None else _silent(one, *_MACHINE) for one in snapshot.nodes),
+        routers=tuple(one if one.failure is None else replace(one, **counted) for one in snapshot.routers),
+    )
+
+
+_COUNTED = ("failures", "cooldowns", "refusals", "sent", "queued", "in_flight")
+"""What a router counts."""
+_MACHINE = ("name", "via", "identity", "failure", "failing_since", "age_s", "speed", "scrape")
+_SERVER = (
+    *(
+        "name",
+        "url",
+        "group",
+        "state",
+        "state_rule",
+        "loading",
+        "failure",
+        "failing_since",
+        "age_s",
+        "engine",
+    ),
+    *("version", "model", "max_model_len", "nodes", "slots", "restarts", "ranks", "scrape"),
+)
+"""What stays of a server, and of a machine, that does not answer."""
+View = TypeVar("View", BackendView, NodeView)
+
+
+def _silent(view: View, *kept: str) -> View:
+    return type(view)(**{field: getattr(view, field) for field in kept})
+
+
+# Servers.
+
+
+LATENCIES = {
+    "TTFT": "ttft",
+    "ITL": "itl",
+    "TPOT": "tpot",
+    "E2E": "e2e",
+    "queue": "queue",
+    "prefill": "prefill",
+    "decode": "decode",
+}
+"""By title of each latency: the field of `BackendView` that holds it."""
+_BACKEND: Filled[BackendView] = name("backend", lambda one: one.name)
+
+
+def backend_load(backends: Sequence[BackendView]) -> Table:
+    """Return a table of the current load and token rates, one row per backend."""
+    return table(
+        "Backends", backends, _BACKEND, word("state", cell.state), *registered(Of.SERVER, Where.LOAD)
+    )
+
+
+def rate_windows(backends: Sequence[BackendView]) -> str:
+    """Return the time that the backends' token rates cover, as text such as "of the last 10 s".
+
+    The text has a range if backends differ; it is "of the last 10 s" if no backend has a rate.
+    """
+    known = [one.rate_window_s for one in backends if one.rate_window_s is not None] or [10.0]
+    shortest, longest = cell.seconds(min(known)), cell.seconds(max(known))
+    return f"of the last {longest} s" if shortest == longest else f"of the last {shortest} to {longest} s"
+
+
+def backend_work(backends: Sequence[BackendView]) -> Table:
+    """Return a table of what explains the speed, one row per backend: caches, speculation, memory reads."""
+    return table("Caches and steps", backends, _BACKEND, *registered(Of.SERVER, Where.WORK))
+
+
+def also_reported(backends: Sequence[BackendView]) -> Table:
+    """Return a table of the metrics that only some servers report, one row per backend and metric."""
+    return table(
+        "Also reported",
+        [(one, *found) for one in backends for found in also_reported_figures(one.counter_figures)],
+        name("backend", lambda row: row[0].name),
+        word("about", lambda row: row[1].section),
+        word("metric", lambda row: row[1].title),
+        figure("value", lambda row: counter_figure(row[1], row[2])),
+    )
+
+
+def limits(backends: Sequence[BackendView]) -> Table:
+    """Return a table of what holds each backend back, one row per backend that was judged."""
+    return table(
+        "Limited by",
+        [(one.name, one.limited_by) for one in backends if one.limited_by is not None],
+        name("backend", lambda row: row[0]),
+        word("limited by", lambda row: row[1].kind.value),
+        name("because", lambda row: row[1].words),
+    )
+
+
+def also_reported_words(view: BackendView) -> str:
+    """Return the role and metrics of a backend that only some servers report, as one line; "" without any.
+
+    Metrics of one section stand together, such as "LMCache: hits 62 %, filled 31 %".
+    """
+    parts: dict[str, list[str]] = {} if view.role is None else {"role": [view.role]}
+    for one, value in also_reported_figures(view.counter_figures):
+        parts.setdefault(one.section, []).append(f"{one.title} {counter_figure(one, value)}")
+    if view.spec_verdict is not None:
+        parts["speculation"] = [view.spec_verdict]
+    return " · ".join(f"{section}: {', '.join(words)}" for section, words in parts.items())
+
+
+def counter_figure(one: CounterFigure, value: float) -> str:
+    """Return the value of a metric with its unit, such as "12.3 MB/s"."""
+    if one.is_percent:
+        return cell.percent(value)
+    text = cell.count(value) if one.how in {How.COUNT, How.GAUGE} else cell.rate(value)
+    return f"{text}{one.shown_unit}{' since start' if one.how is How.COUNT else ''}"
+
+
+def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table:
+    """Return a table of engine, model and limits, one row per backend.
+
+    `detailed` adds the columns uptime, nodes and address.
+    """
+    more: list[Filled[BackendView]] = [
+        figure("up", lambda one: numbers.age(one.uptime_s)),
+        name("nodes", lambda one: ", ".join(one.nodes)),
+        name("address", lambda one: one.url),
+    ]
+    return table(
+        "Servers",
+        backends,
+        _BACKEND,
+        name(
+            "engine",
+            lambda one: " ".join(filter(None, (one.engine, one.version, one.role and f"({one.role})"))),
+        ),
+        name("model", lambda one: one.model),
+        figure("context", lambda one: cell.whole(one.max_model_len)),
+        figure("slots", lambda one: cell.whole(one.slots)),
+        *(more if detailed else ()),
+    )
+
+
+def backend_lanes(backends: Sequence[BackendView]) -> Table:
+    """Return a table with one row per data-parallel rank, for the backends with several ranks."""
+    return table(
+        "Data-parallel ranks",
+        [(one.name, lane) for one in backends if len(one.lanes) > 1 for lane in one.lanes],
+        name("backend", lambda row: row[0]),
+        name("rank", lambda row: row[1].lane),
+        figure("running", lambda row: cell.count(row[1].running)),
+        figure("waiting", lambda row: cell.count(row[1].waiting)),
+        figure("KV", lambda row: cell.percent(row[1].kv_cache_percent)),
+        figure("generated", lambda row: cell.count(row[1].generation_tokens)),
+    )
+
+
+def backend_counters(backends: Sequence[BackendView]) -> Table:
+    """Return a table of the counters since each server's start, one row per backend."""
+    return table(
+        "Since the servers' start",
+        backends,
+        _BACKEND,
+        figure("prompt tokens", lambda one: cell.count(one.prompt_tokens)),
+        figure("generated tokens", lambda one: cell.count(one.generation_tokens)),
+        figure("preemptions", lambda one: cell.count(one.preemptions)),
+        figure("restarts seen", lambda one: str(one.restarts)),
+        name(
+            "finished requests",
+            lambda one: ", ".join(
+                f"{reason} {cell.count(number)}" for reason, number in one.finished.items()
+            ),
+        ),
+    )
+
+
+def latencies(
+    backends: Sequence[BackendView],
+    which: Container[str] = LATENCIES,
+    quantiles: Sequence[str] = ("p50", "p90", "p95", "p99"),
+) -> Table:
+    """Return a table with one row per backend and latency, where at least one request was measured.
+
+    `which` has the titles (keys of `LATENCIES`) to include, `quantiles` the names of the quantiles to show.
+    """
+
+    def of_quantile(level: str) -> Filled[tuple[str, str, Latency]]:
+        return figure(level, lambda row: cell.quantile(getattr(row[2], level)))
+
+    rows: list[tuple[str, str, Latency]] = [
+        (one.name, title, latency)
+        for one in backends
+        for title, field in LATENCIES.items()
+        if title in which and (latency := getattr(one, field)).count
+    ]
+    return table(
+        "Latencies",
+        rows,
+        name("backend", lambda row: row[0]),
+        word("latency", lambda row: row[1]),
+        figure("mean", lambda row: cell.duration(row[2].mean_s)),
+        *map(of_quantile, quantiles),
+        figure("count", lambda row: cell.count(row[2].count)),
+        figure("last", lambda row: cell.duration(row[2].window_s)),
+    )
+
+
+def standstills(snapshot: Snapshot) -> Table:
+    """Return a table of the backends that make no progress: the verdict, for how long, and what is known."""
+    return table(
+        "No progress",
+        [one for one in snapshot.backends if one.progress is not None],
+        _BACKEND,
+        word("state", cell.state),
+        name("what", lambda one: one.progress.sentence if one.progress else None, _LONG),
+    )
+
+
+def ranks_table(backends: Sequence[BackendView]) -> Table:
+    """Return a table with the verdict on the ranks of each backend about which NCCL was asked."""
+    return table(
+        "Ranks, by NCCL",
+        [(one.name, one.ranks) for one in backends if one.ranks is not None],
+        name("backend", lambda row: row[0]),
+        word("verdict", lambda row: row[1].verdict.word.value),
+        name("about", lambda row: row[1].verdict.sentence, 300),
+        word("answers", lambda row: _rests_on(row[1])),
+    )
+
+
+def ranks_words(view: BackendView) -> str:
+    """Return the verdict on a backend's ranks in one line; "" if NCCL was not asked.
+
+    Its sentence is left out where it stands in the reason of the backend's standstill.
+    """
+    if view.ranks is None:
+        return ""
+    verdict = view.ranks.verdict
+    said = view.progress is not None and verdict.sentence in view.progress.why
+    return f"ranks (NCCL): {verdict.word.value if said else verdict.sentence} ({_rests_on(view.ranks)})"
+
+
+def _rests_on(found: RanksView) -> str:
+    verdict = found.verdict
+    span = f" over {cell.seconds(verdict.span_s)} s" if verdict.answers > 1 else ""
+    return f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}{span}"
+
+
+# The balance of groups.
+
+
+def balances(snapshot: Snapshot) -> Table:
+    """Return a table with the balance of each group: announced verdict and metrics, one row per group.
+
+    The metrics are those of the newest judged time window. If any group's verdict on that window differs from
+    the announced verdict, a column with the newer verdicts replaces the lead changes per minute.
+    """
+    differ = any(balance.word is not balance.word_now for balance in snapshot.balance)
+    now: Filled[Balance] = (
+        word("now", lambda one: one.word_now.value)
+        if differ
+        else figure("lead changes/min", lambda one: _decimal(one.lead_changes_per_min))
+    )
+    return table(
+        "Balance",
+        snapshot.balance,
+        name("group", lambda one: one.group),
+        (Column("router", Kind.NAME), lambda one: "none" if one.router is None else cell.name(one.router)),
+        word("balance", lambda one: UNKNOWN if not_announced(one) else one.word.value),
+        now,
+        figure(
+            "since",
+            lambda one: UNKNOWN if one.since is None or not_announced(one) else cell.time_of(one.since),
+        ),
+        figure("period", lambda one: cell.duration(one.period_s)),
+        figure("lost", lambda one: cell.percent(one.lost_percent)),
+    )
+
+
+def _decimal(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def shares(snapshot: Snapshot) -> Table:
+    """Return a table of each backend: its load, its time nearly empty and its part of the requests."""
+
+    def part(row: tuple[Balance, str]) -> float | None:
+        share = row[0].requests_share.get(row[1])
+        return None if share is None else 100 * share
+
+    return table(
+        "Balance by backend",
+        [
+            (one, name)
+            for one in snapshot.balance
+            for name in {**dict.fromkeys(one.backends), **one.requests_share}
+        ],
+        name("group", lambda row: row[0].group),
+        name("backend", lambda row: row[1]),
+        figure("mean load", lambda row: cell.rate(row[0].mean_load.get(row[1]))),
+        figure("nearly empty", lambda row: cell.percent(row[0].starved_percent.get(row[1]))),
+        figure("requests", lambda row: cell.percent(part(row))),
+    )
+
+
+def reasons(snapshot: Snapshot) -> Table:
+    """Return a table of the reasons, the cause and the hint of each group's verdict, one row each."""
+    return table(
+        "Why this balance",
+        [(one.group, text) for one in snapshot.balance for text in sentences(one)],
+        name("group", lambda row: row[0]),
+        name("why", lambda row: row[1], 500),
+    )
+
+
+def not_announced(one: Balance) -> bool:
+    """Return whether there is a verdict on the newest time window, but no announced verdict yet.
+
+    A verdict is announced once two evaluations in a row agree on it.
+    """
+    return one.word is BalanceWord.UNKNOWN and one.word_now is not BalanceWord.UNKNOWN
+
+
+def sentences(one: Balance) -> Iterator[str]:
+    """Yield the reasons, the cause and the hint of a verdict."""
+    yield from one.reasons
+    yield from (f"cause: {text}" for text in (one.cause,) if text)
+    yield from (f"hint: {text}" for text in (one.hint,) if text)
+
+
+# All sources together: head line, totals, failing sources, alerts and events.
+
+
+def headline(snapshot: Snapshot) -> str:
+    """Return the head line of a report: time in UTC, program version and poll interval."""
+    time = snapshot.taken_at.astimezone(UTC)
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC · sparktop {__version__} · every {snapshot.interval_s:g} s"
+
+
+def unreachable(snapshot: Snapshot) -> int:
+    """Return how many of the watched servers, machines and routers do not answer."""
+    return sum(one.failure is not None for one in _sources(snapshot))
+
+
+def _sources(snapshot: Snapshot) -> tuple[BackendView | NodeView | RouterView | FleetView, ...]:
+    return (*snapshot.backends, *snapshot.nodes, *snapshot.routers, *snapshot.fleets)
+
+
+def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+    """Return (title, value) pairs of text: the totals over all backends, and the alert count.
+
+    If a source does not answer, the number of such sources comes before the alerts.
+    """
+    fleet, failing = snapshot.totals, unreachable(snapshot)
+    return (
+        ("generation tok/s", cell.total(fleet.generation_tps, cell.rate)),
+        ("prompt tok/s", cell.total(fleet.prompt_tps, cell.rate)),
+        ("running", cell.total(fleet.running, cell.count)),
+        ("waiting", cell.total(fleet.waiting, cell.count)),
+        *([("no answer", str(failing))] if failing else []),
+        ("alerts", str(len(snapshot.alerts))),
+    )
+
+
+def routers(snapshot: Snapshot) -> Table:
+    """Return a table of routers, one row each, with the backends that each sends requests to."""
+    return table(
+        "Routers",
+        snapshot.routers,
+        name("router", lambda one: one.name),
+        word("state", _router_state),
+        name("kind", lambda one: " ".join(filter(None, (one.kind, one.version)))),
+        name("strategy", lambda one: one.strategy),
+        name("backends", lambda one: ", ".join(one.backends)),
+        figure("elsewhere", _unwatched),
+        figure("queued", lambda one: cell.count(one.queued)),
+        figure("in flight", lambda one: cell.count(one.in_flight)),
+    )
+
+
+def _unwatched(one: RouterView) -> str:
+    return UNKNOWN if one.deployments is None else str(sum(to is None for to in one.deployments.values()))
+
+
+def router_words(router: RouterView) -> str:
+    """Return what the router counts itself, such as "queued 3, in flight 12"; "" if it counts nothing."""
+    counted = (("queued", router.queued), ("in flight", router.in_flight))
+    return ", ".join(f"{title} {cell.count(value)}" for title, value in counted if value is not None)
+
+
+def _router_state(router: RouterView) -> str:
+    if router.failure is not None:
+        return "unreachable"
+    return "connecting" if router.age_s is None else "alive" if router.alive else "answers"
+
+
+def troubles(snapshot: Snapshot) -> Table:
+    """Return a table of the sources that do not answer: when last seen, failing since when, and why."""
+    return table(
+        "No answer",
+        [(one, one.failure) for one in _sources(snapshot) if one.failure is not None],
+        name("source", lambda row: row[0].name),
+        figure("last seen", lambda row: cell.ago(row[0].age_s, "never")),
+        figure("failing since", lambda row: cell.time_or_unknown(row[0].failing_since)),
+        name(
+            "why",
+            lambda row: failure_words(row[0]) if isinstance(row[0], BackendView) else row[1].message,
+            _LONG,
+        ),
+    )
+
+
+def alerts(snapshot: Snapshot) -> Table:
+    """Return a table of the active alerts, one row each."""
+    return table(
+        "Alerts",
+        snapshot.alerts,
+        word("alert", lambda one: one.severity.value),
+        name("about", lambda one: one.subject),
+        figure("since", lambda one: cell.time_of(one.since)),
+        name("what", lambda one: one.message, _LONG),
+    )
+
+
+def events(snapshot: Snapshot, most: int) -> Table:
+    """Return a table of the newest `most` events, newest first."""
+    return table(
+        "Events",
+        tuple(reversed(snapshot.events))[:most],
+        figure("time", lambda one: cell.time_of(one.at)),
+        word("", lambda one: one.severity.value),
+        name("about", lambda one: one.subject),
+        name("what", lambda one: one.message, _LONG),
+    )
+
+
+# What a Prometheus scrapes: the Prometheus itself, and its servers by group.
+
+
+MOST_GROUPS = 20
+"""Groups in a table of a report; JSON has all servers."""
+
+
+def fleets_table(views: Sequence[FleetView]) -> Table:
+    """Return a table with a row for each Prometheus."""
+    return table(
+        "Through Prometheus",
+        [(one, one.fleet) for one in views],
+        name("Prometheus", lambda row: row[0].name),
+        figure("servers", lambda row: str(len(row[1].servers)) if row[1] else UNKNOWN),
+        figure("down", lambda row: str(sum(one.down for one in row[1].servers)) if row[1] else UNKNOWN),
+        figure("scrape every", lambda row: f"{row[1].every_s:g} s" if row[1] else UNKNOWN),
+        figure("newest", lambda row: cell.ago(row[0].age_s)),
+        figure("answer", lambda row: cell.whole_ms(row[1].answer_ms if row[1] else None)),
+    )
+
+
+def scraped_groups_table(views: Sequence[FleetView]) -> Table:
+    """Return a table of the groups of servers, those with the most waiting requests first."""
+    groups: dict[tuple[str, str], list[FleetServer]] = {}
+    for view in views:
+        for one in view.fleet.servers if view.fleet else ():
+            groups.setdefault((view.name, one.group), []).append(one)
+
+    def total(servers: Sequence[FleetServer], field: str) -> Sum:
+        return Sum.of_values(getattr(one, field) for one in servers)
+
+    def highest(servers: Sequence[FleetServer], field: str) -> float | None:
+        return max((value for one in servers if (value := getattr(one, field)) is not None), default=None)
+
+    worst = sorted(groups.items(), key=lambda item: -(total(item[1], "waiting").value or 0.0))
+    return table(
+        "Groups through Prometheus",
+        [(name, servers) for (_, name), servers in worst[:MOST_GROUPS]],
+        name("group", lambda row: row[0]),
+        figure("servers", lambda row: str(len(row[1]))),
+        figure("down", lambda row: str(sum(one.down for one in row[1]))),
+        figure("gen tok/s", lambda row: cell.total(total(row[1], "generation_tps"), cell.rate)),
+        figure("run", lambda row: cell.total(total(row[1], "running"), cell.count)),
+        figure("wait", lambda row: cell.total(total(row[1], "waiting"), cell.count)),
+        figure("KV %", lambda row: cell.percent(highest(row[1], "kv_cache_percent"))),
+        figure("TTFT p95", lambda row: cell.duration(highest(row[1], "ttft_p95_s"))),
+    )
+
+
+# Machines.
+
+
+_NODE: Filled[NodeView] = name("node", lambda one: one.name)
+Part = tuple[NodeView, Thing]
+
+
+def _of_node() -> Filled[Part[Thing]]:
+    return name("node", lambda row: row[0].name)
+
+
+def _parts(
+    nodes: Iterable[NodeView], read: Callable[[NodeSample], Iterable[Thing]]
+) -> list[tuple[NodeView, Thing]]:
+    """Return (node, part) for the parts that `read` returns of each node with a sample."""
+    return [(node, one) for node in nodes if node.sample for one in read(node.sample)]
+
+
+def machines(nodes: Sequence[NodeView]) -> Table:
+    """Return a table of CPU and memory, one row per node."""
+    shared = {True: "shared", False: "its own", None: UNKNOWN}
+    return table(
+        "Nodes",
+        nodes,
+        _NODE,
+        *registered(Of.MACHINE, Where.LOAD),
+        word("GPU memory", lambda one: shared[one.sample.memory.unified if one.sample else None]),
+    )
+
+
+def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
+    """Return a table of GPUs, one row each, lost GPUs too; a node without GPUs has a row with the reason.
+
+    `detailed` adds columns and the rows of MIG instances.
+    """
+    more = {"to limit", "energy", "of"}
+    columns = [(column, read) for column, read in _GPU_COLUMNS if detailed or column.title not in more]
+    titles = [column.title for column, _ in columns]
+    rows: list[tuple[str, ...]] = []
+
+    def add(node: NodeView, gpu: str, **cells: str) -> None:
+        """Add a row of which only these cells are known, by title."""
+        rows.append((cell.name(node.name), cell.name(gpu), *(cells.get(title, UNKNOWN) for title in titles)))
+
+    for node in nodes:
+        found = node.sample.gpus if node.sample else ()
+        for gpu in found:
+            own = (read(gpu) for _, read in columns)
+            rows.append((cell.name(node.name), cell.name(gpu.name or f"GPU {gpu.index}"), *own))
+            for each in gpu.mig_instances if detailed else ():
+                label = f"GPU {gpu.index} MIG {each.index} {each.name or ''}"
+                add(node, label, memory=cell.data(each.memory_used_bytes))
+        for gone in node.gpus_lost:
+            reason = cell.name(f"LOST: {gone.reason or 'no reason given'}")
+            add(node, f"GPU {gone.index} {gone.name or ''}".strip(), throttled=reason)
+        if not found and not node.gpus_lost and node.sample and node.sample.gpu_note:
+            add(node, node.sample.gpu_note)
+    heads = (Column("node", Kind.NAME), Column("GPU", Kind.NAME), *(column for column, _ in columns))
+    return Table("GPUs", heads, tuple(rows))
+
+
+def _throttled(gpu: GpuReading) -> str:
+    reasons = gpu.throttle_reasons
+    return UNKNOWN if reasons is None else cell.name(", ".join(reasons) or "no")
+
+
+_GPU_COLUMNS: tuple[Filled[GpuReading], ...] = (
+    figure("use", lambda gpu: cell.percent(gpu.utilization_percent)),
+    figure("power", lambda gpu: cell.with_unit(gpu.power_w, "W")),
+    figure("temp.", lambda gpu: cell.with_unit(gpu.temperature_c, "°C")),
+    figure("to limit", lambda gpu: cell.with_unit(gpu.limit_margin_c, "°C")),
+    figure("energy", lambda gpu: UNKNOWN if gpu.energy_j is None else f"{gpu.energy_j / 3.6e6:.1f} kWh"),
+    figure("SM clock", lambda gpu: numbers.clock_mhz(gpu.sm_clock_mhz).strip()),
+    figure("of", lambda gpu: numbers.clock_mhz(gpu.sm_clock_max_mhz).strip()),
+    figure("memory", lambda gpu: cell.data(gpu.memory_used_bytes)),
+    (Column("throttled", Kind.NAME), _throttled),
+)
+
+
+def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
+    """Return a table of how fast each node's GPUs run for their load, and why.
+
+    With `only_slow`, the table has only nodes with a known cause of slowness.
+    """
+    return table(
+        "Speed",
+        [one for one in nodes if (one.speed.cause if only_slow else one.sample and one.sample.gpus)],
+        _NODE,
+        word("speed", lambda one: one.speed.word),
+        name("because", lambda one: one.speed.reason),
+        name("likely", lambda one: one.speed.cause),
+        name("to do", lambda one: one.speed.fix),
+    )
+
+
+def memory_parts(nodes: Sequence[NodeView]) -> Table:
+    """Return a table of the parts of each node's memory, with their shares of the total.
+
+    A row follows for memory that was counted twice and subtracted.
+    """
+    rows: list[tuple[NodeView, tuple[str, int, float | None]]] = []
+    for node in nodes:
+        memory = node.sample.memory if node.sample is not None else None
+        if memory is None or not memory.total_bytes:
+            continue
+        total = memory.total_bytes
+        rows += [(node, (one.name, one.size_bytes, 100 * one.size_bytes / total)) for one in memory.parts]
+        rows += [(node, ("counted twice, cut", memory.overlap_bytes, None))] if memory.overlap_bytes else []
+    return table(
+        "Memory",
+        rows,
+        _of_node(),
+        name("memory", lambda row: row[1][0]),
+        figure("size", lambda row: cell.data(row[1][1])),
+        figure("share", lambda row: cell.percent(row[1][2])),
+    )
+
+
+def trends(nodes: Sequence[NodeView]) -> Table:
+    """Return a table of how fast memory headroom shrinks or grows, for the nodes where that is known."""
+    return table(
+        "Headroom",
+        [(one, slope) for one in nodes if (slope := one.headroom.slope_bytes_per_s) is not None],
+        _of_node(),
+        figure(
+            "headroom",
+            lambda row: cell.data(row[0].sample.memory.headroom_bytes if row[0].sample else None),
+        ),
+        figure(
+            "a minute", lambda row: f"{numbers.MINUS if row[1] < 0 else '+'}{cell.data(abs(row[1]) * 60)}"
+        ),
+        figure("limit", lambda row: cell.data(row[0].headroom.limit_bytes)),
+        figure("limit in", lambda row: numbers.age(row[0].headroom.until_limit_s)),
+    )
+
+
+def links(nodes: Sequence[NodeView]) -> Table:
+    """Return a table of the network interfaces and RDMA ports that are not down: rates and capacities."""
+    return table(
+        "Network",
+        [row for row in _parts(nodes, lambda sample: sample.network) if row[1].up is not False],
+        _of_node(),
+        name("interface", lambda row: row[1].name),
+        name("kind", lambda row: row[1].kind),
+        figure("received", lambda row: numbers.data_rate(row[1].rx_bytes_per_s, 12).strip()),
+        figure("sent", lambda row: numbers.data_rate(row[1].tx_bytes_per_s, 12).strip()),
+        figure("link Gb/s", lambda row: _gbit(row[1].link_bits_per_s)),
+        figure("bus Gb/s", lambda row: _gbit(row[1].bus_bits_per_s)),
+        figure("errors/s", lambda row: cell.rate(row[1].errors_per_s)),
+        name(
+            "which",
+            lambda row: ", ".join(f"{name} {cell.rate(rate)}" for name, rate in row[1].errors.items()),
+        ),
+    )
+
+
+def _gbit(bits_per_s: float | None) -> str:
+    return UNKNOWN if bits_per_s is None else f"{bits_per_s / 1e9:.4g}"
+
+
+def processes(nodes: Sequence[NodeView], most: int) -> Table:
+    """Return a table of the processes that use most GPU memory, at most `most` rows per node.
+
+    Where any of them is in a container, there is a column with its name or ID.
+    """
+    found = [(node, line) for node in nodes for line in listed(process_lines(node), ProcessOrder())[:most]]
+    boxed = any(line.container for _, line in found)
+    container: list[Filled[tuple[NodeView, ProcessLine]]] = [name("container", lambda row: row[1].container)]
+    return table(
+        "Processes",
+        found,
+        _of_node(),
+        figure("pid", lambda row: str(row[1].pid)),
+        name("process", lambda row: row[1].full_name),
+        name("serves", lambda row: row[1].serves),
+        *(container if boxed else ()),
+        figure("GPU memory", lambda row: cell.data(row[1].gpu_bytes)),
+        figure("memory", lambda row: cell.data(row[1].memory_bytes)),
+        figure("CPU", lambda row: cell.percent(row[1].cpu_percent)),
+    )
+
+
+def rails(nodes: Sequence[NodeView]) -> Table:
+    """Return a table of the measured power rails, one row each."""
+    return table(
+        "Power rails",
+        _parts(nodes, lambda sample: sample.rails),
+        _of_node(),
+        name("rail", lambda row: row[1].name),
+        figure("power", lambda row: UNKNOWN if row[1].power_w is None else f"{cell.rate(row[1].power_w)} W"),
+        figure(
+            "energy", lambda row: UNKNOWN if row[1].energy_j is None else f"{row[1].energy_j / 3600:.1f} Wh"
+        ),
+    )
+
+
+def sensors(nodes: Sequence[NodeView]) -> Table:
+    """Return a table of the temperature sensors other than those of the GPUs, one row each."""
+    return table(
+        "Sensors",
+        _parts(nodes, lambda sample: sample.sensors),
+        _of_node(),
+        name("sensor", lambda row: row[1].name),
+        figure("temp.", lambda row: cell.with_unit(row[1].temperature_c, "°C")),
+        figure("critical", lambda row: cell.with_unit(row[1].critical_c, "°C")),
+    )
+
+
+# Reports of many servers: groups and lists of the worst come first, and details are of the worst only.
+
+
+MOST = 40
+"""Servers or machines up to which a report has the details of all of them."""
+_DETAILED, _LISTED = 20, 10
+"""Servers and machines with details in a report of more, and servers in a list of the worst."""
+
+
+def is_large(snapshot: Snapshot) -> bool:
+    """Return whether a report of a snapshot has details of the worst servers and machines only."""
+    return max(len(snapshot.backends), len(snapshot.nodes)) > MOST
+
+
+def narrowed(snapshot: Snapshot) -> Snapshot:
+    """Return a large snapshot with its worst servers, machines and bad verdicts only; any other as it is."""
+    if not is_large(snapshot):
+        return snapshot
+    wall = wall_of(snapshot)
+    worst = sorted((one for group in wall.groups for one in group.servers), key=lambda one: one.rank)
+    names = {one.server.name for one in worst[:_DETAILED]}
+    nodes = {one.name for one in wall.nodes[:_DETAILED]}
+    return replace(
+        snapshot,
+        backends=tuple(one for one in snapshot.backends if one.name in names),
+        nodes=tuple(one for one in snapshot.nodes if one.name in nodes),
+        balance=tuple(one for one in snapshot.balance if one.bad),
+    )
+
+
+def omission(snapshot: Snapshot, elsewhere: str = "--format json") -> str:
+    """Return a sentence on what a report of a large snapshot leaves out, and `elsewhere` has; else ""."""
+    if not is_large(snapshot):
+        return ""
+    counts = ((len(snapshot.backends), "servers"), (len(snapshot.nodes), "machines"))
+    words = " and ".join(f"{count:,} {noun}" for count, noun in counts if count > _DETAILED)
+    return f"Of {words}, details are those of the {_DETAILED} worst: {elsewhere} has all of them."
+
+
+def groups_table(snapshot: Snapshot) -> Table:
+    """Return a table of the groups of a large snapshot, the worst first; without rows for any other."""
+    wall = wall_of(snapshot) if is_large(snapshot) else None
+    found = table(
+        "Groups",
+        wall.groups if wall else (),
+        name("group", lambda group: group.name),
+        figure("servers", lambda group: f"{len(group.servers):,}"),
+        figure("down", lambda group: f"{sum(state in DOWN for state in group.states):,}"),
+        figure("gen tok/s", lambda group: cell.total(group.generation_tps, cell.rate)),
+        figure("run", lambda group: cell.total(group.running, cell.count)),
+        figure("wait", lambda group: cell.total(group.waiting, cell.count)),
+        figure("KV %", lambda group: cell.percent(group.kv_percent)),
+        figure("TTFT p95", lambda group: cell.duration(group.ttft_p95_s)),
+        word("balance", lambda group: UNKNOWN if group.balance is None else group.balance.word.value),
+        word("states", lambda group: _counted(group.states)),
+    )
+    states = [one.state for one in wall.nodes] if wall else []
+    if not states:
+        return found
+    down = f"{states.count(NODE_GRAVITY[0]):,}"
+    last = ("machines", f"{len(states):,}", down, *[UNKNOWN] * 6, _counted(states))
+    return replace(found, rows=(*found.rows, last))
+
+
+def _counted(states: Sequence[str]) -> str:
+    """Return each of the sorted states with its number: "2 unreachable, 58 busy"."""
+    return ", ".join(f"{count:,} {state}" for state, count in Counter(states).items())
+
+
+def worst_table(snapshot: Snapshot) -> Table:
+    """Return a table of the servers and machines with the worst figures, by list; as `groups_table`."""
+    rows: list[tuple[str, str, str, str]] = []
+    if is_large(snapshot):
+        wall = wall_of(snapshot)
+        forms = {Top.WAITING: cell.count, Top.KV: cell.percent, Top.TTFT: cell.duration}
+        for top, form in forms.items():
+            worst: Sequence[tuple[Stated, float]] = wall.tops.get(top, ())
+            rows += [
+                (top.value, one.server.name, form(value), one.server.group) for one, value in worst[:_LISTED]
+            ]
+        for node in wall.slow_nodes[:_LISTED]:
+            clock = UNKNOWN if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"
+            rows.append((node.state, node.name, clock, "machines"))
+    return table(
+        "The worst",
+        rows,
+        word("list", lambda row: row[0]),
+        name("name", lambda row: row[1]),
+        figure("figure", lambda row: row[2]),
+        name("group", lambda row: row[3]),
+    )
