@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sparktop.analysis.loading import Look, StartClock, best_past, is_warm
-from sparktop.model.snapshot import GROWTH, LAST_TIME, PHASES, Loading, PastStart
+from sparktop.model.snapshot import LAST_TIME, PHASES, PastStart
 
 GIB = 2**30
 START = 1000.0
@@ -77,15 +77,6 @@ def test_without_gpu_the_engines_process_and_its_memory_count() -> None:
     assert (first, second, clock.step) == (0, 1, 2)
 
 
-def test_traffic_before_the_weights_is_a_download() -> None:
-    """Traffic before the weights is shown as download; this phase has no number of its own."""
-    clock = StartClock(START, START + 1)
-    clock.note(Look(START + 1, 0, received_bytes_per_s=90e6))
-    assert clock.loading(START + 2).phase == "download"
-    clock.note(Look(START + 3, 0, received_bytes_per_s=1e6))
-    assert clock.loading(START + 4).phase == "start"
-
-
 def past(
     *, total_s: float = 280.0, ended_at: float = 1.0, boot_id: str = "a", warm: bool = False
 ) -> PastStart:
@@ -101,16 +92,6 @@ def test_time_left_is_the_rest_of_this_phase_and_all_later_ones() -> None:
     assert (loading.expected_s, loading.basis, loading.step) == (280.0, LAST_TIME, 3)
     assert loading.words == "weights, phase 3 of 6, 1:10 of ~4:40 last time"
     assert loading.share == 0.25
-
-
-def test_without_a_past_only_weights_have_a_time() -> None:
-    """Without an earlier start, only weights have an estimate: 60 GiB at 1.5 GiB/s."""
-    loading = follow(65).loading(START + 65, checkpoint_bytes=60 * GIB)
-    assert loading.basis == GROWTH
-    assert loading.left_s == pytest.approx(20.0, abs=2)
-    assert loading.words == "weights, phase 3 of 6, 1:05 so far, ~0:21 left in it"
-    assert follow(120).loading(START + 120, checkpoint_bytes=60 * GIB).left_s is None
-    assert Loading().words == ""
 
 
 def test_cold_and_warm_starts_are_kept_apart() -> None:

@@ -100,14 +100,6 @@ def test_a_gb10_gets_its_word(gpu: GpuReading, word: str) -> None:
     assert (state.cause is None) == (word != "slow clock")
 
 
-def test_a_slow_clock_at_full_power_is_another_fault() -> None:
-    """A slow clock at 40 W is put down to a clock lock rather than to the power adapter."""
-    state = after([gb10(900, power=40.0)] * 8)
-    assert state.word == "slow clock"
-    assert "USB-PD" not in (state.cause or "")
-    assert "-lgc" in (state.cause or "")
-
-
 def test_heat_explains_a_low_clock_and_a_power_brake_does_not() -> None:
     """A slow clock is put down to heat where the GPU reports it, but not to a power brake."""
     assert after([gb10(700)] * 8, HOT).word == "throttled"
@@ -133,16 +125,6 @@ def test_a_gpu_with_degrees_left_is_not_at_its_limit() -> None:
     assert (cooler.word, unknown.word) == ("throttled", "throttled")
     assert "now 13 °C below its limit" in (cooler.cause or "")
     assert "thermal limit" not in (cooler.cause or "") + (unknown.cause or "")
-
-
-def test_reasons_of_the_moment_count_where_no_share_is_told() -> None:
-    """Without shares the current reasons count; a clock that an administrator has set is not a fault."""
-    assert after([h100(1500, throttle_reasons=("hardware thermal",))]).word == "throttled"
-    assert (
-        after([h100(1500, throttle_reasons=("hardware thermal",))], {"hardware thermal": 0.0}).word
-        == "normal"
-    )
-    assert after([h100(1500, throttle_reasons=("application clocks",))]).word == "normal"
 
 
 def test_a_discrete_gpu_is_judged_by_its_own_highest_clock() -> None:

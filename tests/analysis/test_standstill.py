@@ -57,27 +57,6 @@ def test_waiting_requests_alone_are_held_after_a_minute() -> None:
     assert seconds == [0.0] * (begun + 1) + [10.0 * index for index in range(1, 12 - begun)]
 
 
-def test_asleep_is_no_standstill() -> None:
-    """A sleeping engine does not stand still, whatever its gauges."""
-    _, seconds = clock_of(*[replace(MOVING, asleep=True)] * 30)
-    assert set(seconds) == {0.0}
-
-
-def test_a_token_must_have_been_made() -> None:
-    """A token must have been generated: a counter of 0 or unknown is not evidence, the engine may warm up."""
-    for tokens, expected in ((0.0, False), (None, False), (1.0, True)):
-        clock, _ = clock_of(replace(MOVING, generation_tokens=tokens))
-        assert clock.made_token is expected
-
-
-def test_missing_samples_are_no_evidence() -> None:
-    """A gap in the samples counts neither as progress nor as time without it."""
-    clock = StandstillClock()
-    for at in (0.0, 1.0, 2.0, 60.0, 61.0):
-        clock.note(EngineSample(at=at, engine="vllm", lanes=(MOVING,)), 2.5)
-    assert (clock.seconds, clock.moved_at) == (3.0, 0.0)
-
-
 def test_one_of_several_ranks_may_hang() -> None:
     """Each rank is measured on its own: one may hang while the other progresses."""
     other = [replace(MOVING, lane="1", generation_tokens=float(index)) for index in range(40)]
@@ -99,12 +78,6 @@ def test_a_rank_of_sglang_at_rest_is_no_standstill() -> None:
     assert alone.may_be_stale
     alone, _ = clock_of(*[replace(MOVING, waiting=0.0)] * 50, engine="sglang")
     assert not alone.may_be_stale
-
-
-def test_forward_passes_are_progress() -> None:
-    """An increasing counter of forward passes is progress, as in a prefill without tokens."""
-    passes = [replace(MOVING, engine_work=float(index)) for index in range(20)]
-    assert set(clock_of(*passes)[1]) == {0.0}
 
 
 def test_what_the_http_side_counts_is_no_progress() -> None:

@@ -91,35 +91,6 @@ def test_busy_is_half_of_the_slots_or_eight(running: float, slots: int | None, w
     assert backend_state(load, LIMITS) == JudgedState(word, rule)
 
 
-def test_the_other_sentences_name_their_numbers() -> None:
-    """The sentences on preemptions, KV cache and queue state the measured values."""
-    load = replace(EVERYTHING, failure=None, asleep=None)
-    assert backend_state(load, LIMITS).rule == "3 preemptions in the last 10 s"
-    load = replace(load, preemptions=None)
-    assert backend_state(load, LIMITS).rule == "KV cache 99.0 % full, at or above 98 %"
-    load = replace(load, kv_cache_percent=None)
-    assert backend_state(load, LIMITS).rule == "requests waited in 100 % of the last 10 s, 4 now"
-
-
-@pytest.mark.parametrize(
-    ("figures", "word", "rule"),
-    [
-        ({"preemptions": 2.0}, Is.PREEMPTING, "2 preemptions before the newest sample"),
-        ({"waiting": 4.0, "waiting_share": 1.0}, Is.QUEUEING, "requests waited in the newest sample, 4 now"),
-        (
-            {"tokens_moved": True},
-            Is.BORED,
-            "tokens came before the newest sample, in requests too short to be seen running",
-        ),
-        ({}, Is.IDLE, "no request ran in the newest sample"),
-    ],
-)
-def test_a_single_sample_covers_no_seconds(figures: dict[str, Any], word: Is, rule: str) -> None:
-    """Sentences about a single sample state no seconds, as scrapes are often longer apart than the window."""
-    load = LoadFigures(seen=True, running=0.0, running_mean=0.0, **figures)
-    assert backend_state(load, LIMITS) == JudgedState(word, rule)
-
-
 @pytest.mark.parametrize(
     ("running", "slots", "rule"),
     [
@@ -142,12 +113,6 @@ def test_a_server_with_waiting_requests_is_neither_bored_nor_idle(
         slots=slots,
     )
     assert backend_state(load, LIMITS) == JudgedState(Is.BUSY, rule)
-
-
-def test_thresholds_come_from_outside() -> None:
-    """The limit of a full KV cache is a setting."""
-    load = LoadFigures(seen=True, kv_cache_percent=91.0, running=1.0)
-    assert backend_state(load, StateThresholds(kv_full_percent=90.0)).state is Is.KV_FULL
 
 
 @pytest.mark.parametrize(

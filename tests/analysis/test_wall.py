@@ -9,18 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.analysis.state import LoadFigures, Top, Wall, backend_state, node_of, wall_of, wall_of_fleet
+from sparktop.analysis.state import LoadFigures, Wall, backend_state, wall_of, wall_of_fleet
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.router import Fleet, FleetNode, FleetServer, Scrape, Sum
+from sparktop.model.router import Fleet, FleetServer, Scrape, Sum
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
-    Latency,
     NodeView,
-    Quantile,
     Snapshot,
     SpeedState,
 )
@@ -60,13 +58,6 @@ def test_down_then_a_bad_verdict_then_full_then_waiting() -> None:
         balance=(bad,),
     )
     assert names(found) == ["dead", "swings", "full", "waits", "also calm", "calm"]
-
-
-def test_one_more_waiting_request_moves_no_group() -> None:
-    """Waiting requests are compared by powers of two, so that groups do not change places at each poll."""
-    for first, second in ((9.0, 10.0), (10.0, 9.0)):
-        found = wall(server("a", "a", waiting=first), server("b", "b", waiting=second))
-        assert names(found) == ["a", "b"]
 
 
 def test_servers_of_a_group_stand_with_the_worst_first() -> None:
@@ -140,21 +131,6 @@ def test_the_filter_finds_name_group_model_and_state(words: str, kept: set[str])
     assert (found.count, found.total) == (len(kept), 3)
 
 
-def test_lists_have_the_highest_figures_first() -> None:
-    """Lists have the highest figures first, without servers that are down, unknown figures and zeros."""
-    slow = Latency(p95=Quantile(2.0), count=9.0)
-    found = wall(
-        server("a", "g", waiting=3.0, kv_cache_percent=10.0),
-        server("b", "g", waiting=8.0, kv_cache_percent=5.0, kv_fullest_percent=90.0),
-        server("c", "g", waiting=0.0, ttft=slow),
-        server("d", "g", waiting=50.0, state=BackendState.UNREACHABLE),
-    )
-    listed = {top: [(one.server.name, value) for one, value in rows] for top, rows in found.tops.items()}
-    assert listed[Top.WAITING] == [("b", 8.0), ("a", 3.0)]
-    assert listed[Top.KV] == [("b", 90.0), ("a", 10.0)]
-    assert listed[Top.TTFT] == [("c", 2.0)]
-
-
 def node(name: str, use: float | None = 50.0, **fields: object) -> NodeView:
     """Return a machine with a GPU."""
     sample = NodeSample(99.0, gpus=(GpuReading(0, utilization_percent=use, sm_clock_mhz=711),))
@@ -183,13 +159,6 @@ def test_machines_stand_with_the_worst_first() -> None:
     ]
     assert [(one.name, one.state) for one in found.nodes] == expected
     assert [one.name for one in found.slow_nodes] == ["slow"]
-
-
-def test_a_machine_without_a_sample_is_unknown() -> None:
-    """Figures of a machine without a sample are None, not 0; after a failure it is unreachable."""
-    assert node_of(NodeView("new", "ssh")) == FleetNode("new")
-    gone = node_of(NodeView("gone", "ssh", failure=REFUSED))
-    assert (gone.state, gone.down, gone.gpu_percent) == ("unreachable", True, None)
 
 
 @settings(max_examples=200, deadline=None)

@@ -24,14 +24,6 @@ def test_a_sample_just_before_the_window_opens_it(early_s: float) -> None:
     assert window.rate("generation_tokens", 10.0) == pytest.approx(1000.0 / (10.0 + early_s))
 
 
-def test_a_sample_far_before_the_window_does_not() -> None:
-    """A sample a whole step too old is outside."""
-    window = Window()
-    for second in range(12):
-        window.append(Tally(float(second), {"generation_tokens": 100.0 * second}, {}), 10.0)
-    assert window.counted("generation_tokens", 10.0) == (1000.0, 10.0)
-
-
 def page(at: float, **lanes: int) -> EngineSample:
     """Return a sample in which each lane has this number of answers below 1 s."""
     ttft = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.engines.registry import ENGINES
 from sparktop.model.engine import EngineSample
@@ -81,20 +80,6 @@ async def test_503_of_a_page_is_death_of_vllm_and_loading_of_others(serve: Serve
     }
 
 
-async def test_another_server_at_the_same_port_starts_without_a_past(serve: Serve) -> None:
-    """After a vLLM's port was closed, a server there that answers 503 is unknown again."""
-    table = vllm()
-    server: RawServer = await serve(table)
-    source = EngineSource(server.target())
-    await look(source)
-    await server.stop()
-    assert await look(source) is FailureKind.REFUSED
-    table.update(dict.fromkeys(table, DEAD))
-    await server.start(server.port)
-    assert await look(source) is FailureKind.LOADING
-    await source.close()
-
-
 @pytest.mark.parametrize("status", ["404 Not Found", "500 Oops", "401 Unauthorized"])
 async def test_only_503_is_death(serve: Serve, status: str) -> None:
     """A proxy that lets /health through in its own way does not kill the engine."""
@@ -132,19 +117,6 @@ async def test_a_litellm_is_a_router_not_a_generic_server(serve: Serve, metrics:
         assert "[[routers]]" in reading.message
     await source.close()
     assert "/health" not in server.paths
-
-
-async def test_a_server_whose_engine_is_named_is_never_asked_for_a_router_s_route(serve: Serve) -> None:
-    """A server without a configured engine that is a plain OpenAI server stays one."""
-    server: RawServer = await serve({"/v1/models": answer(b'{"data": [{"id": "gpt"}]}')})
-    named = EngineSource(replace(server.target(), engine="openai"))
-    assert await look(named) == "openai"
-    await named.close()
-    assert "/health/liveliness" not in server.paths
-    plain = EngineSource(server.target())
-    assert [await look(plain) for _ in range(3)] == ["openai"] * 3
-    await plain.close()
-    assert server.paths.count("/health/liveliness") == 1
 
 
 def test_only_vllm_has_a_health_route() -> None:

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.failure import FailureKind
 from sparktop.net import client as client_module
@@ -51,23 +50,6 @@ def each(*pieces: bytes, close: bool = False) -> Handler:
     return talk
 
 
-async def test_a_missed_deadline_ends_the_connection(serve: Serve, session: SharedSession) -> None:
-    """The late rest of an answer cannot become the beginning of the next one."""
-    late = True
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer(PAGE)[:-10] if late else answer(PAGE))
-        await reader.read()
-
-    server: RawServer = await serve(talk)
-    with pytest.raises(AnswerError, match=r"only 2990 B of its answer came within 0\.1 s"):
-        await get(session, server.url, 0.1)
-    late = False
-    assert (await get(session, server.url)).body == PAGE
-    assert server.connections == 2
-
-
 async def test_a_connection_that_is_not_opened_says_how_long_it_was_waited_for(
     serve: Serve, session: SharedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,21 +63,6 @@ async def test_a_connection_that_is_not_opened_says_how_long_it_was_waited_for(
     with pytest.raises(AnswerError, match=r"no answer from server:80 within 0\.05 s") as caught:
         await get(session, server.url.replace("http:", "https:"), deadline_s=30.0)
     assert caught.value.kind is FailureKind.TIMEOUT
-
-
-async def test_user_and_password_of_a_url_are_sent_unless_there_is_a_token(
-    serve: Serve, session: SharedSession
-) -> None:
-    """A URL may carry Basic authentication; the Host field does not."""
-    server: RawServer = await serve({"/": answer(PAGE)})
-    url = server.url.replace("//", "//me:p%40ss@")
-    request = Request(url, "server:80")
-    await get(session, request)
-    await get(session, replace(request, token="k"))  # noqa: S106 - of no one
-    assert b"\r\nAuthorization: Basic bWU6cEBzcw==\r\n" in server.heads[0]
-    assert f"\r\nHost: 127.0.0.1:{server.port}\r\n".encode() in server.heads[0]
-    assert b"\r\nAuthorization: Bearer k\r\n" in server.heads[1]
-    assert b"Basic" not in server.heads[1]
 
 
 @pytest.mark.outside

@@ -13,7 +13,6 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.sources.local import LocalSource
 from sparktop.sources.source import Source
-from tests.hardware.conftest import stat_line
 from tests.hardware.fake_driver import FakeDriver, gb10
 
 AMPLE_S = 100.0
@@ -148,22 +147,6 @@ async def test_closing_does_not_wait_for_a_hanging_driver(
     assert driver.opened == 0
 
 
-async def test_processes_are_read_while_they_are_shown(source: LocalSource, tmp_path: Path) -> None:
-    """A table is read only while it is shown; each poll follows what is requested then."""
-    (tmp_path / "proc/42").mkdir()
-    (tmp_path / "proc/42/stat").write_text(stat_line(42, "vllm", rss_pages=10))
-    tables = []
-    for shown in (False, True, False):
-        source.show_processes = shown
-        sample = await source.poll(AMPLE_S)
-        assert isinstance(sample, NodeSample)
-        tables.append(sample.processes)
-    assert (tables[0], tables[2]) == (None, None)
-    assert tables[1] is not None
-    assert [one.name for one in tables[1].processes] == ["vllm"]
-    assert LocalSource("other").show_processes is False
-
-
 @pytest.mark.outside
 async def test_this_machine_is_a_source() -> None:
     """A poll of the real machine gives the processor's figures, and GPUs or the reason why there are none."""
@@ -173,15 +156,3 @@ async def test_this_machine_is_a_source() -> None:
     assert isinstance(sample, NodeSample)
     assert sample.cpu.cores
     assert sample.gpus or sample.gpu_note
-
-
-def test_a_read_outlives_the_loop_that_waited_for_it(tmp_path: Path, driver: SlowDriver) -> None:
-    """A program that ends while the driver hangs ends cleanly, and so does the thread when it is let go."""
-    driver.free.clear()
-    local = LocalSource("spark", root=tmp_path, nvml=driver)
-    assert isinstance(asyncio.run(local.poll(SHORT_S)), Failure)
-    running = local._running
-    assert running is not None
-    driver.free.set()
-    assert running.result(AMPLE_S) is not None
-    asyncio.run(local.close())

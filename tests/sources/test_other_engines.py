@@ -5,7 +5,6 @@ Each server notes every path that it is asked: the lists are part of the facts.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from aiohttp import web
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
-from sparktop.net.failure import AnswerError
-from sparktop.sources.engine_http import EngineSource, RouteFinder
+from sparktop.sources.engine_http import EngineSource
 from tests.sources.conftest import HEALTHY_PAGE, FakeClock
 
 pytestmark = pytest.mark.outside
@@ -263,16 +261,6 @@ async def test_a_router_that_forwards_pages_stays_a_router(serving: Serving) -> 
     await source.close()
 
 
-@pytest.mark.parametrize("status", [503, 302])
-async def test_a_server_that_loads_or_redirects_is_asked_nothing_more(status: int, serving: Serving) -> None:
-    """503 and redirects are answers for the whole server, but that LiteLLM redirects its metrics page."""
-    served = await serving({**SERVERS["openai"], "/metrics": status})
-    source = watch(served)
-    await fail(source)
-    await source.close()
-    assert served.take() == [*LOOK[:2], *([ROUTER] if status == 302 else [])]
-
-
 @pytest.mark.parametrize(
     ("routes", "words"),
     [
@@ -315,21 +303,3 @@ async def test_hostile_json_is_a_failure(
     await source.close()
     assert failure.kind is kind
     assert failure.message.isprintable()
-
-
-async def test_the_deadline_is_for_all_questions_together(
-    monkeypatch: pytest.MonkeyPatch, clock: FakeClock
-) -> None:
-    """Each question gets what the ones before left of the deadline, and with nothing left none is asked."""
-    given: list[float] = []
-
-    async def missing_after_2_s(engine: str, deadline_s: float) -> EngineSample:
-        given.append(deadline_s)
-        clock.now += 2.0
-        raise AnswerError(FailureKind.NOT_FOUND, f"404 for {engine}")
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", clock)
-    with pytest.raises(AnswerError, match="404 for auto"):
-        await RouteFinder("auto", clock).read(missing_after_2_s, 5.0)
-    monkeypatch.undo()
-    assert given == [5.0, 3.0, 1.0]

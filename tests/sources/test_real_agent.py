@@ -118,24 +118,6 @@ async def test_a_changed_token_file_is_read_again(watch: Make, clock: FakeClock,
     assert {one.kind for one in (refused, missing, nothing)} == {FailureKind.UNAUTHORIZED}
 
 
-async def test_a_token_changed_in_mid_stream_costs_no_sample(
-    watch: Make, clock: FakeClock, tmp_path: Path
-) -> None:
-    """When the agent's token was changed together with the file, the next poll still has a sample."""
-    file = tmp_path / "token"
-    file.write_text(OTHER_TOKEN, encoding="utf-8")
-    async with real_agent(FakeReader(clock), token=OTHER_TOKEN) as url:
-        source = watch(url, token_file=str(file))
-        await sample_of(source)
-        source._url = ""
-        async with real_agent(FakeReader(clock), token=TOKEN) as other:
-            source._url = other
-            clock.now += 1.0
-            file.write_text(TOKEN, encoding="utf-8")
-            await sample_of(source)
-            await source.close()
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 that signs itself, and its key."""

@@ -56,12 +56,6 @@ def test_a_page_gives_failures_by_deployment() -> None:
     )
 
 
-def test_a_page_without_failures_tells_none() -> None:
-    """LiteLLM shows these counters only after a first failure: their absence means 0 on its page alone."""
-    assert read_counts(b"litellm_requests_metric_total 5.0\n") == RouterCounts({}, 0.0, 0.0)
-    assert read_counts(b"python_info 1.0\n") is None
-
-
 def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
     """An id with an escape is cleaned; a failure without an id and an invalid count are dropped."""
     page = (
@@ -100,15 +94,6 @@ async def test_a_set_up_without_the_page_is_asked_once(serve: Serve, clock: Fake
     await source.close()
     assert server.paths.count(METRICS) == 1
     assert (sample.failures, sample.cooldowns, sample.note) == (None, None, None)
-
-
-async def test_who_may_not_see_the_list_asks_for_no_counters(serve: Serve, clock: FakeClock) -> None:
-    """LiteLLM wants the same key for both: one refusal is enough."""
-    server = await serve(table() | {"/model/info": answer(b"no", "401 Unauthorized")})
-    source = router(server, clock)
-    await poll(source)
-    await source.close()
-    assert METRICS not in server.paths
 
 
 @pytest.mark.parametrize(

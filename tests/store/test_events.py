@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
@@ -140,32 +140,6 @@ def test_removing_a_source_leaves_those_whose_names_begin_alike(make_world: Make
         world.feed(lane(1000, kv_cache_percent=99.0), name=name)
     world.store.remove(SourceKey.backend("a"))
     assert [alert.id for alert in world.snapshot().alerts] == ["backend:a:8001:kv-full"]
-
-
-def test_a_machine_that_restarted_is_an_event_with_its_last_values(make_world: MakeWorld) -> None:
-    """Another boot id: headroom with its fall, temperature and power of the last sample before."""
-    world = of_node(make_world)
-    world.store.identify(NODE, NodeIdentity(boot_id="one"))
-    for second in range(20):
-        take(world, machine(1000 + second, 20.0 - second))
-    for second in range(20, 60):
-        take(world, Failure(FailureKind.TIMEOUT, "no answer", 1000 + second))
-    world.at = 1059
-    world.store.identify(NODE, NodeIdentity(boot_id="two"))
-    event = world.snapshot().events[-1]
-    seen = f"{datetime.fromtimestamp(world.wall(1019), UTC).astimezone():%H:%M:%S}"
-    assert event.message == (
-        f"rebooted; last seen {seen} at 61 °C, 35 W, headroom 1.0 GiB falling 1 GiB/s: memory wedge?"
-    )
-    assert event.values == {
-        "last_sample_age_s": 40.0,
-        "headroom_gib": 1.0,
-        "headroom_slope_gib_per_s": -1.0,
-        "temperature_c": 61.0,
-        "power_w": 35.0,
-        "window_s": 30.0,
-    }
-    assert (event.severity, event.about) == (Severity.WARNING, "node:n:boot")
 
 
 def test_a_boot_id_that_is_missing_for_a_while_hides_no_restart(make_world: MakeWorld) -> None:

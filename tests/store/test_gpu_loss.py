@@ -127,18 +127,6 @@ def test_a_driver_that_renumbers_what_is_left_still_lacks_one(make_world: MakeWo
     assert "does not list it" in picture.alerts[0].message
 
 
-def test_another_gpu_in_its_place_is_no_loss(make_world: MakeWorld) -> None:
-    """A replaced card has a UUID of its own at the old index."""
-    watched = Watched(make_world, eight())
-    watched.look(1000)
-    swapped = eight()
-    swapped.gpus[3] = h200(nvmlDeviceGetUUID="GPU-new")
-    sample = Machine(Path("/nonexistent"), nvml=swapped, clock=lambda: 1060.0).read()
-    watched.world.at = 1060.0
-    watched.world.store.accept(NODE, sample)
-    assert watched.world.snapshot().nodes[0].gpus_lost == ()
-
-
 def test_a_driver_restart_is_not_eight_lost_gpus(make_world: MakeWorld) -> None:
     """All gone at once are a warning with the driver's words, later critical, and an event for each."""
     driver = eight()

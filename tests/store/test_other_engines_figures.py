@@ -20,15 +20,6 @@ def sample(at: float, *lanes: LaneSample, note: str | None = None) -> EngineSamp
     return EngineSample(at, "any", lanes, models=("m",), note=note)
 
 
-def test_a_counter_that_waits_for_the_end_of_requests_is_marked(world: World) -> None:
-    """Rates of such a counter carry a note; those of one that moves with the tokens do not."""
-    jumps = LaneSample("0", generation_tokens=100.0, per_finished_request=True)
-    world.feed(sample(1000, jumps))
-    view = world.feed(sample(1002, replace(jumps, generation_tokens=1700.0)))
-    assert (view.generation_tps, view.rate_note) == (800.0, "per finished request")
-    assert world.feed(sample(1003, LaneSample("0", generation_tokens=1750.0))).rate_note is None
-
-
 def test_the_server_s_own_rate_is_the_live_one(world: World) -> None:
     """Where tokens are counted at the end of requests, the live rate is the gauge, summed over lanes."""
     lanes = [

@@ -40,16 +40,6 @@ def groups(world: World) -> dict[str, str]:
     return {one.name: one.group for one in world.snapshot().backends}
 
 
-def test_a_router_is_there_before_it_answers(make_world: MakeWorld) -> None:
-    """Only what the configuration says is known."""
-    target = RouterTarget("proxy", "http://p:4000", "shuffle", ("a", "b"), {"d1": "a"})
-    seen = view(world_of(make_world, target))
-    assert (seen.ok, seen.age_s, seen.kind, seen.alive) == (False, None, "unknown", None)
-    assert (seen.strategy, seen.strategy_read) == ("shuffle", False)
-    assert (seen.backends, seen.deployments, seen.told) == (("a", "b"), {"d1": "a"}, None)
-    assert seen.running == {"a": None, "b": None}
-
-
 def test_a_deployment_that_fails_is_an_alert(make_world: MakeWorld) -> None:
     """It names the deployment, its failed answers in a minute, cooldowns and outage, and then ends."""
     world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
@@ -107,16 +97,6 @@ def test_the_config_names_the_group(make_world: MakeWorld) -> None:
     world.store.accept(PROXY, told())
     assert groups(world) == {"a": "proxy", "b": "backends", "c": "proxy"}
     assert view(world).deployments == {"d1": "a", "d2": "b", "d3": None}
-
-
-def test_mapped_backends_join_the_group(make_world: MakeWorld) -> None:
-    """Without a list in the config those that the router sends to are its group; a failure keeps it."""
-    world = world_of(make_world, RouterTarget("proxy", "http://p:4000"))
-    assert groups(world) == dict.fromkeys("abc", "backends")
-    world.store.accept(PROXY, told())
-    assert groups(world) == {"a": "proxy", "b": "proxy", "c": "backends"}
-    world.store.accept(PROXY, Failure(FailureKind.REFUSED, "nothing listens there", START + 5))
-    assert groups(world) == {"a": "proxy", "b": "proxy", "c": "backends"}
 
 
 def test_backends_of_two_models_are_two_groups(make_world: MakeWorld) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sparktop.demo.machine import starting
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import GpuProcess, GpuReading, NodeIdentity, NodeSample, Workload, Workloads
+from sparktop.model.node import GpuProcess, GpuReading, NodeSample, Workload, Workloads
 from sparktop.model.snapshot import BackendState, BackendView, PastStart
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
@@ -102,15 +102,6 @@ def test_a_learned_start_is_that_of_the_same_model_on_the_same_machine(world: Wo
     assert world.store.starts.wanted == {("a", "vllm", "m")}
 
 
-def test_the_host_is_named_by_itself(world: World) -> None:
-    """The name of a target can change; the boot ID shows whether files are cached."""
-    world.store.identify(NODE, NodeIdentity(hostname="spark-1", boot_id="b1"))
-    world.store.learn_starts((PastStart("spark-1", "vllm", "m", 90.0, boot_id="b1", warm=True),))
-    loading = start(world, 20).loading
-    assert loading is not None
-    assert (loading.expected_s, loading.warm) == (90.0, True)
-
-
 def test_a_process_that_has_answered_before_does_not_load(world: World) -> None:
     """Its port is closed, but it is the same process: it hangs, or it ends."""
     at(world, 0).accept(NODE, node_sample(world.at, T0 - 500))
@@ -146,15 +137,3 @@ def test_a_server_with_another_port_is_another_server(world: World, server: Any,
     store.accept(NODE, node_sample(world.at + 0.5, T0, **server))
     at(world, 22).accept(BACKEND, refused(world.at))
     assert (world.snapshot().backends[0].state is BackendState.LOADING) is loads
-
-
-def test_an_old_agent_changes_nothing(world: World) -> None:
-    """Without its processes a server whose port is refused is unreachable; a 503 still is loading."""
-    at(world, 1).accept(NODE, NodeSample(world.at))
-    at(world, 2).accept(BACKEND, refused(world.at))
-    first = world.snapshot().backends[0].state
-    at(world, 3).accept(BACKEND, Failure(FailureKind.LOADING, "503: loading", world.at))
-    view = world.snapshot().backends[0]
-    assert (first, view.state) == (BackendState.UNREACHABLE, BackendState.LOADING)
-    assert view.loading is not None
-    assert view.loading.words == ""

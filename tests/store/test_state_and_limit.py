@@ -10,7 +10,7 @@ from sparktop.analysis.state import verdict
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.event import Severity
-from sparktop.model.snapshot import BackendState, Limit, LimitKind, Snapshot
+from sparktop.model.snapshot import BackendState, LimitKind, Snapshot
 from sparktop.panels.server.panel import limit_note
 from stage.rehearsal import Rehearsal
 
@@ -49,36 +49,6 @@ def test_few_requests_at_full_bandwidth_are_busy() -> None:
     assert view.state_rule.endswith("of 48 slots, limited by memory bandwidth")
     assert view.limited_by is not None
     assert "slots are free" in "".join(text for text, _ in limit_note(view.limited_by))
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason", "note"),
-    [
-        (
-            LimitKind.UNKNOWN,
-            "requests waited in 23 % of the time, needs 50 %",
-            "limit unknown: requests waited in 23 % of the last 30 s, needs 50 %",
-        ),
-        (
-            LimitKind.CLIENT,
-            "no request runs in 29 % of the time, none waits",
-            "limited by client: no request runs in 29 % of the last 30 s, none waits",
-        ),
-        (LimitKind.SLOTS, "16 of 16 run, 9 wait", "limited by slots: 16 of 16 run, 9 wait · last 30 s"),
-        (
-            LimitKind.CLIENT,
-            "no request in the last 30 s",
-            "limited by client: no request in the last 30 s",
-        ),
-        (LimitKind.UNKNOWN, "needs more steps", "needs more steps (limit unknown)"),
-    ],
-)
-def test_the_note_of_a_limit_names_the_seconds_that_were_judged(
-    kind: LimitKind, reason: str, note: str
-) -> None:
-    """A share of the time is that of the last 30 s."""
-    said = limit_note(Limit(kind, reason, window_s=30.0))
-    assert "".join(text for text, _ in said).strip() == note
 
 
 def swept(world: World, at: int, **lane: Any) -> Snapshot:  # noqa: ANN401 - fields

@@ -16,7 +16,7 @@ import pytest
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import Store
 from sparktop.watch import state_files
-from sparktop.watch.state_files import announced_load, announced_loads, follow_announced
+from sparktop.watch.state_files import announced_loads, follow_announced
 
 pytestmark = pytest.mark.process
 
@@ -60,13 +60,6 @@ def test_the_load_of_a_living_process_is_known_and_ends_with_it(
     other.wait(30)
     assert list(Path(env["XDG_STATE_HOME"]).rglob("*.json"))
     assert announced_loads(env) == {}
-
-
-def test_the_own_load_is_no_news(env: dict[str, str]) -> None:
-    """A program knows its own sweep, and leaves no file behind."""
-    with announced_load([URL], env):
-        assert announced_loads(env) == {}
-    assert not list(Path(env["XDG_STATE_HOME"]).rglob("*.json"))
 
 
 @pytest.mark.parametrize(

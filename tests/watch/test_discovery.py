@@ -141,17 +141,6 @@ async def look(
     return await discover(["127.0.0.1"], answer_timeout_s=answer_timeout_s, ports=ports)
 
 
-async def test_two_engines_are_named_with_their_ports(serve: Serve) -> None:
-    """Two engines on a host are distinguished by port, in the order of the ports."""
-    vllm: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
-    sglang: RawServer = await serve({"/metrics": answer(b'sglang:num_running_reqs{tp_rank="0"} 1.0\n')})
-    found = await look(serve, vllm, sglang)
-    assert [(backend.name, backend.engine) for backend in found.backends] == [
-        (f"localhost:{vllm.port}", "vllm"),
-        (f"localhost:{sglang.port}", "sglang"),
-    ]
-
-
 async def test_a_server_with_models_only_is_listed(serve: Serve) -> None:
     """A server that lists models but has no engine's metrics is a backend of engine "auto"."""
     server: RawServer = await serve({"/metrics": answer(b"python_info 1.0\n"), "/v1/models": MODELS})
@@ -181,19 +170,6 @@ async def test_an_agent_is_a_node_and_its_backends_are_on_it(serve: Serve) -> No
         agents=(f"localhost:{agent.port}",),
     )
     assert agent.paths == ["/healthz", "/v1/sample"]
-
-
-async def test_an_agent_that_wants_a_token_is_a_note(serve: Serve) -> None:
-    """Without its token an agent cannot be watched: a line says what to set, and no node is made up."""
-    agent: RawServer = await serve({"/healthz": HEALTHY_AGENT, "/v1/sample": answer(b"", "401 No")})
-    engine: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
-    found = await look(serve, engine, agent=agent.port)
-    name = f"localhost:{agent.port}"
-    assert found == Found(
-        backends=(BackendTarget("localhost", engine.url, engine="vllm"),),
-        agents=(name,),
-        notes=(f"the agent at {name} wants a token: set token_env or token_file in the config",),
-    )
 
 
 @pytest.mark.parametrize(
@@ -259,12 +235,3 @@ async def test_an_unknown_name_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     found = await discover(["spark-x\x1b"])
     assert found == Found(notes=("spark-x: the host name does not resolve; is it right?",))
-
-
-async def test_a_host_named_twice_is_looked_at_once(serve: Serve) -> None:
-    """Localhost, 127.0.0.1 and a repetition are one host."""
-    server: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
-    nothing = await free_port(serve)
-    ports = Ports((server.port,), nothing, nothing)
-    found = await discover(["127.0.0.1", "localhost", "127.0.0.1"], ports=ports)
-    assert len(found.backends) == 1

@@ -5,11 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import pytest
-
 from sparktop.model.node import MemoryReading, MemorySample, NodeSample
 from sparktop.model.targets import NodeTarget, Watch
-from sparktop.sources.local import LocalSource
 from sparktop.store import SourceKey
 from sparktop.watch.monitor import EVERY_S, REMOTE_S, WINDOW_S, MemoryFall, MemoryWatch, Monitor
 from tests.watch.monitor_fakes import FakeSource, FakeWays, Sleeper, WatchedStore
@@ -97,17 +94,3 @@ async def test_other_nodes_are_polled_faster_while_memory_falls() -> None:
         monitor._deliver(key.kind, "n", NodeSample(now + 8 + 2 * step, memory=memory(40)), 1.0)
     assert (source.interval_s, group.quickened) == (2.0, {})
     await monitor.stop()
-
-
-@pytest.mark.outside
-async def test_a_quick_reading_is_complete_and_needs_no_driver() -> None:
-    """The parts of the bar add up; what only the driver reports is that of the last sample."""
-    source = LocalSource("here")
-    sample = await source.poll(20.0)
-    assert isinstance(sample, NodeSample)
-    quick = await source.read_memory(sample.memory)
-    await source.close()
-    assert quick.at > sample.at
-    assert quick.memory.total_bytes == sample.memory.total_bytes
-    assert quick.memory.headroom_bytes
-    assert sum(part.size_bytes for part in quick.memory.parts) == quick.memory.total_bytes

@@ -116,21 +116,6 @@ def test_where_one_node_gives_no_answer_the_next_is_asked() -> None:
     run(work)
 
 
-def test_a_round_ends_where_no_node_gives_an_answer() -> None:
-    """Each node is asked once; the reason is shown."""
-
-    async def work() -> None:
-        nodes = [Node(name, REFUSED) for name in NODES]
-        watching = Watching(*nodes)
-        await asyncio.sleep(30)
-        watching.asker.ask("b")
-        shown = await watching.ended()
-        assert (shown.verdict.word, "listens" in shown.verdict.sentence) == (RanksWord.FAILED, True)
-        assert [len(node.asked_at) for node in nodes] == [1, 1]
-
-    run(work)
-
-
 def test_a_round_is_bounded() -> None:
     """Answers that never allow a verdict, here of ever new jobs, end after a fixed number of queries."""
 

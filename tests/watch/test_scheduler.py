@@ -156,18 +156,6 @@ async def test_a_suspended_machine_makes_no_burst(clock: FakeClock) -> None:
     assert source.asked == [0.0, 1.0, 18001.25, 18002.0]
 
 
-async def test_a_new_interval_takes_effect_at_once(clock: FakeClock) -> None:
-    """Going from 60 s to 1 s, the next poll comes within a second, on a multiple from the start."""
-    source = ScriptedSource(clock)
-    group = group_of(clock, source, interval_s=60.0)
-    async with running(group, clock):
-        await clock.advance(10.5)
-        group.set_interval(1.0)
-        await clock.advance(2.0)
-    assert source.asked == [0.0, 11.0, 12.0]
-    assert group.interval_s == 1.0
-
-
 @pytest.mark.parametrize(("interval_s", "deadline_s"), [(0.25, 2.0), (1.0, 2.0), (3.0, 6.0), (60.0, 10.0)])
 async def test_the_deadline_follows_the_interval(
     clock: FakeClock, interval_s: float, deadline_s: float
@@ -201,18 +189,6 @@ async def test_a_slow_source_is_read(clock: FakeClock, takes_s: float) -> None:
     assert set(delivered.kinds("a")) == {"sample"}
     assert source.deadlines[0] == 2.0
     assert max(source.deadlines) <= 10.0
-
-
-async def test_a_source_that_becomes_slow_is_read_again(clock: FakeClock) -> None:
-    """Each poll in a row that takes too long doubles the limit, so that a loaded server is read again."""
-    source, delivered = SlowSource(clock, takes_s=0.01), Delivered()
-    async with running(group_of(clock, source, deliver=delivered), clock):
-        await clock.advance(5.5)
-        source.takes_s = 7.0
-        await clock.advance(60.0)
-    kinds = delivered.kinds("a")
-    assert kinds.count(FailureKind.TIMEOUT) == 2
-    assert kinds[-1] == "sample"
 
 
 async def test_a_programming_error_is_logged_once_and_is_a_failure(

@@ -130,23 +130,6 @@ def test_a_host_may_name_its_user(tmp_path: Path) -> None:
     assert listed(tmp_path).default == ()
 
 
-def test_a_job_may_name_its_user(tmp_path: Path) -> None:
-    """Its `ssh_user` is that of all its hosts, before the cluster's; never an option of ssh."""
-    pytest.importorskip("yaml")
-    jobs = {
-        "a.yaml": "hosts: [spark-1, root@spark-2]\nssh_user: alice\n",
-        "b.yaml": "hosts: [spark-3]\nssh_user: -oProxyCommand=x\nuser: bob\n",
-    }
-    clusters = {"lab.yaml": "hosts: [spark-1, spark-4]\nuser: ops\n", ".default": "lab\n"}
-    found = listed(home(tmp_path, jobs, clusters))
-    assert {host: one.ssh for host, one in found.nodes.items()} == {
-        "spark-1": "alice@spark-1",
-        "spark-2": "root@spark-2",
-        "spark-3": "bob@spark-3",
-        "spark-4": "ops@spark-4",
-    }
-
-
 @pytest.mark.parametrize("place", ["~/other", "{home}/other"])
 def test_jobs_are_read_where_the_environment_says(tmp_path: Path, place: str) -> None:
     """SPARKRUN_CACHE_DIR is where sparkrun writes them; empty it says nothing."""

@@ -108,22 +108,6 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert listed_targets([str(tmp_path / "gone*.json")]) == ([], [])
 
 
-def test_folders_may_have_wildcards(tmp_path: Path) -> None:
-    """One level for each *, and ** is no more; a name that is there is taken as it stands."""
-    for folder in ("a/targets", "b/targets", "b/deep/targets", "[c]"):
-        (tmp_path / folder).mkdir(parents=True)
-        written(tmp_path / folder, "vllm.json", [{"targets": [f"{folder.replace('/', '-').strip('[]')}:1"]}])
-    for pattern, wanted in (
-        ("*/targets/*.json", {"a-targets:1", "b-targets:1"}),
-        ("**/targets/v**.json", {"a-targets:1", "b-targets:1"}),
-        ("[b-z]/*/targets/vllm.json", {"b-deep-targets:1"}),
-        ("[c]/vllm.json", {"c:1"}),
-        ("none*/vllm.json", set()),
-    ):
-        found, problems = listed_targets([str(tmp_path / pattern)])
-        assert ({one.name for one in found}, problems) == (wanted, [])
-
-
 class Polled:
     """A server that answers as vLLM if its port is 1, else not at all."""
 

@@ -10,9 +10,8 @@ import pytest
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.judge import judge, look, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
-from sparktop.analysis.balance.swings import chi_squared_tail, f_tail, find_convoys
+from sparktop.analysis.balance.swings import chi_squared_tail, f_tail
 from sparktop.model.balance import BalanceWord as Is
-from sparktop.model.balance import Convoys
 
 pytestmark = pytest.mark.long
 
@@ -32,11 +31,6 @@ def grid_of(columns: Sequence[Sequence[float]]) -> LoadGrid:
     found = lay_out(tracks_of(columns), float(len(columns[0]) - 1), 600.0)
     assert found is not None
     return found
-
-
-def convoys_of(columns: Sequence[Sequence[float]]) -> Convoys | None:
-    grid = grid_of(columns)
-    return find_convoys(grid, range(len(grid.totals)))
 
 
 def by_turns(size: int = 8, seed: int = 1) -> list[list[float]]:
@@ -130,14 +124,3 @@ def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
         compared += figures.convoys is not None
         assert not rules.holds(rules.convoys, measure(figures))
     assert compared > 100
-
-
-def test_one_that_is_always_slower_is_no_convoy() -> None:
-    """If the same backend always keeps its half of each burst for longer, there is no convoy."""
-    burst = ([8.0] * 3, [8.0] * 5)
-    columns = [(one + [0.0] * (7 - len(one))) * 9 for one in burst]
-    found = convoys_of(columns)
-    assert found is not None
-    assert found.least_leads == 0
-    grid = grid_of(columns)
-    assert not rules.holds(rules.convoys, measure(look(GroupLoad("g", grid.tracks, LIFE_S), grid, 45.0)))

@@ -7,7 +7,6 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import (
     LoadGrid,
@@ -19,12 +18,11 @@ from sparktop.analysis.balance.load_grid import (
 )
 from sparktop.analysis.balance.spread import (
     dispersion,
-    follow_lead,
     lost_share,
     starved_shares,
 )
-from sparktop.analysis.balance.swings import find_swing, swing_score
-from sparktop.model.balance import StepTime, Swing
+from sparktop.analysis.balance.swings import find_swing
+from sparktop.model.balance import StepTime
 
 STEP = StepTime(base_s=0.036, per_request_s=0.0024, pairs=100)
 """Spark-like: 15 requests double a step."""
@@ -131,15 +129,6 @@ def test_starved_is_next_to_nothing_beside_more_than_enough() -> None:
     assert both.anyone == pytest.approx(2 / 3)
 
 
-def test_the_lead_changes_when_another_takes_it() -> None:
-    """A backend takes the lead with 1.5 times its share and keeps it until another one takes it."""
-    loads = [16.0] * 4 + [40.0] * 4 + [33.0] * 4 + [10.0] * 4 + [50.0] * 4 + [5.0] * 4
-    lead = follow_lead(grid(loads, [64 - load for load in loads]), range(len(loads)), 0.5)
-    assert lead.changes == 2
-    assert lead.swap_s == pytest.approx(1.0)
-    assert lead.per_min == pytest.approx(2 / (6.0 / 60))
-
-
 @pytest.mark.parametrize("period_s", [3.0, 5.0, 7.0, 9.5, 14.0])
 def test_a_pure_swing_s_period_is_found(period_s: float) -> None:
     """The period of a sine between two backends is found within 4 %, with nearly all variance in it."""
@@ -151,31 +140,6 @@ def test_a_pure_swing_s_period_is_found(period_s: float) -> None:
     assert (swing.opposite or 0.0) < -0.8
     assert (swing.rebound or 0.0) > 0.8
     assert (swing.chance or 1.0) < 0.05
-
-
-def test_a_skew_that_stands_still_is_no_movement() -> None:
-    """Of a constant skew with a small ripple almost no variance moves, which lowers the score."""
-    ripple = [30.0 + index % 2 for index in range(240)]
-    still = find_swing(grid(ripple, [10.0] * 240), range(240), None)
-    wave = [20 + 10 * math.sin(2 * math.pi * index / 24) for index in range(240)]
-    moving = find_swing(grid(wave, [40 - load for load in wave]), range(240), None)
-    assert still is not None
-    assert moving is not None
-    assert still.moving_share < 0.01
-    assert moving.moving_share > 0.99
-    same = replace(moving, moving_share=still.moving_share)
-    assert (swing_score(4.0, 2, same) or 0.0) < (swing_score(4.0, 2, moving) or 0.0) - 5
-
-
-def test_more_cycles_and_a_wider_spread_are_more_evidence() -> None:
-    """The score rises with cycles, backends and spread (up to a limit); without a rebound it is None."""
-    seen = Swing("a", relative_rms=0.5, moving_share=1.0, cycles=4.0, rebound=0.4, opposite=-0.4)
-    base = swing_score(2.0, 2, seen) or 0.0
-    assert (swing_score(2.0, 2, replace(seen, cycles=10.0)) or 0.0) > base
-    assert (swing_score(3.0, 2, seen) or 0.0) > base
-    assert (swing_score(2.0, 4, seen) or 0.0) > base
-    assert swing_score(4.0, 2, seen) == swing_score(40.0, 2, seen)
-    assert swing_score(2.0, 2, replace(seen, rebound=None)) is None
 
 
 def test_gaps_stay_gaps() -> None:

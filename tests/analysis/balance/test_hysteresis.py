@@ -52,13 +52,3 @@ def test_changes_come_with_time_and_reason() -> None:
     ]
     assert changes[1].sentence == "oscillating begins: a and b swap the lead every 20 s"
     assert changes[2].sentence == "oscillating ends, now balanced: even"
-
-
-def test_a_group_is_due_every_five_seconds() -> None:
-    """A group is due at once until it has samples, then once in each 5 s period."""
-    watch = BalanceWatch()
-    assert watch.due(0.0)
-    watch.update(Balance("proxy", ("a", "b")), 99.0, START)
-    assert watch.due(99.1)
-    watch.update(Balance("proxy", ("a", "b"), sample_hz=1.0), 102.5, START)
-    assert [watch.due(at) for at in (103.0, 104.9, 105.0, 107.5)] == [False, False, True, True]

@@ -123,19 +123,6 @@ def test_too_little_is_unknown_with_a_reason(tracks: list[LoadTrack]) -> None:
     assert found.confidence is None
 
 
-def test_a_tenth_of_the_samples_may_be_lost_and_no_more() -> None:
-    """A backend with nine tenths of its samples is judged; with four fifths the verdict is unknown."""
-    times = [float(second) for second in range(120)]
-    even = [20.0] * 120
-    few = [time for time in times if time % 5]
-    found = verdict([LoadTrack("a", times, even), LoadTrack("b", few, [20.0] * len(few))], 119.0, 5.0)
-    assert found.word is Is.UNKNOWN
-    assert found.reasons == ("b has only 81 % of its samples; 90 % are needed",)
-    most = [time for time in times if time % 12]
-    found = verdict([LoadTrack("a", times, even), LoadTrack("b", most, [20.0] * len(most))], 119.0, 5.0)
-    assert found.word is Is.BALANCED
-
-
 @given(
     moment=st.integers(5, 115),
     load=st.integers(8, 60),
@@ -160,21 +147,6 @@ def test_who_comes_or_goes_makes_no_false_word(
     assert found.word in {Is.UNKNOWN, Is.BALANCED}
     if found.word is Is.BALANCED:
         assert "s0" not in found.backends or found.window_s <= 60.5
-
-
-def test_a_dead_backend_is_left_out_by_name() -> None:
-    """A backend that stopped answering is left out from then on, and a reason says so."""
-    times = [float(second) for second in range(120)]
-    early = times[:60]
-    tracks = [
-        LoadTrack("a", times, [20.0] * 120),
-        LoadTrack("b", times, [20.0] * 120),
-        LoadTrack("c", early, [20.0] * 60),
-    ]
-    found = verdict(tracks, 119.0, 10.0)
-    assert found.backends == ("a", "b")
-    assert found.window_s == pytest.approx(60.0, abs=1.0)
-    assert found.reasons[-1] == "c no longer answers; judged without it, from then on"
 
 
 @given(data=st.data())

@@ -32,13 +32,6 @@ def test_full_slots_with_room_in_the_kv_cache() -> None:
     assert found.words == "16 of 16 run, 9 wait; KV cache 41 %; room for about 21 more of this length"
 
 
-def test_slots_that_are_not_reported_are_inferred_from_the_plateau() -> None:
-    """Unreported slots are inferred if requests wait and running ones stay at their maximum."""
-    found = judged(Served(running=16, waiting=9, kv_percent=41.0))
-    assert found.kind is LimitKind.SLOTS
-    assert found.reason.startswith("never more than 16 run, while 9 wait")
-
-
 def full_slots(running: str, waiting: float = 5) -> tuple[Look, ...]:
     """Return a minute of polls of a full server; `running` has a digit for each poll, and is repeated."""
     looks = Served(running=3, waiting=waiting, kv_percent=1.0).looks()
@@ -80,13 +73,6 @@ def test_a_kv_cache_without_room_for_the_next_request() -> None:
     assert found.hint == "12.0 % each: about 8 of this length fit"
 
 
-def test_preemptions_name_the_kv_cache() -> None:
-    """Preemptions name the KV cache as the limit, whatever the slots."""
-    found = judged(Served(running=8, waiting=5, kv_percent=88.0, preempted_per_s=0.5), slots=64)
-    assert found.kind is LimitKind.KV
-    assert "15 preemptions in 30 s" in found.reason
-
-
 def preempting(at_second: int, kv_percent: float = 89.7) -> tuple[Look, ...]:
     """Return polls of a vLLM server that preempts the last of 8 requests and has not counted it yet."""
     looks = Served(running=8, kv_percent=84.6, prompt_tokens=0.0).looks()
@@ -120,13 +106,6 @@ def test_flat_steps_are_limited_by_the_memory_bandwidth() -> None:
     assert found.kind is LimitKind.BANDWIDTH
     assert "100 % of it fixed" in found.reason
     assert found.hint == "32 of 48 slots are free: twice the requests give about 2.0 × the tok/s"
-
-
-def test_steps_in_proportion_to_the_batch_are_limited_by_computing() -> None:
-    """Steps whose whole length is in proportion to the batch are limited by computing."""
-    found = judged(Served(swing=16, fixed_s=0.002, per_token_s=0.005))
-    assert found.kind is LimitKind.DECODE
-    assert found.reason.startswith("each request adds 5.0 ms")
 
 
 def test_prompts_that_take_most_of_the_time() -> None:
@@ -260,16 +239,6 @@ def test_a_gpu_that_is_busy_without_its_server_works_for_others(
     assert found.reason == f"no request in the last 30 s, the GPU is 97 % busy with {user}"
 
 
-def test_a_gpu_that_rests_with_its_server_has_no_other_user() -> None:
-    """The reason names other users only if the GPU is busy while its server is idle."""
-    assert "busy" not in judged(Served(running=0), machines=(machine(gpu=20.0),)).reason
-    made = [look._replace(running=0.0 if second % 3 else 2.0) for second, look in enumerate(Served().looks())]
-    found = limited_by(Evidence(tuple(made), machines=(machine(gpu=97.0),)))
-    assert found is not None
-    assert found.kind is LimitKind.CLIENT
-    assert found.reason.endswith("none waits")
-
-
 def test_without_a_view_of_the_machine_flat_steps_name_nothing() -> None:
     """Without a view of the machine, flat steps name no limit: those of a CPU-bound server are flat too."""
     found = judged(Served(swing=16), machines=())
@@ -284,11 +253,6 @@ def test_full_slots_without_a_view_of_the_machine_name_nothing() -> None:
         "limit unknown, last 30 s: slots, or a low clock (watch its machine): "
         "16 of 16 run, 9 wait; KV cache 30 %"
     )
-
-
-def test_too_few_polls_name_nothing_at_all() -> None:
-    """The first seconds after a start have no verdict."""
-    assert limited_by(Evidence(Served().looks()[:5])) is None
 
 
 def test_a_server_that_does_not_report_its_load() -> None:

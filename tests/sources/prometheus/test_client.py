@@ -14,10 +14,9 @@ from aiohttp import web
 from sparktop.model.targets import PrometheusTarget
 from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus import client as client_module
-from sparktop.sources.prometheus.client import MOST_SERIES, PrometheusClient, TooMuchError
+from sparktop.sources.prometheus.client import PrometheusClient, TooMuchError
 from sparktop.sources.prometheus.found import active_targets
 from tests.sources.prometheus.api_server import api, refused, scalar, vector
-from tests.sources.prometheus.steps import read_answer
 
 pytestmark = pytest.mark.outside
 
@@ -130,20 +129,6 @@ async def test_too_large_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatc
     assert "over 1 MiB" in large.message
 
 
-async def test_warnings_and_odd_series_are_bounded() -> None:
-    """Warnings are clean lines; series that are not text, or too long, are left out."""
-
-    def answering(_: str) -> web.Response:
-        return vector(
-            ({"instance": "a\x1b"}, "1"), ({"x": "y" * 5000}, "2"), warnings=["one\nstore is down"] * 9
-        )
-
-    found = await asked(answering)
-    assert isinstance(found, tuple)
-    assert [one.labels for one in found[0].series] == [{"instance": "a\x1b"}]
-    assert found[0].warnings == ("one store is down",) * 3
-
-
 async def test_the_clock_is_the_date_where_instant_queries_lag() -> None:
     """VictoriaMetrics evaluates in the past: the Date header counts there, else the query's time."""
     for behind_s in (300.0, 0.2):
@@ -175,22 +160,6 @@ async def test_a_token_that_no_header_may_hold_is_not_sent() -> None:
     error = await asked(lambda _: vector(), bearer="a\nsecret")
     assert isinstance(error, AnswerError)
     assert "secret" not in error.message
-
-
-def a_vector(count: int) -> bytes:
-    """Return an answer with `count` series."""
-    one = b'{"metric":{"instance":"h"},"value":[1,"1"]}'
-    return b'{"status":"success","data":{"resultType":"vector","result":[' + b",".join([one] * count) + b"]}}"
-
-
-async def test_a_million_series_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the cap on bytes, whatever gzip made of them; a few more than allowed by their number."""
-    monkeypatch.setattr(client_module, "DEADLINE_S", 600.0)  # which a busy machine may need for so much
-    million = await asked(lambda _: web.Response(body=a_vector(1_000_000)))
-    assert isinstance(million, TooMuchError)
-    assert "over 20 MiB" in million.message
-    with pytest.raises(AnswerError, match=r"200,001 series in one answer: name fewer servers by selector"):
-        read_answer(a_vector(MOST_SERIES + 1))
 
 
 async def test_an_old_server_without_post_or_intervals_is_named() -> None:

@@ -16,9 +16,8 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import NodeTarget
 from sparktop.sources import ssh, ssh_remote
-from sparktop.sources.decode import MOST_BYTES
 from sparktop.sources.ssh import SshSource
-from sparktop.sources.ssh_remote import READY, START_S, Remote, command_line, reader_bundle
+from sparktop.sources.ssh_remote import READY, START_S, reader_bundle
 from tests.sources.installed import installed
 from tests.sources.ssh.pythons import VERSIONS, python
 from tests.sources.ssh.remote import SPARKTOP, RemoteProcess, failure_of, has_ended, sample_of
@@ -175,30 +174,6 @@ async def test_a_python_that_hangs_is_ended_there(
         assert "the Python on spark does not start within 15 s" in failure.message
 
 
-async def test_a_start_up_file_that_reads_the_input_is_named(
-    server: Sshd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both sides wait in that case: the time limit ends it, and the line names the cause."""
-    monkeypatch.setattr(ssh, "FIRST_ANSWER_S", 0.5)
-    async with source_of(server.forced("eats-input", f"cat > /dev/null; {ASKED}")) as source:
-        failure = await failure_of(source)
-    assert failure.kind is FailureKind.TIMEOUT
-    assert "does a start-up file of its shell read standard input?" in failure.message
-
-
-async def test_answers_that_nobody_asked_for_are_bounded(server: Sshd) -> None:
-    """Endless unrequested answers take the memory of a few answers at most, and give no new samples."""
-    sample = '{"schema": "sparktop.node/1", "sparktop": "9.0", "monotonic_s": 9, "samples": [{"at": 5}]}'
-    async with source_of(server.forced("answers", f"exec yes '{sample}'")) as source:
-        await sample_of(source)
-        failure = await failure_of(source, deadline_s=3.0)
-        assert source._link is not None
-        assert source._link._process.stdout is not None
-        held_bytes = len(source._link._process.stdout._buffer)  # type: ignore[attr-defined]  # it has no public size
-    assert "its newest sample is 4 s old" in failure.message
-    assert held_bytes < 3 * MOST_BYTES
-
-
 async def test_nccl_is_asked_through_it(server: Sshd) -> None:
     """The reader that is sent also asks NCCL, in a connection of its own."""
     async with source_of(server.options()) as source:
@@ -233,10 +208,3 @@ async def test_an_installed_sparktop_is_used_if_it_is_not_older(
     identity = await read_once(server.options(), replace(TARGET, command=str(command)))
     assert (identity.reader_sha256 is not None) is sent
     assert identity.sparktop is None
-
-
-def test_nothing_is_sent_where_that_is_forbidden() -> None:
-    """Without the reader, ssh runs the installed sparktop and no Python."""
-    line = command_line("ssh", (), Remote("spark", "sparktop", None))[-1]
-    assert "python" not in line
-    assert "agent --stdio" in line

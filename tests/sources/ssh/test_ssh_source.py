@@ -192,15 +192,6 @@ async def test_a_changed_host_key_is_told_with_the_remedy(server: Sshd, tmp_path
     assert "spark has another host key than before: if that is right, run `ssh-keygen " in failure.message
 
 
-async def test_a_missing_command_says_how_to_install_it(server: Sshd) -> None:
-    """Where sparktop is not installed, the line names what is missing and two ways to get it."""
-    async with ssh_source(server, "no-such; sparktop") as source:
-        failure = await failure_of(source)
-    assert failure.kind is FailureKind.COMMAND_NOT_FOUND
-    assert "no `no-such; sparktop` on spark" in failure.message
-    assert "run `make install`, or set command" in failure.message
-
-
 @pytest.mark.parametrize("stuck", ["", "trap : TERM; "])
 @pytest.mark.parametrize("may_send", [False, True])
 async def test_a_command_that_hangs_is_ended_there(
@@ -279,18 +270,6 @@ async def test_a_killed_agent_is_started_again(server: Sshd, tmp_path: Path) -> 
     assert again.kind is FailureKind.ENDED
     assert pause.seconds == [1.0]
     assert second.at > first.at
-
-
-async def test_a_cut_connection_is_told_and_leaves_nothing_there(server: Sshd, tmp_path: Path) -> None:
-    """If the server's half of the connection dies, the agent there ends too, and the line says so."""
-    async with ssh_source(server, real_with_pid(tmp_path), pause=Pause()) as source:
-        await sample_of(source)
-        process = RemoteProcess(tmp_path)
-        process.kill_server_half()
-        await process.ended()
-        failure = await failure_of(source)
-    assert failure.kind is FailureKind.UNREACHABLE
-    assert failure.message.startswith("the ssh connection to spark failed")
 
 
 async def test_a_remote_that_hangs_costs_a_deadline_and_then_the_connection(

@@ -6,16 +6,13 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import RouterTarget
 from sparktop.report.json_snapshot import to_json
-from sparktop.store import SourceKey
-from tests.store.fed_traces import NAMES, START, Pair, lives, looks
+from tests.store.fed_traces import START, Pair, lives, looks
 
 pytestmark = pytest.mark.long
 
@@ -89,35 +86,3 @@ def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
     pair.at += 61
     seen = swinging(pair)
     assert [one.id for one in seen.alerts] == ["balance:proxy:oscillating"]
-
-
-def test_a_sweep_elsewhere_silences_nothing() -> None:
-    """The load of a sweep of other servers does not suppress alerts about this group."""
-    pair = Pair()
-    with pair.store.loaded_from_here(frozenset({"spark-z"})):
-        assert [one.id for one in swinging(pair).alerts] == ["balance:proxy:oscillating"]
-
-
-@pytest.mark.parametrize("counts", [True, False])
-def test_waves_are_a_cause_only_where_the_router_counts_no_failure(counts: bool) -> None:  # noqa: FBT001 - two cases
-    """A router without counters may have cooled a backend down: then nothing is blamed on old counts."""
-    pair = Pair()
-    sample = RouterSample(
-        START,
-        LITELLM,
-        alive=True,
-        deployments=tuple(Deployment(f"d-{name}", f"http://{name}:8000/v1", "m") for name in NAMES),
-        failures={} if counts else None,
-    )
-    for at in range(0, 60, 5):
-        pair.at = START + at
-        pair.store.accept(SourceKey.router("proxy"), replace(sample, at=pair.at))
-    pair.at = START
-    found = swinging(pair).balance[0]
-    assert found.word is Is.OSCILLATING
-    if counts:
-        assert (found.cause or "").startswith("herding: ")
-        assert (found.hint or "").startswith("try simple-shuffle")
-    else:
-        assert found.cause is None
-        assert (found.hint or "").endswith("check the router's log for cooldowns first")

@@ -13,7 +13,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
-from sparktop.watch.prometheus_finder import MOST_AT_ONCE, QueryPace
+from sparktop.watch.prometheus_finder import MOST_AT_ONCE
 from tests.sources.prometheus.api_server import api, refused
 from tests.watch.prometheus.made_up import Scraped, watched
 
@@ -64,19 +64,6 @@ async def test_up_0_is_dead() -> None:
         assert fleet is not None
         assert [scraped_state(one) for one in fleet.servers] == ["bored", "unreachable"]
         assert fleet.servers[1].running is None
-
-
-@pytest.mark.parametrize(("servers", "asked"), [(3, 2), (100, 1)])
-async def test_who_is_down_is_asked_once_a_scrape_where_that_is_dear(servers: int, asked: int) -> None:
-    """Of many servers, with the aggregates; of a few, at each poll, three times a scrape."""
-    scraped = Scraped(servers)
-    async with watched(scraped) as (feed, _):
-        await feed.look()
-        scraped.queries.clear()
-        await feed.look()
-        feed._wall_at -= 15
-        await feed.look()
-        assert len([one for one in scraped.queries if one.endswith("== 0")]) == asked
 
 
 async def test_a_late_prometheus_says_so() -> None:
@@ -159,19 +146,6 @@ async def test_warnings_stand_with_the_figures() -> None:
         fleet = store.snapshot().fleets[0].fleet
         assert fleet is not None
         assert fleet.note == "store 10.0.0.7 did not answer"
-
-
-def test_the_pace_recovers() -> None:
-    """After refusals it asks for less, at least for one server; after many answers for as much as before."""
-    pace = QueryPace()
-    usual = pace.period_s(4)
-    for _ in range(9):
-        pace.refused("429")
-    assert pace.at_once == 1
-    assert usual < pace.period_s(4) <= 120
-    for _ in range(200):
-        pace.answered()
-    assert (pace.at_once, pace.period_s(4), pace.note) == (MOST_AT_ONCE, usual, "")
 
 
 async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

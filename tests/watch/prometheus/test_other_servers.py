@@ -67,18 +67,6 @@ def one_failed(store: Store) -> bool:
     return sorted(one.failure is not None for one in store.snapshot().backends) == [False, True]
 
 
-async def test_a_server_that_was_down_before_the_start(tmp_path: Path) -> None:
-    """A real Prometheus drops its series at once; those of the past hour show that it was a server."""
-    installed("prometheus", "prometheus")
-    async with pages() as found:
-        one_machine(found)
-        async with scraping(found, tmp_path) as url, watched(url) as (feed, store):
-            await look_until(feed, store, is_complete)
-            del found.text["vllm-0"]
-            await look_until(feed, store, one_failed)
-            await found_dead(url)
-
-
 async def test_victoria_metrics(tmp_path: Path) -> None:
     """Wall, group and machine are read from it; a server that dies is dead by `up`."""
     installed("victoria-metrics", "victoria-metrics")

@@ -11,7 +11,6 @@ from sparktop.agent.exposition import page
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
 from sparktop.sources.prometheus.client import Answer, PrometheusClient, Series
 from sparktop.sources.prometheus.machines import (
-    FIGURES,
     MARKS,
     found_exporters,
     gpus_of,
@@ -217,18 +216,3 @@ async def test_nvidia_gpu_exporter_is_read() -> None:
     assert (first.name, first.temperature_c, first.power_w) == ("NVIDIA GB10", 61, 38.25)
     assert (first.sm_clock_mhz, first.throttle_reasons) == (2411, ("software power cap",))
     assert first.utilization_percent == pytest.approx(96)
-
-
-async def test_duplicates_and_odd_labels_count_once() -> None:
-    """A GPU that several pods share is one; an invalid index is 0; the number of GPUs is limited."""
-    shared = [gpu("GPU_TEMP", "61", pod=f"p{number}") for number in range(3)]
-    odd = [gpu("GPU_TEMP", "50", gpu=text) for text in ("x", "", "-1", "99999999")]
-    assert [len((await read(*some)).gpus) for some in (shared, odd)] == [1, 1]
-    many = [gpu("GPU_TEMP", "50", gpu=str(number)) for number in range(900)]
-    assert len((await read(*many)).gpus) == 64
-
-
-def test_every_figure_is_of_a_known_exporter() -> None:
-    """The agent's names come from the table that its page is written from."""
-    assert {one.kind for one in FIGURES.values()} == {"agent", "dcgm", "nvidia-smi", "node"}
-    assert FIGURES["sparktop_node_gpu_usage_ratio"].field == "utilization_percent"
