@@ -276,7 +276,7 @@ class Canvas(Widget, can_focus=True):
     def __init__(self, styles: RoleStyles) -> None:
         """Start without rows; `styles` has the style for each role of text, such as "title"."""
         super().__init__(id="canvas")
-        self._role_styles = styles
+        self.role_styles = styles
         self._rows: list[Row] = []
         self._strips: dict[int, Strip] = {}
         self._narrow: dict[int, bool] = {}
@@ -292,7 +292,7 @@ class Canvas(Widget, can_focus=True):
 
     def restyle(self, styles: RoleStyles) -> None:
         """Draw everything again in `styles`, after a change of the theme."""
-        self._role_styles = styles
+        self.role_styles = styles
         for kept in (self._strips, self._drawn_styles, self._narrow):
             kept.clear()
         self.refresh()
@@ -342,7 +342,7 @@ class Canvas(Widget, can_focus=True):
         if not narrow:
             yield from self.render_lines(Region(first, y, end - first, 1))[0]
             return
-        text_of, x = self._role_styles.text, 0
+        text_of, x = self.role_styles.text, 0
         for text, role in row:
             after = x + len(text)
             if after > first:
@@ -357,7 +357,7 @@ class Canvas(Widget, can_focus=True):
 
     def _drawn_style(self, role: str) -> Style:
         """Return the style of a role after the application's filters, which convert colours."""
-        segments = [Segment(" ", self._role_styles[role])]
+        segments = [Segment(" ", self.role_styles[role])]
         for one in self._filters:
             segments = one.apply(segments, self.background_colors[1])
         style = self._drawn_styles[role] = segments[0].style or Style.null()
@@ -385,9 +385,9 @@ class Canvas(Widget, can_focus=True):
         if strip is None:
             width = self.size.width
             row: Row = self._rows[y] if y < len(self._rows) else []
-            styles = self._role_styles
+            styles = self.role_styles
             segments = [Segment(styles.text(text, role), styles[role]) for text, role in row]
-            strip = Strip(segments).adjust_cell_length(width, self._role_styles["text"])
+            strip = Strip(segments).adjust_cell_length(width, self.role_styles["text"])
             self._strips[y] = strip
         return strip
 

@@ -1,47 +1,72 @@
-"""The overview screen: header, board of panels, footer."""
+"""The overview screen: header, board of panels, footer, and the actions of its keys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import BindingsMap
 from textual.message import Message
+from textual.widgets import Input
 
+from sparktop.analysis.state import verdict
 from sparktop.config.keys import KEYS, Key
-from sparktop.model.snapshot import Snapshot
+from sparktop.errors import UsageError
+from sparktop.model.balance import BalanceWord, leading
+from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.sweep import Countdown
 from sparktop.model.text import clean
-from sparktop.panels.board.bars import header_row, scroll_keys
-from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, PanelKey
-from sparktop.panels.board.scene import Scene, flatten, is_wall, too_small_rows
-from sparktop.panels.board.view import Arrangement, Preset, Sort, View
+from sparktop.panels.board.bars import header_row, scroll_keys, time_bar_row, time_of
+from sparktop.panels.board.layout import Boxes, Drawn, PanelKey
+from sparktop.panels.board.scene import Scene, flatten, is_wall
+from sparktop.panels.board.view import Arrangement, Preset, Sort, View, filtered_backends
 from sparktop.panels.machine.processes import ProcessSort
-from sparktop.ui.canvas import Canvas, FrugalCompositor
-from sparktop.ui.keys import KeyRow, bindings, clicked_key, keys_to_unseen, with_moved_keys
-from sparktop.ui.screens.filter_actions import FilterActions, filter_line
-from sparktop.ui.screens.rank_actions import RankActions
-from sparktop.ui.screens.rewind_actions import time_line
-from sparktop.ui.screens.sweep_actions import SWEEP, SweepActions
-from sparktop.ui.screens.walk_actions import WalkActions
+from sparktop.panels.parts.text import Row
+from sparktop.recording.when import EXAMPLES, read_time, require_within
+from sparktop.ui.canvas import Canvas
+from sparktop.ui.keys import keys_to_unseen, with_moved_keys
+from sparktop.ui.rewind import Timeline
+from sparktop.ui.screens.canvas_screen import CanvasScreen
+from sparktop.ui.screens.desk import SweepDesk
 from sparktop.ui.styles import RoleStyles
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a start without a sweep or a wall needs none of it
+    from sparktop.model.sweep import SweepView
     from sparktop.panels.board.wall import WallOrders
 
 _BOXES = {"nodes": "nodes", "backends": "backends", "events-box": "events", "self": "self_cost"}
 """Field of `Boxes` by the name of the key that shows or hides it."""
 _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
+_GRAVITY = tuple(word for word in BalanceWord if word.bad) + tuple(
+    word for word in BalanceWord if not word.bad
+)
+"""All verdicts on a group's balance, bad ones first, each in the order of the enum."""
+_BOARD_WORDS = "filter: words in name, model, URL, state … esc drops it"
+_PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops it"
+_LINED = frozenset({"prometheus", "members", "scraped", "machines"})
+"""Kinds of panels whose lines can be selected while they are shown alone."""
+_HEAD = 6
+"""Rows of a wall that are not lines of a list, at least: a page is as many lines fewer than the screen."""
+SWEEP = PanelKey("sweep", "")
+"""Identifies the sweep's panel on the board."""
 HEADER = 1
 
 
-class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
+class _Step(Struct, frozen=True):
+    """A step into a wall: what was opened, and what was shown and selected before."""
+
+    opened: PanelKey
+    zoomed: PanelKey | None
+    selected: PanelKey | None
+    first_row: int
+
+
+class OverviewScreen(CanvasScreen):
     """The main screen, which shows all panels on one board."""
 
-    footer_rows = 1  # for the row of keys at the bottom; 0 for a picture without it
-    AUTO_FOCUS = "#canvas"
     DEFAULT_CSS = """
     OverviewScreen > Input {
         dock: bottom; height: 1; border: none; padding: 0 1; display: none; background: $background;
@@ -49,6 +74,14 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
     OverviewScreen > Input:focus { border: none; }
     OverviewScreen > Input.asking { display: block; }
     """
+    elsewhere = {}  # noqa: RUF012 - no key of the board has its effect elsewhere
+    footer_actions = _FOOTER_ACTIONS
+    ask_ranks: Callable[[str], str] | None = None
+    """Begins to ask about the ranks of a backend and returns a message; None if nothing is polled here."""
+    want_group: Callable[[str], str] | None = None
+    """Begins to read a group of a Prometheus sample by sample, and returns a message; None as above."""
+    look_closer: Callable[[str], str] | None = None
+    """Begins to poll the servers of a group directly, and returns a message; None as above."""
 
     class ViewChanged(Message):
         """Posted when the user changes the view: preset, boxes, sort orders or filters."""
@@ -72,77 +105,86 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         `show_processes` is called with the names of the nodes whose process table is visible, each time these
         names change.
         """
-        super().__init__()
-        self._compositor = FrugalCompositor()
+        super().__init__(styles, keys)
         self._take = take
-        self._canvas = Canvas(styles)
-        self._shown: Snapshot | None = None
-        self._key_row = KeyRow()
         self._show_processes = show_processes
         self._processes_of: tuple[str, ...] = ()
-        self._painted_size: tuple[int, int] = (0, 0)
-        self._arrangement = Arrangement()
-        self._orders: WallOrders | None = None
-        self.key_table = tuple(keys)
-        self._bindings = BindingsMap(bindings(self.key_table))
+        self.shown: Snapshot | None = None
+        """The snapshot on screen; None before the first."""
         self.view = view or View()
+        self.selected: PanelKey | None = None
+        self.zoomed: PanelKey | None = None
         self.coarse = 1
         """Number of poll intervals per dot column of the graphs."""
         self.unavailable: frozenset[str] = frozenset()
         """Names of the keys that cannot help in this program: the row of keys leaves them out."""
         self.notice: str | None = None
         """Text for the header: why polls or drawings are slower than requested; None if they are not."""
+        self.timeline: Timeline | None = None
+        """Chooses the moment on the screen; None if there is only the present."""
+        self.desk: SweepDesk | None = None
+        """Starts and stops sweeps; None if sweeps are not possible."""
+        self._band: SweepView | Countdown | None = None
+        self._arrangement = Arrangement()
+        self._orders: WallOrders | None = None
+        self._drawn: Sequence[Drawn] = ()
+        """The panels on the screen."""
+        self._selectable: list[PanelKey] = []
+        self._scroll = self._first_row = self._board_height = 0
+        self._room = 0
+        """Rows of the screen for the board."""
+        self._is_wall = False
+        """Whether the board shows what is watched directly as a wall."""
+        self._steps: list[_Step] = []
         self._opened_in_detail = False
+        self._why_on_board = False
+        """Whether the evidence was opened from the board, to which Esc then returns."""
+        self._bar_cells = (0, 0)
+        """First cell and number of cells of the time bar on the screen."""
 
     def compose(self) -> ComposeResult:
         """Yield the widget that shows all rows, and the input lines, which are hidden at first."""
-        yield from (self._canvas, filter_line(), time_line())
-
-    @property
-    def canvas(self) -> Canvas:
-        """The widget that shows all rows."""
-        return self._canvas
-
-    @property
-    def shown(self) -> Snapshot | None:
-        """The snapshot on screen; None before the first."""
-        return self._shown
+        yield self.canvas
+        yield Input(placeholder=_BOARD_WORDS, id="filter")
+        yield Input(placeholder=f"time: {EXAMPLES}", id="time")
 
     def redraw(self) -> None:
         """Draw a new snapshot, or the past moment that the timeline chooses."""
         present = self._take()
         past = None if self.timeline is None else self.timeline.picture()
         if past is None:
-            self._shown, self._band = present, self._newest_band()
+            self.shown, self._band = present, self._newest_band()
         else:
-            self._shown, self._band = past.snapshot, past.sweep
+            self.shown, self._band = past.snapshot, past.sweep
         self._paint()
 
     def _paint(self) -> None:
-        self._painted_size = width, height = self.size
-        if self._shown is None or not width or not height:
+        if self.shown is None:
             return
-        if width < MIN_WIDTH or height < MIN_HEIGHT:
-            self._drawn, self._key_row.spots = [], []
-            self._canvas.show(too_small_rows(width, height))
+        if self.is_too_small:
+            self._drawn = []
             self._report_processes(())
-            return
-        bar = self._bar_rows(width)
-        self._room = room = height - HEADER - self.footer_rows - len(bar)
-        self._is_wall = is_wall(self._shown, width, room, self.view)
-        if self._orders is None and (self._is_wall or self._shown.fleets):
+        super()._paint()
+
+    def _rows(self, width: int, height: int) -> list[Row]:
+        snapshot = self.shown
+        if snapshot is None:
+            return []
+        shown, bar = snapshot, self._bar_rows(width)
+        self._room = room = height - HEADER - len(bar)
+        self._is_wall = is_wall(shown, width, room, self.view)
+        if self._orders is None and (self._is_wall or shown.fleets):
             from sparktop.panels.board.wall import WallOrders  # late: most boards have no wall
 
             self._orders = WallOrders()
         # A wall counts what its filter hides, and has an order of its own.
-        snapshot = (
-            self._shown if self._is_wall else self._arrangement.of(self._shown, self.view, self.selected)
-        )
+        if not self._is_wall:
+            snapshot = self._arrangement.of(shown, self.view, self.selected)
         zoomed = self._zoomed(snapshot)
         band = self._band if self.zoomed is None else None  # the header still shows a sweep's progress
         scene = Scene(
             # A zoomed panel names others, such as a backend's nodes, which the filter must not hide.
-            snapshot if zoomed is None else self._shown,
+            snapshot if zoomed is None else shown,
             width,
             room,
             self.view,
@@ -163,9 +205,8 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         self._board_height = scene.layout.height
         self._report_processes(scene.process_tables(self._scroll, self._scroll + room))
         board = flatten(self._drawn, width, self._board_height)[self._scroll : self._scroll + room]
-        header = header_row(self._shown, width, moment=self._moment(), notice=self.notice, sweep=self._word)
-        footer = self._key_row.draw(self._footer_keys(), width, self.key_table)
-        self._canvas.show([*with_moved_keys([header, *board], self.key_table), *bar, footer][:height])
+        header = header_row(shown, width, moment=self._moment(), notice=self.notice, sweep=self._word)
+        return with_moved_keys([header, *board], self.key_table) + bar
 
     def _report_processes(self, names: tuple[str, ...]) -> None:
         if names != self._processes_of:
@@ -185,7 +226,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         chosen = self.selected.name if self.selected and self.selected.kind == "backend" else names[0]
         return PanelKey("backend", chosen if chosen in names else names[0])
 
-    def _footer_keys(self) -> list[tuple[str, str]]:
+    def _footer(self) -> list[tuple[str, str]]:
         table = self.key_table
         if self.on_processes:  # the most useful key first: not all fit
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
@@ -197,7 +238,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
             for key in table
             if key.footer and key.name not in absent and self._helps(key.name)
         ]
-        unseen = keys_to_unseen(table, self.view, self._shown) if self.zoomed is None else []
+        unseen = keys_to_unseen(table, self.view, self.shown) if self.zoomed is None else []
         first = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys(), *self._wall_keys()]
         named = {shown for shown, _ in first}
         keys = [*first, *(pair for pair in keys if pair[0] not in named)]
@@ -210,7 +251,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
 
     def _helps(self, name: str) -> bool:
         """Return whether the key `name` can do something with what is on the screen."""
-        shown = self._shown
+        shown = self.shown
         servers = 0 if shown is None else len(shown.backends) + len(shown.fleets)
         nodes = 0 if shown is None else len(shown.nodes)
         match name:
@@ -227,6 +268,8 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
             case _:
                 return True
 
+    # The view
+
     def show_as(self, view: View) -> None:
         """Draw with the view `view` (preset, boxes, sort orders, filters) and post `ViewChanged`."""
         if view.sort is not self.view.sort:
@@ -234,11 +277,6 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         self.view = view
         self._paint()
         self.post_message(self.ViewChanged(view))
-
-    def on_resize(self, _: events.Resize) -> None:
-        """Draw for the new size; at a start the same size is reported several times."""
-        if self.size != self._painted_size:
-            self._paint()
 
     def action_box(self, box: str) -> None:
         """Show or hide the box with the field name `box` of `Boxes`; the last visible box stays."""
@@ -302,10 +340,10 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         of what is shown, leave a list of a wall, leave the panel shown alone, drop the filter, remove a
         finished sweep, drop the selection.
         """
-        if self.asks_time:
-            self._close_time()
-        elif self.asks_filter:
-            self._close_filter()
+        if self._asks("time"):
+            self._close_line("time")
+        elif self._asks("filter"):
+            self._close_line("filter")
             self._filter_by("")
         elif self._calls_off():
             return
@@ -341,7 +379,7 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         if self.zoomed is not None and self.zoomed.kind == "processes":
             self._leave()
         else:
-            names = [view.name for view in self._shown.nodes] if self._shown is not None else []
+            names = [view.name for view in self.shown.nodes] if self.shown is not None else []
             keys = (self.zoomed, self.selected, self.in_header("node"))
             chosen = next((key.name for key in keys if key and key.kind == "node"), None)
             if not names:
@@ -359,21 +397,36 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
         self._scroll = 0
         self._paint()
 
-    async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Run the action of a clicked key; else select the clicked panel, or zoom it if it is selected.
+    @property
+    def on_processes(self) -> bool:
+        """Whether a node is shown alone, so that sorting and filtering apply to its processes."""
+        return self.zoomed is not None and self.zoomed.kind in {"node", "processes"}
+
+    def in_header(self, kind: str) -> PanelKey | None:
+        """Return the "node" or "backend" that the header's words are about; None if it is neither."""
+        if self.shown is None:
+            return None
+        views = self.shown.nodes if kind == "node" else self.shown.backends
+        subject = verdict(self.shown).subject
+        return PanelKey(kind, subject) if subject in {view.name for view in views} else None
+
+    def _action_at(self, x: int, y: int) -> str | None:
+        """Return the action of a clicked key; the panel in whose frame it stands is selected."""
+        action = super()._action_at(x, y)
+        if action is not None:
+            self.selected = self._panel_at(x, y) or self.selected
+        return action
+
+    async def _point(self, x: int, y: int) -> None:
+        """Select the clicked panel, or zoom it if it is selected.
 
         A click on the header shows alerts and events, one on the number of servers in a state filters by it.
         """
-        panel = self._panel_at(message.x, message.y)
-        actions = {key.shown: key.action for key in self.key_table} | _FOOTER_ACTIONS
-        action = actions.get(clicked_key(self._canvas.rows, self._key_row.spots, message.x, message.y))
-        if action is not None:
-            self.selected = panel or self.selected
-            await self.run_action(action)
-        elif message.y == 0:
+        panel = self._panel_at(x, y)
+        if y == 0:
             self.action_events()
-        elif message.y > self._room:
-            self._point_at_bar(message.x)
+        elif y > self._room:
+            self._point_at_bar(x)
         elif panel is not None and panel.kind == "state":
             self._filter_by_state(panel.name)
         elif panel is not None and self.selected == panel:
@@ -389,3 +442,617 @@ class OverviewScreen(WalkActions, SweepActions, FilterActions, RankActions):
             if HEADER <= y <= self._room and panel.place.holds(x, y - HEADER + self._scroll):
                 return panel.key
         return None
+
+    # Selection and walls
+
+    @property
+    def _on_lines(self) -> bool:
+        """Whether the lines of a wall, or of an opened group, can be selected."""
+        return self._is_wall if self.zoomed is None else self.zoomed.kind in _LINED
+
+    @property
+    def _has_lists(self) -> bool:
+        """Whether a wall is shown whose lists of the worst can be shown in full."""
+        return self._on_lines and (self.zoomed is None or self.zoomed.kind == "prometheus")
+
+    @property
+    def left_by_filter(self) -> frozenset[str] | None:
+        """The names of the servers that are watched directly and that the filter leaves; None without one."""
+        snapshot, words = self.shown, self.view.filter
+        if snapshot is None or not words:
+            return None
+        if not self._is_wall:
+            return frozenset(view.name for view in filtered_backends(snapshot.backends, words))
+        from sparktop.panels.board.wall import direct_wall  # late: most boards have no wall
+
+        groups = direct_wall(snapshot, words).groups
+        return frozenset(one.server.name for group in groups for one in group.servers)
+
+    def _wall_keys(self) -> list[tuple[str, str]]:
+        """Return (key, text) pairs that the footer shows first on a wall."""
+        shown = {key.name: key.shown for key in self.key_table}
+        keys = [(shown["open"], "open")] if self._on_lines else []
+        return [*keys, *([(shown["lists"], "lists")] if self._has_lists and shown["lists"] else [])]
+
+    def action_select(self, step: int) -> None:
+        """Move the selection over the panels in reading order: 1 forward, -1 back.
+
+        If a panel that is higher than the screen is shown alone, scroll it instead.
+        """
+        if self.zoomed is not None and not self._on_lines:
+            # A zoomed panel may be taller than the screen, and so may a table of processes.
+            if self.zoomed.kind == "processes":
+                self._first_row += step
+                self._paint()
+            elif self._board_height > self._room:
+                self._scroll += 3 * step
+                self._paint()
+            return
+        keys = self._selectable
+        if not keys:
+            return
+        if self.selected in keys:
+            self._select(keys[(keys.index(self.selected) + step) % len(keys)])
+        else:
+            self._select(keys[0 if step > 0 else -1])
+
+    def _select(self, key: PanelKey) -> None:
+        self.selected = key
+        self._paint()
+        for panel in self._drawn:
+            if panel.key == key:
+                top, bottom = panel.place.y, panel.place.y + panel.place.height
+                scroll = min(max(self._scroll, bottom - self._room), top)
+                if scroll != self._scroll:
+                    self._scroll = scroll
+                    self._paint()
+
+    def action_page(self, screens: int) -> None:
+        """Scroll the board, or the panel that is shown alone, by `screens` screens (negative: up).
+
+        On a wall, move the selection by as many lines.
+        """
+        keys = self._selectable
+        if self._on_lines and keys:
+            at = keys.index(self.selected) if self.selected in keys else 0
+            self._select(keys[max(0, min(len(keys) - 1, at + screens * max(1, self._room - _HEAD)))])
+            return
+        rows, before = screens * max(1, self._room - 2), (self._scroll, self._first_row)
+        if self.zoomed is not None and self.zoomed.kind == "processes":
+            self._first_row += rows
+        else:
+            self._scroll += rows
+        self._paint()
+        if before == (self._scroll, self._first_row):
+            self.notify(f"the {'last' if screens > 0 else 'first'} row is on the screen already", timeout=2)
+
+    def action_turn(self, step: int) -> None:
+        """Change to the next (1) or previous (-1) group, or move the selection if no group is shown alone.
+
+        On a wall, select the first line of the next or previous part: groups, machines, each list.
+        """
+        groups = [balance.group for balance in self.shown.balance] if self.shown is not None else []
+        kinds = list(dict.fromkeys(key.kind for key in self._selectable)) if self._on_lines else []
+        if len(kinds) > 1:
+            kind = "" if self.selected is None else self.selected.kind
+            at = (kinds.index(kind) + step) % len(kinds) if kind in kinds else 0
+            self._select(next(key for key in self._selectable if key.kind == kinds[at]))
+        elif self.zoomed is not None and self._on_group and self.zoomed.name in groups:
+            name = groups[(groups.index(self.zoomed.name) + step) % len(groups)]
+            self.zoomed = PanelKey(self.zoomed.kind, name)
+            self.selected = PanelKey("balance", name)
+            self._scroll = 0
+            self._paint()
+        else:
+            self.action_select(step)
+
+    def on_canvas_wheeled(self, message: Canvas.Wheeled) -> None:
+        """Scroll the board if it is higher than the screen; scroll a list that is longer than its panel."""
+        self._scroll = max(0, min(self._board_height - self._room, self._scroll + 3 * message.direction))
+        self._first_row += 3 * message.direction
+        if self._on_lines or any(panel.key.kind == "table" for panel in self._drawn):
+            self.selected = None  # a selected row would pull the list back
+        self._paint()
+
+    def action_lists(self) -> None:
+        """Show the next list of the worst on the wall; after the last one, the groups again."""
+        from sparktop.analysis.state import Top  # late: most boards have no wall
+
+        if not self._has_lists:
+            self.notify("the lists are on the wall of many servers", timeout=2)
+            return
+        order = [None, *Top]
+        self.selected, self._first_row = None, 0
+        self.show_as(replace(self.view, top=order[(order.index(self.view.top) + 1) % len(order)]))
+
+    def _drop_list(self) -> None:
+        """Return from a list of the worst to the groups."""
+        self.selected, self._first_row = None, 0
+        self.show_as(replace(self.view, top=None))
+
+    def action_open(self) -> None:
+        """Open what is selected, such as the line of a wall; on a balance, the evidence for its verdict.
+
+        On a wall without a selection, select its first line. During a sweep's countdown, say how to stop it.
+        If the samples of a group are too seldom for a verdict on swings, poll its servers directly instead.
+        """
+        if self._opens_line():
+            return
+        is_sweep = self.selected == SWEEP
+        if self._on_lines and (self.zoomed is not None or not is_sweep):
+            self.action_select(1)  # what is not marked, perhaps not even on the screen, is not opened
+        elif isinstance(self._band, Countdown):
+            self._say_how_to_stop()
+        elif self.zoomed is None and is_sweep and self._opens_sweep():
+            return
+        elif self._on_group and (group := self._too_slow()) is not None:
+            self.notify(
+                self.look_closer(group) if self.look_closer else "nothing is polled here", markup=False
+            )
+        elif self._on_group:
+            self.action_why()
+        else:
+            self.action_zoom()
+
+    def _opens_line(self) -> bool:
+        """Open the selected line of a wall, if there is one, and return whether there is."""
+        if not self._on_lines or self.selected not in self._selectable or self.selected is None:
+            return False
+        kind, name = self.selected.kind, self.selected.name
+        opened = self._opened(kind, name)
+        if opened is not None:
+            self._steps.append(_Step(opened, self.zoomed, self.selected, self._first_row))
+            self.zoomed, self.selected = opened, None
+            self._scroll = self._first_row = 0
+            self._paint()
+        elif kind == "server" and self.zoomed is not None:
+            self._read_closely(self._group_of(name))
+        else:
+            self.notify("what the Prometheus has about this machine stands in its line", timeout=2)
+        return True
+
+    def _opened(self, kind: str, name: str) -> PanelKey | None:
+        """Return the panel that opens for a line of a wall; None for a server or machine of a Prometheus."""
+        scraped = self.zoomed is not None and self.zoomed.kind in {"prometheus", "scraped"}
+        if kind == "wall":
+            return PanelKey("scraped" if scraped else "members", name)
+        if kind == "machines":
+            return PanelKey("machines", name)
+        nodes = {view.name for view in self.shown.nodes} if self.shown is not None else set()
+        if kind in {"backend", "node"}:
+            return PanelKey(kind, name)
+        if kind in {"server", "machine"}:
+            return None
+        if not scraped:
+            is_node = kind == "slow clock" and name in nodes
+            return PanelKey("node" if is_node else "backend", name)
+        group = self._group_of(name)
+        fleet = self.zoomed.name if self.zoomed else ""
+        return PanelKey("machines", fleet) if group is None else PanelKey("scraped", group)
+
+    def _group_of(self, server: str) -> str | None:
+        """Return the group of a server that a Prometheus scrapes; None if there is no such server."""
+        fleets = [view.fleet for view in self.shown.fleets] if self.shown is not None else []
+        servers = (one for fleet in fleets if fleet is not None for one in fleet.servers)
+        return next((one.group for one in servers if one.name == server), None)
+
+    def _read_closely(self, group: str | None) -> None:
+        """Begin to read a group of a Prometheus sample by sample, and show all panels."""
+        begin = self.want_group
+        self.notify(begin(group) if begin and group else "nothing is polled here", markup=False)
+        self._steps.clear()
+        self.zoomed = self.selected = None
+        self._scroll = self._first_row = 0
+        self._paint()
+
+    def _steps_back(self) -> bool:
+        """Return to the wall or group from which the panel shown alone was opened, if it was from one."""
+        if not self._steps or self._steps[-1].opened != self.zoomed:
+            self._steps.clear()
+            return False
+        step = self._steps.pop()
+        self.zoomed, self.selected, self._first_row = step.zoomed, step.selected, step.first_row
+        self._scroll = 0
+        return True
+
+    # Groups and ranks
+
+    def _group_keys(self) -> list[tuple[str, str]]:
+        """Return (key, text) pairs that the footer shows first while a group is shown alone.
+
+        The list is empty while no group is shown alone.
+        """
+        if self.zoomed is None or not self._on_group:
+            return []
+        shown = {key.name: key.shown for key in self.key_table}
+        several = self.shown is not None and len(self.shown.balance) > 1
+        if self.zoomed.kind == "balance":
+            closer = [(shown["open"], "look closer")] if self._too_slow() is not None else []
+            keys = [*closer, (shown["why"], "why?")]
+        else:
+            keys = [(shown["why"], "picture")]
+        return [*keys, *([(shown["turn"], "next group")] if several else [])]
+
+    def action_balance(self) -> None:
+        """Show the balance of a group alone; if a group is shown alone, show all panels again."""
+        if self._on_group:
+            self._leave()
+        elif (group := self._chosen_group()) is not None:
+            self.zoomed = self.selected = PanelKey("balance", group)
+            self._scroll = 0
+        self._paint()
+
+    def action_why(self) -> None:
+        """Show the evidence for a group's verdict; if it is shown already, show the balance again."""
+        self._why_on_board = self.zoomed is None
+        if self.zoomed is not None and self._on_group:
+            kind = "evidence" if self.zoomed.kind == "balance" else "balance"
+            self.zoomed = PanelKey(kind, self.zoomed.name)
+        elif (group := self._chosen_group()) is not None:
+            self.selected = PanelKey("balance", group)
+            self.zoomed = PanelKey("evidence", group)
+        self._scroll = 0
+        self._paint()
+
+    @property
+    def _on_group(self) -> bool:
+        return self.zoomed is not None and self.zoomed.kind in {"balance", "evidence"}
+
+    def _chosen_group(self) -> str | None:
+        """Return the name of the selected group, or of the selected backend's group.
+
+        Otherwise return the group with the worst verdict. If there is no group, notify the user and return
+        None.
+        """
+        groups = self.shown.balance if self.shown is not None else ()
+        if not groups:
+            self.notify("no group of two or more backends to compare", timeout=2)
+            return None
+        name = (self.zoomed or self.selected or PanelKey("", "")).name
+        chosen = [one for one in groups if name in {one.group, one.lanes_of, *one.backends}]
+        first = leading(chosen or groups) or chosen
+        return min(first, key=lambda one: _GRAVITY.index(one.word)).group
+
+    def _too_slow(self) -> str | None:
+        """Return the group that is shown alone, if it is judged by samples too seldom to see a swing."""
+        name = "" if self.zoomed is None else self.zoomed.name
+        groups = self.shown.balance if self.shown is not None else ()
+        slow = (one.group for one in groups if one.group == name and one.is_slow)
+        return next(slow, None)
+
+    def action_ranks(self) -> None:
+        """Ask about the selected backend; if none is selected, about the only one over several machines."""
+        if self.refuses():
+            return
+        name = self._asked_backend()
+        if self.ask_ranks is None:
+            self.notify("nothing is polled here", timeout=2)
+        elif name is None:
+            self.notify("select a backend first: NCCL is asked about its ranks", timeout=3)
+        else:
+            self.notify(self.ask_ranks(name), timeout=5, markup=False)
+            self.redraw()
+
+    def _asked_backend(self) -> str | None:
+        """Return the name of the backend that the key means; None if that is not clear."""
+        backends: tuple[BackendView, ...] = () if self.shown is None else self.shown.backends
+        names = {one.name for one in backends}
+        drawn = [panel.key for panel in self._drawn if panel.key.kind == "backend"]
+        keys: list[PanelKey | None] = [self.zoomed, self.selected, *(drawn if len(drawn) == 1 else ())]
+        for key in keys:
+            if key is not None and key.kind == "backend" and key.name in names:
+                return key.name
+        several = [one.name for one in backends if len(one.nodes) > 1] or sorted(names)
+        return several[0] if len(several) == 1 else None
+
+    # The filter and the line of a time
+
+    def _asks(self, name: str) -> bool:
+        """Return whether the input line "filter" or "time" is open."""
+        return self.query_one(f"#{name}", Input).has_class("asking")
+
+    def _ask(self, name: str, value: str = "") -> Input:
+        """Open the input line `name` with the text `value`."""
+        line = self.query_one(f"#{name}", Input)
+        line.value = value
+        line.add_class("asking")
+        line.focus()
+        return line
+
+    def _close_line(self, name: str) -> None:
+        self.query_one(f"#{name}", Input).remove_class("asking")
+        self.canvas.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """Close an open input line when Esc is pressed, even if Esc is configured for another action."""
+        if event.key == "escape" and (self._asks("filter") or self._asks("time")):
+            event.stop()
+            self.action_back()
+
+    def action_filter(self) -> None:
+        """Open the filter's input line. If a node is shown alone, its processes are filtered."""
+        line = self._ask("filter", self._filter)
+        line.placeholder = _PROCESS_WORDS if self.on_processes else _BOARD_WORDS
+
+    @on(Input.Submitted, "#filter")
+    def _keep_filter(self) -> None:
+        self._close_line("filter")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Apply the filter words typed so far."""
+        if event.input.id == "filter" and event.input.has_class("asking"):
+            self._first_row = 0
+            if not self.on_processes:
+                self._scroll = 0
+            self._filter_by(clean(event.value, 80))
+
+    @property
+    def _filter(self) -> str:
+        return self.view.processes.filter if self.on_processes else self.view.filter
+
+    def _filter_by(self, words: str) -> None:
+        view = self.view
+        if self.on_processes:
+            self.show_as(replace(view, processes=replace(view.processes, filter=words)))
+        else:
+            self.show_as(replace(view, filter=words))
+
+    def _filter_by_state(self, state: str) -> None:
+        """Add the word of a state to the filter; remove it if the filter ends with it."""
+        words = f" {self._filter}".removesuffix(f" {state}").lstrip()
+        self._first_row = self._scroll = 0
+        self._filter_by(words if words != self._filter else f"{words} {state}".lstrip())
+
+    def action_go(self) -> None:
+        """Open the line where a time is typed."""
+        if self.timeline is not None and self.timeline.span() is not None:
+            self._ask("time")
+
+    @on(Input.Submitted, "#time")
+    def _go_to_typed(self, event: Input.Submitted) -> None:
+        """Show the moment of the typed time; if the time is invalid, show an error and keep the line open."""
+        span = None if self.timeline is None else self.timeline.span()
+        if self.timeline is None or span is None or not event.value.strip():
+            self._close_line("time")
+            return
+        try:
+            moment = require_within(read_time(event.value, span), span)
+        except UsageError as error:
+            self.notify(str(error), severity="warning", timeout=6, markup=False)
+            return
+        self._close_line("time")
+        self.timeline.go(moment)
+        self.redraw()
+
+    # Moments of the past
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a past moment is shown."""
+        return self.timeline is not None and self.timeline.in_past
+
+    def refuses(self) -> bool:
+        """If a past moment is shown, notify the user that actions on servers are disabled, and return True.
+
+        Otherwise, return False.
+        """
+        if self.timeline is None or not self.timeline.in_past:
+            return False
+        self.notify(self.timeline.refusal, timeout=3, markup=False)
+        return True
+
+    def _moment(self) -> str | None:
+        return self.timeline.word() if self.timeline is not None and self.frozen else None
+
+    def _bar_rows(self, width: int) -> list[Row]:
+        """Return the row of the time bar; empty while the present is shown."""
+        bar = self.timeline.bar() if self.timeline is not None and self.frozen else None
+        if bar is None:
+            return []
+        row, *cells = time_bar_row(bar, width)
+        self._bar_cells = cells[0], cells[1]
+        return [row]
+
+    def _point_at_bar(self, x: int) -> None:
+        """Show the moment of a clicked cell of the bar."""
+        first, cells = self._bar_cells
+        bar = None if self.timeline is None else self.timeline.bar()
+        if self.timeline is not None and bar is not None and first <= x < first + cells:
+            self.timeline.go(time_of(bar, x - first, cells))
+            self.redraw()
+
+    def _time_keys(self) -> list[tuple[str, str]]:
+        """Return (key, text) pairs that the footer shows first while a past moment is shown."""
+        if self.timeline is None or not self.frozen:
+            return []
+        shown = {key.name: key.shown for key in self.key_table}
+        return [(shown[name], text) for name, text in self.timeline.keys if shown[name]]
+
+    def action_freeze(self) -> None:
+        """Pause the screen, or return from the past to the present; polling, alerts and sweeps continue.
+
+        During a sweep's countdown, only say how to stop it.
+        """
+        if isinstance(self._band, Countdown):
+            self._say_how_to_stop()
+        elif self.timeline is not None:
+            self.timeline.toggle()
+            self.redraw()
+
+    def action_play(self) -> None:
+        """Play the past from the moment shown; if it is playing already, or in the present, pause."""
+        if self.timeline is not None:
+            self.timeline.play()
+            self.redraw()
+
+    def action_step(self, seconds: float) -> None:
+        """Move the moment shown by `seconds`, negative is back; at either end, say so."""
+        if self.timeline is None:
+            return
+        before = self.timeline.word()
+        self.timeline.step(seconds)
+        if self.timeline.word() == before:
+            self.notify(f"nothing {'later' if seconds > 0 else 'earlier'} is kept", timeout=2)
+        self.redraw()
+
+    def action_step_event(self, direction: int) -> None:
+        """Move to the next (1) or previous (-1) event."""
+        if self.timeline is None:
+            return
+        if not self.timeline.step_event(direction):
+            self.notify(f"no {'later' if direction > 0 else 'earlier'} event is kept", timeout=2)
+        self.redraw()
+
+    def action_to_start(self) -> None:
+        """Scroll to the top of a page higher than the screen, else move to the oldest moment kept."""
+        if self._scrolls_to(0):
+            return
+        if self.timeline is not None:
+            self.timeline.to_start()
+            self.redraw()
+
+    def action_to_end(self) -> None:
+        """Scroll to the end of a page higher than the screen, else move to the present or recording's end."""
+        if self._scrolls_to(self._board_height):
+            return
+        if self.timeline is not None:
+            self.timeline.to_end()
+            self.redraw()
+
+    def _scrolls_to(self, row: int) -> bool:
+        """Scroll a panel that is shown alone and higher than the screen to `row`; return False if none is."""
+        if self.zoomed is None or self._board_height <= self._room:
+            return False
+        self._scroll = row
+        self.redraw()
+        return True
+
+    # Sweeps
+
+    def take_band(self) -> None:
+        """Get the state of the sweep for its panel on the board (a sweep, a countdown or nothing); draw it.
+
+        While a past moment is shown, do nothing, unless a countdown is on: it returns the screen to the
+        present. When a countdown has just begun, show all panels and select the sweep's panel, so that the
+        keys for the countdown work. In the preset "one backend" the selection stays, because it determines
+        the backend shown. Without a sweep, its panel is deselected.
+        """
+        band = self._newest_band()
+        if self.frozen and self.timeline is not None:
+            if not isinstance(band, Countdown):
+                return
+            self.timeline.to_end()  # its keys must work
+        if isinstance(band, Countdown) and not isinstance(self._band, Countdown):
+            # Its keys come next, and its band is visible on the board only.
+            self.zoomed, self._scroll = None, 0
+            if self.view.preset is not Preset.ONE:  # there the selection determines the backend shown
+                self.selected = SWEEP
+        elif band is None and self.selected == SWEEP:
+            self.selected = None
+        self._band = band
+        self._paint()
+
+    def _newest_band(self) -> SweepView | Countdown | None:
+        return None if self.desk is None else self.desk.band()
+
+    @property
+    def _word(self) -> str | None:
+        """The header's text on a sweep: one that is announced or running, or in which requests failed."""
+        band = self._band
+        if isinstance(band, Countdown):
+            return "sweep about to start"
+        if band is not None and band.failed:
+            return f"sweep: {band.failed:,} failed"
+        if band is None or band.status.over:
+            return None
+        share = band.share
+        return "sweep" if share is None else f"sweep {100 * share:.0f} %"
+
+    def _sweep_keys(self) -> list[tuple[str, str]]:
+        """Return (key, text) pairs that the footer shows first while a sweep's panel is on the board."""
+        band = self._band
+        if band is None or self.zoomed is not None or self.frozen:
+            return []
+        shown = {key.name: key.shown for key in self.key_table}
+        if isinstance(band, Countdown):
+            return [(shown["back"], "stops it")]
+        full = [(shown["zoom"], "whole sweep")] if self.selected in {None, SWEEP} else []
+        if band.status.over:
+            return [*full, (shown["back"], "closes it")]
+        return [*full, (shown["stop-sweep"], "stop")]
+
+    @property
+    def _meant(self) -> PanelKey | None:
+        """The panel whose targets a key loads: a marked line, the panel shown alone, or the selected one."""
+        lines = self.zoomed is not None and self.zoomed.kind == "members"
+        return self.selected if lines and self.selected is not None else self.zoomed or self.selected
+
+    def action_sweep(self) -> None:
+        """Start the countdown of the default preset on the selected panel's targets."""
+        if self.desk is not None and not self.refuses():
+            self.desk.start_usual(self._meant)
+
+    def action_capacity(self) -> None:
+        """Start the countdown of a search for how many agents the selected panel's targets can take."""
+        if self.desk is not None and not self.refuses():
+            from sparktop.ui.screens.capacity import start_capacity
+
+            backends = () if self.shown is None else self.shown.backends
+            start_capacity(self.desk, self._meant, backends)
+
+    def action_preset(self, number: int) -> None:
+        """Start the countdown of the configured preset `number` (from 0)."""
+        if self.desk is not None and not self.refuses():
+            self.desk.start_preset(number, self._meant)
+
+    def action_sweep_editor(self) -> None:
+        """Open the sweep editor, where the user chooses targets and load."""
+        if self.desk is not None and not self.refuses():
+            self.desk.edit(self._meant)
+
+    def action_stop_sweep(self) -> None:
+        """Stop the sweep, at the second press within a few seconds."""
+        if self.desk is not None:
+            self.desk.stop()
+
+    def _say_how_to_stop(self) -> None:
+        shown = {key.name: key.shown for key in self.key_table}
+        self.notify(f"a sweep is about to start: {shown['back']} stops it", timeout=3)
+
+    def action_history(self) -> None:
+        """Show the stored results of sweeps."""
+        if self.desk is not None:
+            self.desk.history()
+
+    def _opens_sweep(self) -> bool:
+        """If the sweep's panel or no panel is selected, show the full screen of the sweep and return True.
+
+        During a countdown, return True without showing anything. Return False if there is no sweep or if
+        another panel is selected.
+        """
+        meant = self._band is not None and self.selected in {None, SWEEP}
+        if not meant or self.desk is None or isinstance(self._band, Countdown):
+            return meant
+        self.desk.open_sweep()
+        return True
+
+    def _calls_off(self) -> bool:
+        """Cancel the sweep whose countdown is running; return False if there is no countdown."""
+        if not isinstance(self._band, Countdown) or self.desk is None:
+            return False
+        self.desk.call_off()
+        return True
+
+    def _dismisses(self) -> bool:
+        """Remove a finished sweep's panel from the board; return False if there is no such sweep."""
+        band = self._band
+        if (
+            band is None
+            or isinstance(band, Countdown)
+            or not band.status.over
+            or self.desk is None
+            or self.frozen
+        ):
+            return False
+        self.desk.dismiss()
+        return True

@@ -164,7 +164,7 @@ async def test_a_time_is_typed(stage: Stage) -> None:
         assert "is before what is kept" in notice.message
         await press(pilot, "escape")
         assert stage.shown.at == pytest.approx(20, abs=1)
-        assert not stage.app.overview.asks_time
+        assert not stage.app.overview._asks("time")
 
 
 async def test_space_plays_on(stage: Stage) -> None:
