@@ -390,10 +390,6 @@ def _snapshot(host: Host) -> Setting:
     return Setting("save a snapshot", lambda: "in this folder", save, _SNAPSHOT, key)
 
 
-def _writing(app: App[None], host: Host, configured: Configured) -> list[Setting]:
-    return [_snapshot(host), _found(app, host, configured)]
-
-
 def _found(app: App[None], host: Host, configured: Configured) -> Setting:
     """Return the line that writes a new configuration file; in the file are the targets on the screen."""
 

@@ -196,16 +196,13 @@ def self_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool = 
     rows: list[Row] = [
         [
             label(" cpu "),
-            figure(numbers.rate(cost.cpu_percent, 5), known=cost.cpu_percent is not None),
+            figure(numbers.rate(cost.cpu_percent, 5)),
             label(" %  memory "),
-            figure(numbers.data(cost.rss_bytes, 9).strip(), known=cost.rss_bytes is not None),
+            figure(numbers.data(cost.rss_bytes, 9).strip()),
         ],
         [
             label(" terminal "),
-            figure(
-                numbers.data_rate(cost.terminal_bytes_per_s, 9).strip(),
-                known=cost.terminal_bytes_per_s is not None,
-            ),
+            figure(numbers.data_rate(cost.terminal_bytes_per_s, 9).strip()),
             label("  (cpu: of one core)"),
         ],
     ]

@@ -247,7 +247,7 @@ class MachineColumns(Struct, frozen=True):
         for column in self.shown:
             text = column.text(node)
             shown = (text or numbers.UNKNOWN).strip()
-            figures.append(figure(f"{shown:>{column.width}}", known=text is not None))
+            figures.append(figure(f"{shown:>{column.width}}"))
         if node.down:
             figures = in_role(figures, "stale")
         row: Row = [
@@ -353,7 +353,7 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
         sum_run(group.waiting, numbers.count, 6, "warn" if group.waiting.value else "text"),
         (f"{numbers.percent(group.kv_percent, 5):>6}", share_role(group.kv_percent, 90, 98)),
         sum_run(group.generation_tps, numbers.rate, 8),
-        figure(f"{numbers.duration(group.ttft_p95_s, 8):>9}", known=group.ttft_p95_s is not None),
+        figure(f"{numbers.duration(group.ttft_p95_s, 8):>9}"),
         label("  "),
         *_verdict(group, columns.verdict),
     ]
@@ -362,7 +362,7 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
 
 def _waits(value: float | None) -> Run:
     text = f"{numbers.count(value, 5):>6}"
-    return figure(text, known=bool(value), role="warn" if value else "text")
+    return (text, "warn" if value else "muted")
 
 
 def _verdict(group: WallGroup, width: int) -> Row:
@@ -444,7 +444,7 @@ def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
     heat = [one.temperature_c for one in up if one.temperature_c is not None]
     free = [one.headroom_bytes for one in up if one.headroom_bytes is not None]
     if use:
-        pieces.append([label("GPU "), figure(numbers.percent(sum(use) / len(use), 5).strip(), role=LIVE)])
+        pieces.append([label("GPU "), figure(numbers.percent(sum(use) / len(use), 5).strip(), LIVE)])
     if free:
         pieces.append([label("least headroom "), figure(numbers.data(min(free), 9).strip())])
     if power:

@@ -419,10 +419,10 @@ def _name(sign: str, shown: GroupSlots, index: int) -> Row:
 def _counts(shown: GroupSlots, index: int) -> list[Row]:
     run, wait = newest(shown.running[index]), newest(shown.waiting[index])
     return [
-        [label("  run "), figure(numbers.count(run, 5), known=run is not None, role=LIVE)],
+        [label("  run "), figure(numbers.count(run, 5), LIVE)],
         [
             label("  wait"),
-            figure(numbers.count(wait, 5), known=wait is not None, role="warn" if wait else LIVE),
+            figure(numbers.count(wait, 5), "warn" if wait else LIVE),
         ],
     ]
 
@@ -480,7 +480,7 @@ def _load(shown: GroupSlots, index: int, width: int, height: int) -> list[Row]:
     graph = stacked_rows(
         running, waiting, width, height, shown.load_top, ("running", "waiting"), end_slot=shown.end_slot
     )
-    gutter = _named(shown, index, figure(text, known=run is not None, role="warn" if wait else "title"))
+    gutter = _named(shown, index, (text, "warn" if wait else "title" if run is not None else "muted"))
     return in_gutter([gutter], graph)
 
 
@@ -489,7 +489,7 @@ def _speed(shown: GroupSlots, index: int, width: int) -> list[Row]:
     now = newest(values)
     graph = area_rows(values, width, 1, shown.tps_top, "generation", end_slot=shown.end_slot)
     text = numbers.rate(now, 5).strip()
-    return in_gutter([_named(shown, index, figure(text, known=now is not None))], graph)
+    return in_gutter([_named(shown, index, figure(text))], graph)
 
 
 def _named(shown: GroupSlots, index: int, value: tuple[str, str]) -> Row:

@@ -122,7 +122,7 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
     margin = min(margins, default=None)
     limit = 100.0 if heat is None or margin is None else heat + margin
     memory = sample.memory
-    after: Row = [figure(numbers.count(heat, 5), known=heat is not None, role=margin_role(margin))]
+    after: Row = [figure(numbers.count(heat, 5), margin_role(margin))]
     after.append(label(" °C" if margin is None else f" °C, {margin:.0f} left"))
     ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
     rx = [port.rx_bytes_per_s for port in ports if port.rx_bytes_per_s is not None]
@@ -137,19 +137,19 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
             share(clock, fastest),
             "cpu",
             [
-                figure(numbers.clock(clock, 5), known=clock is not None, role=clock_role(view.speed)),
+                figure(numbers.clock(clock, 5), clock_role(view.speed)),
                 label(of_total(fastest, " MHz")),
             ],
             width,
             TAIL,
         ),
-        [label("power", width - TAIL), figure(numbers.count(power, 5), known=power is not None), label(" W")],
+        [label("power", width - TAIL), figure(numbers.count(power, 5)), label(" W")],
         bar_row(
             "memory",
             share(memory.used_bytes, memory.total_bytes),
             "memory",
             [
-                figure("    –" if used_gib is None else f"{used_gib:5.1f}", known=used_gib is not None),
+                figure("    –" if used_gib is None else f"{used_gib:5.1f}"),
                 label(f"{total} GiB"),
             ],
             width,
@@ -165,9 +165,9 @@ def _tile_rows(view: NodeView, width: int) -> list[Row]:
 def _in_out(rx: float | None, tx: float | None) -> Row:
     return [
         label("in "),
-        figure(numbers.data_rate(rx, 9).strip(), known=rx is not None),
+        figure(numbers.data_rate(rx, 9).strip()),
         label("  out "),
-        figure(numbers.data_rate(tx, 9).strip(), known=tx is not None),
+        figure(numbers.data_rate(tx, 9).strip()),
     ]
 
 
@@ -218,14 +218,14 @@ def _table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: boo
     if not unified:
         row += [*_used_of(gpu), (" ", "text")]
     row += [
-        figure(numbers.count(gpu.power_w, 5), known=gpu.power_w is not None),
-        figure(numbers.count(heat, 4), known=heat is not None, role=role),
+        figure(numbers.count(gpu.power_w, 5)),
+        figure(numbers.count(heat, 4), role),
     ]
     if left:
-        row.append(figure(numbers.count(margin, 5), known=margin is not None, role=role))
+        row.append(figure(numbers.count(margin, 5), role))
     return [
         *row,
-        figure(numbers.clock(clock, 5), known=clock is not None),
+        figure(numbers.clock(clock, 5)),
         (f" {fit(words.replace('hardware', 'hw'), last)}", "warn" if reasons else "muted"),
     ]
 
@@ -249,10 +249,10 @@ def _totals(gpus: Sequence[GpuReading], width: int) -> Row:
     use = [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]
     energy = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
     mean = sum(use) / len(use) if use else None
-    row: Row = [label("all "), figure(numbers.percent(mean).strip(), known=mean is not None)]
+    row: Row = [label("all "), figure(numbers.percent(mean).strip())]
     row.append(label(" mean, "))
     watts = sum(power) if power else None
-    row += [figure(numbers.count(watts, 6).strip(), known=watts is not None), label(" W")]
+    row += [figure(numbers.count(watts, 6).strip()), label(" W")]
     if len(power) < len(gpus) and power:
         row.append(label(f" of {len(power)}"))
     if energy:
@@ -321,7 +321,7 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
             share(clock, fastest),
             "cpu",
             [
-                figure(numbers.clock(clock, 6), known=clock is not None, role=clock_role(view.speed)),
+                figure(numbers.clock(clock, 6), clock_role(view.speed)),
                 label(of_total(fastest, " MHz")),
             ],
             width,
@@ -332,7 +332,7 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     if gpu.memory_total_bytes is not None or gpu.memory_used_bytes is not None:
         used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
         after: Row = [
-            figure(numbers.data(used, 9), known=used is not None),
+            figure(numbers.data(used, 9)),
             label(f" of {numbers.data(total, 9).strip()}"),
         ]
         rows.append(bar_row("memory", share(used, total), "memory", after, width, TAIL))
@@ -347,7 +347,7 @@ def _gpu(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
 def _power(gpu: GpuReading, width: int) -> Row:
     """Return a row with the GPU's power, as a bar up to the power limit if the driver reports a limit."""
     power, limit = gpu.power_w, gpu.power_limit_w
-    watts = figure(numbers.rate(power, 6), known=power is not None)
+    watts = figure(numbers.rate(power, 6))
     if limit is None:
         return [label("power", width - TAIL), watts, label(" W, limit –")]
     return bar_row("power", share(power, limit), "load", [watts, label(of_total(limit, " W"))], width, TAIL)
@@ -372,7 +372,7 @@ def _temperature(gpu: GpuReading, width: int) -> Row:
     limit = None if heat is None or margin is None else heat + margin
     role = margin_role(margin)
     words = " to limit" if gpu.limit_margin_c is not None else " to slow"
-    after: Row = [figure(numbers.count(heat, 6), known=heat is not None, role=role), label(" °C")]
+    after: Row = [figure(numbers.count(heat, 6), role), label(" °C")]
     after += [label(", margin –")] if margin is None else [label(", "), (f"{margin:.0f}", role), label(words)]
     return bar_row("temp", share(heat, limit or 100.0), "load", after, width, TAIL)
 
@@ -455,9 +455,9 @@ def memory_section(
     rows: list[Row] = [
         [
             label("used", name_width(width)),
-            figure(numbers.data(used, 9).strip(), known=used is not None),
+            figure(numbers.data(used, 9).strip()),
             label(" of "),
-            figure(numbers.data(total, 9).strip(), known=total is not None),
+            figure(numbers.data(total, 9).strip()),
             (f" {numbers.percent(percent)}", share_role(percent, 85, 101)),
         ]
     ]
@@ -511,7 +511,7 @@ def _headroom(memory: MemoryReading, width: int) -> Row:
         words += " (KHO: kho=off)"
     return [
         label("headroom", name_width(width)),
-        figure(numbers.data(headroom, 9).strip(), known=headroom is not None),
+        figure(numbers.data(headroom, 9).strip()),
         label(words),
     ]
 
@@ -531,7 +531,7 @@ def _swap(memory: MemoryReading, width: int) -> list[Row]:
     return [
         [
             *row,
-            figure(numbers.data(used, 9).strip(), known=used is not None),
+            figure(numbers.data(used, 9).strip()),
             label(f" of {numbers.data(total, 9).strip()}" if width >= WIDE_FACTS else ""),
             *_rate("  in ", memory.swap_in_bytes_per_s, bad=True),
             *_rate("  out ", memory.swap_out_bytes_per_s),
@@ -541,7 +541,7 @@ def _swap(memory: MemoryReading, width: int) -> list[Row]:
 
 def _rate(name: str, value: float | None, *, bad: bool = False) -> Row:
     role = "warn" if bad and value else "text"
-    return [label(name), figure(numbers.data_rate(value, 9).strip(), known=value is not None, role=role)]
+    return [label(name), figure(numbers.data_rate(value, 9).strip(), role)]
 
 
 def _pressure(memory: MemoryReading, width: int) -> Row:
@@ -636,7 +636,7 @@ def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
     row: Row = [name]
     for value in (link.rx_bytes_per_s, link.tx_bytes_per_s):
         text = numbers.data_rate(value, cells.rate - 1).rjust(cells.rate)
-        row.append(figure(text, known=value is not None))
+        row.append((text, "text" if value is not None else "muted"))
     if cells.wide:
         row.append(label(_speed(link.link_bits_per_s, cells.speed)))
         last = _speed(link.bus_bits_per_s, cells.speed)
@@ -647,11 +647,7 @@ def _link(link: NetworkReading, cells: _Cells, width: int) -> list[Row]:
         row.append(label(_speed(link.capacity_bits_per_s, cells.speed)))
     if cells.use:
         row.append((numbers.percent(use, cells.use), share_role(use, 85, 101)))
-    row.append(
-        figure(
-            numbers.count(failed, cells.errors), known=failed is not None, role="warn" if failed else "muted"
-        )
-    )
+    row.append(figure(numbers.count(failed, cells.errors), "warn" if failed else "muted"))
     return [row, *_errors(link, width)]
 
 
@@ -710,7 +706,7 @@ def _cpu(cpu: CpuReading, width: int) -> list[Row]:
     after: Row = [
         *percent_run(percent, 6),
         label("  load "),
-        figure(numbers.rate(cpu.load1, 5).strip(), known=cpu.load1 is not None),
+        figure(numbers.rate(cpu.load1, 5).strip()),
     ]
     rows = [bar_row("all cores", None if percent is None else percent / 100, "cpu", after, width, _TAIL)]
     cores = cpu.core_percent
@@ -786,7 +782,7 @@ def _sensor(sensor: SensorReading, width: int) -> Row:
     role = "text" if not critical else share_role(100 * heat / critical, 90, 98)
     return [
         (fit(sensor.name, width - 12), "text"),
-        figure(numbers.count(heat, 4), role=role),
+        figure(numbers.count(heat, 4), role),
         label(f"/{critical:.0f} °C" if critical is not None else " °C"),
     ]
 
@@ -803,7 +799,7 @@ def _rail(rail: PowerRail, width: int) -> Row:
     names = max(6, width - (18 if wide else 10))
     return [
         (fit(rail.name, names), "text"),
-        figure(numbers.rate(rail.power_w, 6), known=rail.power_w is not None),
+        figure(numbers.rate(rail.power_w, 6)),
         label(f" W{energy}"),
     ]
 
@@ -913,7 +909,7 @@ def _backends(view: NodeView, backends: Sequence[BackendView]) -> Row:
             row += [
                 (f" {backend.name} ", "title"),
                 (backend.state_text, state_role(backend)),
-                figure(f" {numbers.rate(backend.generation_tps, 6).strip()}", role="text"),
+                figure(f" {numbers.rate(backend.generation_tps, 6).strip()}"),
                 label(" tok/s  "),
             ]
     return row if len(row) > 1 else [label("no backend names this node as its own")]

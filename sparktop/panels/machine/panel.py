@@ -139,7 +139,7 @@ def _instance(instance: MigInstance, width: int) -> Row:
     return [
         (fit(name, room), "text"),
         *bar_runs(share(used, total), 4, "memory"),
-        figure(numbers.data(used, 9), known=used is not None),
+        figure(numbers.data(used, 9)),
         label(f" of {numbers.data(total, 9).strip()}"),
     ]
 
@@ -214,14 +214,14 @@ _GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
 def _percent(percent: float | None, gradient: str, role: str = "text", *, length: int = _BAR) -> Row:
     return [
         *bar_runs(None if percent is None else percent / 100, length, gradient),
-        figure(f" {numbers.percent(percent)}", known=percent is not None, role=role),
+        figure(f" {numbers.percent(percent)}", role),
     ]
 
 
 def _cpu(sample: NodeSample, width: int) -> Row:
     cpu = sample.cpu
     row = [label("CPU", 4), *_percent(cpu.percent, "cpu"), label("  load ")]
-    row.append(figure(numbers.rate(cpu.load1, 5), known=cpu.load1 is not None))
+    row.append(figure(numbers.rate(cpu.load1, 5)))
     room = width - 32
     cores = cpu.core_percent
     if cores and room >= min(8, len(cores)) + 1:
@@ -246,7 +246,7 @@ def _used_of(used: int | None, total: int | None, width: int) -> Row:
     Where `width` cells are too few for that, both are without decimals.
     """
     if used is None or not total:
-        return [("– of ", "muted"), figure(numbers.data(total, 9).strip(), known=total is not None)]
+        return [("– of ", "muted"), figure(numbers.data(total, 9).strip())]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
     rows: list[Row] = [
         [
@@ -264,7 +264,7 @@ def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
     """Return a row with the memory headroom and its trend; with the used swap if there is no clear trend."""
     row = [
         label("headroom "),
-        figure(numbers.data(memory.headroom_bytes, 9), known=memory.headroom_bytes is not None),
+        figure(numbers.data(memory.headroom_bytes, 9)),
         label(" "),
     ]
     if view.headroom.slope_bytes_per_s is not None:
@@ -272,16 +272,16 @@ def _headroom(view: NodeView, memory: MemoryReading, width: int) -> Row:
     if memory.swap_total_bytes == 0:
         return [*row, label(" no swap")]
     used = memory.swap_used_bytes
-    return [*row, label(" swap "), figure(numbers.data(used, 9).strip(), known=used is not None)]
+    return [*row, label(" swap "), figure(numbers.data(used, 9).strip())]
 
 
 def _swap_rates(memory: MemoryReading) -> Row:
     swapped, out = memory.swap_in_bytes_per_s, memory.swap_out_bytes_per_s
     return [
         label("swap in "),
-        figure(numbers.data_rate(swapped, 9), known=swapped is not None, role="warn" if swapped else "text"),
+        figure(numbers.data_rate(swapped, 9), "warn" if swapped else "text"),
         label(" out "),
-        figure(numbers.data_rate(out, 9), known=out is not None),
+        figure(numbers.data_rate(out, 9)),
     ]
 
 
@@ -367,7 +367,7 @@ def _heat(gpu: GpuReading) -> float:
 
 
 def _unit(value: float | None, width: int, unit: str, role: str = "text") -> Row:
-    return [figure(numbers.count(value, width), known=value is not None, role=role), label(unit)]
+    return [figure(numbers.count(value, width), role), label(unit)]
 
 
 def _network(readings: tuple[NetworkReading, ...]) -> list[Row]:
@@ -404,9 +404,9 @@ def _total(values: Iterable[float | None]) -> float | None:
 def _in_out(rx: float | None, tx: float | None, name: str) -> Row:
     return [
         label("rx "),
-        figure(numbers.data_rate(rx, 9), known=rx is not None),
+        figure(numbers.data_rate(rx, 9)),
         label(" tx "),
-        figure(numbers.data_rate(tx, 9), known=tx is not None),
+        figure(numbers.data_rate(tx, 9)),
         label(f"  {name}"),
     ]
 
@@ -746,7 +746,7 @@ def _pieces(view: NodeView, bar_width: int) -> list[Row]:
         return [lost, *ends]
     use, watts, hottest = gpu_totals(sample.gpus)
     bar = bar_runs(None if use is None else use / 100, bar_width, "gpu") if bar_width else []
-    pieces: list[Row] = [[*bar, figure(numbers.percent(use, _PERCENT), known=use is not None, role=LIVE)]]
+    pieces: list[Row] = [[*bar, figure(numbers.percent(use, _PERCENT), LIVE)]]
     wrong = _wrong(view)
     if wrong is not None:
         pieces.append([(f" {wrong[0]}", wrong[1])])
@@ -761,7 +761,7 @@ def _pieces(view: NodeView, bar_width: int) -> list[Row]:
 def _apart(value: float | None, width: int, role: str = "text") -> Run:
     """Return a count in `width` cells; in one cell more if no blank would be left before its digits."""
     cells = width + (value is not None and value >= 10 ** (width - 1) - 0.5)
-    return figure(numbers.count(value, cells), known=value is not None, role=role)
+    return figure(numbers.count(value, cells), role)
 
 
 def _wrong(view: NodeView) -> Run | None:

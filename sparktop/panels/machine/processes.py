@@ -231,7 +231,7 @@ def _line(line: ProcessLine, cells: _Cells) -> Row:
         *_container(line, cells.container),
         *_size(line.gpu_bytes, cells.size),
         *_size(line.memory_bytes, cells.size),
-        figure(numbers.percent(line.cpu_percent, cells.cpu), known=line.cpu_percent is not None),
+        figure(numbers.percent(line.cpu_percent, cells.cpu)),
     ]
 
 
@@ -250,7 +250,7 @@ def _container(line: ProcessLine, width: int) -> Row:
 
 
 def _size(value: int | None, width: int) -> Row:
-    return [(" ", "text"), figure(numbers.data(value, width - 1), known=value is not None)]
+    return [(" ", "text"), figure(numbers.data(value, width - 1))]
 
 
 def _summary(view: NodeView, shown: int, order: ProcessOrder) -> str:

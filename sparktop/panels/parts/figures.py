@@ -36,15 +36,15 @@ LIVE = "title"
 """Role of what matters most now: token rates, requests that run or wait, GPU use. The only bold values."""
 
 
-def figure(text: str, *, known: bool = True, role: str = "text") -> Run:
-    """Return the value `text` as a run (text segment) with the colour of `role`; muted unless `known`."""
-    return (text, role if known else "muted")
+def figure(text: str, role: str = "text") -> Run:
+    """Return the value `text` as a run (text segment) in the colour of `role`; "–" (unknown) is muted."""
+    return (text, "muted" if text.strip() == numbers.UNKNOWN else role)
 
 
 def sum_run(total: Sum, form: Callable[[float | None, int], str], width: int, role: str = "text") -> Run:
     """Return a sum in `width` cells, 0 for as many as it needs; "≥" stands before a lower bound."""
     text = f"{total.sign}{form(total.value, width - len(total.sign) if width else 6).strip()}"
-    return figure(fit(text, width, "right") if width else text, known=total.value is not None, role=role)
+    return (fit(text, width, "right") if width else text, role if total.value is not None else "muted")
 
 
 def quantile_text(quantile: Quantile | None, width: int = LATENCY_WIDTH) -> str:
@@ -92,7 +92,7 @@ def _quantile(name: str, latency: Latency, quantile: Quantile | None) -> Row:
 
 def _named(name: str, value: str, width: int) -> Row:
     known = not value.strip().startswith("–")
-    return [(f"{name} ", "muted"), figure(fit(value, width, "right"), known=known)]
+    return [(f"{name} ", "muted"), figure(fit(value, width, "right"))]
 
 
 def bar_runs(fraction: float | None, width: int, gradient: str) -> Row:
@@ -298,7 +298,7 @@ def stack(sections: Sequence[Section], width: int, height: int) -> list[Row]:
 def fact(name: str, text: str, unit: str = "", *, role: str = "text") -> Row:
     """Return [label, value, unit] for `facts`; a value of "–" (unknown) is muted and has no unit."""
     known = text.strip() != numbers.UNKNOWN
-    return [label(name), figure(text, known=known, role=role), label(unit if known else "")]
+    return [label(name), (text, role if known else "muted"), label(unit if known else "")]
 
 
 def facts(cells: Sequence[Row], width: int, columns: int = 2) -> list[Row]:
@@ -331,7 +331,7 @@ def bar_row(name: str, share: float | None, gradient: str, after: Row, width: in
 
 def percent_run(percent: float | None, width: int = 5, *, role: str = "text") -> Row:
     """Return a row with a percentage (0 to 100) in `width` cells as its only text segment; "–" for None."""
-    return [figure(numbers.percent(percent, width), known=percent is not None, role=role)]
+    return [figure(numbers.percent(percent, width), role)]
 
 
 class Part(Struct, frozen=True):
@@ -367,7 +367,7 @@ def _legend_cell(part: Part, width: int, size: int) -> Row:
         [
             (part.sign, part.role),
             label(f" {fit(part.name, room - 1)} "),
-            figure(text, known=part.size is not None),
+            figure(text),
         ],
         width,
     )

@@ -203,7 +203,10 @@ def _machine(view: BackendView, node: NodeView | None, device: int | None) -> Ro
         "rdma": numbers.data_rate(rdma, _WIDTHS["rdma"] - 1).strip(),
         "worker": numbers.percent(_worker_percent(view, node), _WIDTHS["worker"] - 1).strip(),
     }
-    return [figure(text.rjust(_WIDTHS[name]), known=text != numbers.UNKNOWN) for name, text in cells.items()]
+    return [
+        (text.rjust(_WIDTHS[name]), "text" if text != numbers.UNKNOWN else "muted")
+        for name, text in cells.items()
+    ]
 
 
 def _rdma(sample: NodeSample) -> float | None:
@@ -353,12 +356,8 @@ def _lane(lane: LaneView, total: float, width: int) -> Row:
     kv = lane.kv_cache_percent
     return [
         label(lane.lane, 6),
-        figure(numbers.count(lane.running, 5), known=lane.running is not None),
-        figure(
-            numbers.count(lane.waiting, 6),
-            known=lane.waiting is not None,
-            role="warn" if lane.waiting else "text",
-        ),
+        figure(numbers.count(lane.running, 5)),
+        figure(numbers.count(lane.waiting, 6), "warn" if lane.waiting else "text"),
         ("  ", "text"),
         *bar_runs(None if kv is None else kv / 100, length, "memory"),
         (numbers.percent(kv, 5), share_role(kv, 90, 98)),
@@ -385,7 +384,7 @@ def _load(view: BackendView, width: int) -> list[Row]:
     used = None if percent is None or capacity is None else capacity * percent / 100
     after: Row = [
         (numbers.percent(percent), alarm(view, share_role(percent, 90, 98))),
-        figure(numbers.count(used, 6), known=used is not None),
+        figure(numbers.count(used, 6)),
         label(f" of {numbers.count(capacity, 5).strip()} tok"),
     ]
     share = None if percent is None else percent / 100
@@ -435,13 +434,12 @@ def _latency(latency: Latency, shown: Sequence[str]) -> Row:
     for name in shown:
         quantile: Quantile | None = getattr(latency, name)
         sure = quantile is not None and latency.count >= _ENOUGH[name]
-        row.append(
-            figure(quantile_text(quantile, _LATENCY_CELLS), known=sure, role=latency_role(latency, quantile))
-        )
+        role = latency_role(latency, quantile) if sure else "muted"
+        row.append((quantile_text(quantile, _LATENCY_CELLS), role))
     mean = numbers.duration(latency.mean_s, _LATENCY_CELLS)
     return [
         *row,
-        figure(mean, known=latency.mean_s is not None, role="text"),
+        figure(mean),
         label(numbers.count(latency.count, 6)),
     ]
 
@@ -500,7 +498,7 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
     percent, read, limit = view.roofline_percent, view.estimated_read_gb_per_s, view.roofline_tps
     after: Row = [
         *percent_run(percent),
-        figure(numbers.count(read, 6), known=read is not None),
+        figure(numbers.count(read, 6)),
         label(" GB/s read"),
     ]
     per_token = view.tpot if view.tpot.count else view.itl
@@ -508,7 +506,7 @@ def _roofline(view: BackendView, width: int) -> list[Row]:
     of_limit = None if stream is None or limit is None else 100 * stream / limit
     below: Row = [
         *percent_run(of_limit),
-        figure(numbers.rate(stream, 6), known=stream is not None),
+        figure(numbers.rate(stream, 6)),
         label(" tok/s" if limit is None else f" of {numbers.rate(limit, 4).strip()} tok/s"),
     ]
     return [
@@ -538,7 +536,7 @@ def _finished(view: BackendView, width: int) -> list[Row]:
 def _server(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[Row]:
     up = numbers.age(view.uptime_s)
     cells = [
-        [label("up for"), figure(up, known=view.uptime_s is not None), label("")],
+        [label("up for"), figure(up), label("")],
         fact("restarts", numbers.count(view.restarts, 5), " seen", role="warn" if view.restarts else "text"),
     ]
     rows = facts(cells, width)
@@ -578,7 +576,7 @@ def _node(name: str, node: NodeView | None, width: int) -> Row:
 
 
 def _short(value: float | None, width: int, unit: str) -> Row:
-    return [figure(numbers.count(value, width), known=value is not None), label(unit)]
+    return [figure(numbers.count(value, width)), label(unit)]
 
 
 _LEAST_TPS = 10.0

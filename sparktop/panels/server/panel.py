@@ -197,9 +197,9 @@ def _rates(view: BackendView) -> Row:
     """Return the row of token rates with their window: the graph beside it shows single seconds."""
     return [
         label("gen"),
-        figure(numbers.rate(view.generation_tps, 7), known=view.generation_tps is not None, role=LIVE),
+        figure(numbers.rate(view.generation_tps, 7), LIVE),
         label("  prompt"),
-        figure(numbers.rate(view.prompt_tps, 6), known=view.prompt_tps is not None, role=LIVE),
+        figure(numbers.rate(view.prompt_tps, 6), LIVE),
         label(f" tok/s {rate_words(view).removeprefix('over ')}"),
     ]
 
@@ -212,16 +212,12 @@ def _occupancy(view: BackendView) -> Row:
     slots = f"/{view.slots}" if view.slots else ""
     return [
         label("run", 4),
-        figure(numbers.count(view.running, 5), known=view.running is not None, role=LIVE),
+        figure(numbers.count(view.running, 5), LIVE),
         (f"{slots:<5}", "muted"),
         label("wait "),
-        figure(
-            numbers.count(view.waiting, 5),
-            known=view.waiting is not None,
-            role=wait_role(view),
-        ),
+        figure(numbers.count(view.waiting, 5), wait_role(view)),
         label("  req/s "),
-        figure(numbers.rate(view.requests_per_s, 5), known=view.requests_per_s is not None),
+        figure(numbers.rate(view.requests_per_s, 5)),
     ]
 
 
@@ -243,9 +239,9 @@ def _cache(view: BackendView) -> Row:
     role = alarm(view, "bad" if preempted else "text")
     return [
         label("prefix hits "),
-        figure(numbers.percent(hits), known=hits is not None),
+        figure(numbers.percent(hits)),
         label("  preempted/s "),
-        figure(numbers.rate(preempted, 5), known=preempted is not None, role=role),
+        figure(numbers.rate(preempted, 5), role),
     ]
 
 
@@ -253,9 +249,9 @@ def _speculation(view: BackendView) -> Row:
     accepted, read = view.spec_decode_accept_percent, view.estimated_read_gb_per_s
     return [
         label("spec accept "),
-        figure(numbers.percent(accepted), known=accepted is not None),
+        figure(numbers.percent(accepted)),
         label("  reads "),
-        figure(numbers.count(read, 5), known=read is not None),
+        figure(numbers.count(read, 5)),
         label(" GB/s"),
     ]
 
@@ -264,9 +260,9 @@ def _totals(view: BackendView) -> Row:
     finished = sum(view.finished.values()) if view.finished else None
     return [
         label("done "),
-        figure(numbers.count(finished, 6), known=finished is not None),
+        figure(numbers.count(finished, 6)),
         label(" req  "),
-        figure(numbers.count(view.generation_tokens, 6), known=view.generation_tokens is not None),
+        figure(numbers.count(view.generation_tokens, 6)),
         label(" tokens out"),
     ]
 
@@ -281,11 +277,11 @@ def _lanes(view: BackendView, height: int, width: int) -> list[Row]:
     rows: list[Row] = [
         [
             label(f"lane {lane.lane}", 9),
-            figure(numbers.count(lane.running, 4), known=lane.running is not None),
+            figure(numbers.count(lane.running, 4)),
             label(" run "),
-            figure(numbers.count(lane.waiting, 4), known=lane.waiting is not None),
+            figure(numbers.count(lane.waiting, 4)),
             label(" wait  KV "),
-            figure(numbers.percent(lane.kv_cache_percent), known=lane.kv_cache_percent is not None),
+            figure(numbers.percent(lane.kv_cache_percent)),
         ]
         for lane in view.lanes
     ]
@@ -501,13 +497,9 @@ def _figures(view: BackendView, width: int) -> Row:
     No value is cut: narrow rows leave out the KV cache, then the words for running and waiting requests.
     """
     tokens = numbers.rate(view.generation_tps, 5).strip()
-    rate = figure(tokens, known=view.generation_tps is not None, role=LIVE)
-    run = figure(numbers.count(view.running, 3).strip(), known=view.running is not None, role=LIVE)
-    wait = figure(
-        numbers.count(view.waiting, 3).strip(),
-        known=view.waiting is not None,
-        role=wait_role(view),
-    )
+    rate = figure(tokens, LIVE)
+    run = figure(numbers.count(view.running, 3).strip(), LIVE)
+    wait = figure(numbers.count(view.waiting, 3).strip(), wait_role(view))
     percent = numbers.percent(view.kv_cache_percent).strip()
     requests: Row = [label(" run "), run, label(" wait "), wait]
     words: Row = [rate, label(" tok/s"), *requests]

@@ -193,7 +193,7 @@ def _key(parts: Mapping[str, float | None], total: float) -> list[Row]:
         [
             (_sign(index), part_role(index)),
             (f" {fit(name, _NAME).rstrip()}", "text"),
-            figure(numbers.count(load, 4), known=load is not None),
+            figure(numbers.count(load, 4)),
             label(numbers.percent(100 * load / total if load is not None and total else None, 6)),
             label("   "),
         ]

@@ -273,8 +273,8 @@ def short_entry(view: BackendView, name: str, width: int, *, selected: bool = Fa
     row: Row = [
         (name, "title"),
         (f" {fit(SHORT_STATES.get(view.state, view.state.value), _SHORT_STATE)}", state_role(view)),
-        figure(numbers.rate(view.generation_tps, 5), known=view.generation_tps is not None),
-        figure(f" {run}+{wait}", known=view.running is not None, role=wait_role(view)),
+        figure(numbers.rate(view.generation_tps, 5)),
+        (f" {run}+{wait}", wait_role(view) if view.running is not None else "muted"),
     ]
     if view.failure is not None or view.age_s is None:
         row = [*in_role(row[:2], failure_role(view) if view.failure else "stale"), *in_role(row[2:], "stale")]

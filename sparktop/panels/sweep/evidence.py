@@ -11,7 +11,6 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.sweep import BackendShare, LevelEvidence, level_name
 from sparktop.panels.parts.figures import (
     WORD_ROLES,
-    figure,
     heading,
     label,
     part_role,
@@ -133,7 +132,7 @@ def _share(share: BackendShare, index: int, names: int, room: int, top: float) -
     row: Row = [(fit(share.name, names), part_role(index))]
     for text in figures:
         stripped = text.strip()
-        row.append(figure(fit(stripped, _FIGURE, "right"), known=stripped != numbers.UNKNOWN))
+        row.append((fit(stripped, _FIGURE, "right"), "text" if stripped != numbers.UNKNOWN else "muted"))
     if share.running and room >= 8:
         row += [(" ", "text"), (sparkrow(_fitted(share.running, room), room, top), part_role(index))]
     return row

@@ -28,7 +28,6 @@ from sparktop.model.sweep import (
     level_name,
 )
 from sparktop.panels.parts.figures import (
-    figure,
     flowed,
     heading,
     label,
@@ -188,7 +187,7 @@ def value_now(text: str, unit: str, *, role: str = "title") -> Row:
     """Return the newest value of a graph with its unit as styled text; an unknown value has no unit."""
     stripped = text.strip()
     known = stripped != UNKNOWN
-    return [figure(stripped, known=known, role=role), label(f" {unit}" if unit and known else "")]
+    return [(stripped, role if known else "muted"), label(f" {unit}" if unit and known else "")]
 
 
 def letters(targets: Sequence[str]) -> dict[str, str]:

@@ -91,7 +91,7 @@ def progress_pieces(view: SweepView) -> list[Row]:
             [*bar_runs(share, _BAR, "generation"), figure(f" {numbers.percent(100 * share).strip()}")]
         )
     left = numbers.UNKNOWN if view.left is None else range_words(view.left.least_s, view.left.most_s)
-    pieces.append([label("left "), figure(left, known=view.left is not None)])
+    pieces.append([label("left "), (left, "text" if view.left is not None else "muted")])
     pieces.append([figure(duration_words(view.elapsed_s)), label(" so far")])
     return pieces
 
@@ -106,11 +106,11 @@ def moment_pieces(view: SweepView) -> list[Row]:
     beyond = now.key is None or at_a_rate or now.in_flight > now.key.concurrency
     asked = "" if now.key is None or beyond else f" of {now.key.concurrency}"
     pieces: list[Row] = [
-        [figure(numbers.rate(now.tps, 6).strip(), known=now.tps is not None), label(" tok/s (2 s)")],
+        [figure(numbers.rate(now.tps, 6).strip()), label(" tok/s (2 s)")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked)],
         [
             label("TTFT p50 "),
-            figure(_ms(now.ttft_p50_ms), known=now.ttft_p50_ms is not None),
+            (_ms(now.ttft_p50_ms), "text" if now.ttft_p50_ms is not None else "muted"),
         ],
         [label("ended "), figure(f"{now.ended}")],
     ]
