@@ -91,7 +91,6 @@ def _quantile(name: str, latency: Latency, quantile: Quantile | None) -> Row:
 
 
 def _named(name: str, value: str, width: int) -> Row:
-    known = not value.strip().startswith("–")
     return [(f"{name} ", "muted"), figure(fit(value, width, "right"))]
 
 
