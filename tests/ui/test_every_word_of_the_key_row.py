@@ -45,7 +45,7 @@ async def test_every_word_leads_to_a_result(
     async with app.run_test(size=_SIZE) as pilot:
         await pilot.pause()
         names = {key.shown: key for key in app.overview.key_table}
-        words = [pair for pair in app.overview._footer_keys() if pair[1] != _LEAVES]
+        words = [pair for pair in app.overview._footer() if pair[1] != _LEAVES]
         assert len(words) > 10
         silent = []
         for shown, word in words:
