@@ -19,10 +19,8 @@ from sparktop.typed import climbing_numbers, number_or_more, whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.commands.sweep.targets import Chosen
-    from sparktop.model.load import LoadPoint
     from sparktop.sweep.plan.plan import Plan, SweepTarget
     from sparktop.sweep.plan.presets import Wishes
-    from sparktop.sweep.plan.traces import Replay
     from sparktop.sweep.result.results import SweepResult
 
 
@@ -267,9 +265,6 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
     from sparktop.sweep.plan.slo import parse_slo
 
     concurrency, climb_to = arguments.concurrency or (None, None)
-    trace = traced(arguments)
-    agents = conversation_wishes(arguments) if trace is None else {}
-    points = agents.pop("points", None) or (_rates(arguments) if trace is None else None)
     runs, more_runs = arguments.runs or (None, None)
     return Wishes(
         concurrency=concurrency,
@@ -280,10 +275,7 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         whole=True if arguments.whole_prompt else None,
         runs=runs,
         more_runs=more_runs,
-        points=points or None,
-        find_knee=True if points == () else None,
         arrivals=arguments.arrivals,
-        trace=trace,
         mode=LoadMode(arguments.mode) if arguments.mode else None,
         duration_s=arguments.duration,
         requests=arguments.requests,
@@ -294,35 +286,90 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         slo=parse_slo(arguments.slo) if arguments.slo is not None else None,
         longest=True if arguments.longest else None,
         max_error_share=arguments.max_errors,
-        **agents,
+        **axis_wishes(arguments),
         **request_wishes(arguments),
     )
 
 
-def _rates(arguments: argparse.Namespace) -> tuple[LoadPoint, ...] | None:
-    """Return the rates of --rate; empty for "auto", None without it.
+_AXES = {"concurrency": "-c", "rate": "--rate", "agents": "--agents", "trace": "--trace"}
+"""The options of which a sweep has one, by the name of the argument."""
+_NEEDS = {
+    "arrivals": ("rate", "give the requests per second"),
+    "workload": ("agents", "give their numbers"),
+    "trace_format": ("trace", "give the file"),
+    "trace_speed": ("trace", "give the file"),
+    "trace_range": ("trace", "give the file"),
+}
+"""Options that go with an axis alone, and what to do."""
+_EXCLUDED = {
+    "rate": {"--rate sends each request when it is due": ("mode",)},
+    "agents": {
+        "--agents sets how requests follow one another": ("mode",),
+        "--agents: the workload sets the lengths": ("pp", "tg"),
+    },
+    "trace": {
+        "--trace: each request has its own lengths": ("pp", "tg", "depth", "longest"),
+        "--trace: choose a part of it with --trace-range": ("duration", "requests"),
+        "--trace sends each request when it was due": ("mode", "arrivals"),
+    },
+}
+"""Options that an axis leaves no room for, by the reason."""
+
+
+def _check_axis(arguments: argparse.Namespace) -> None:
+    """Check that there is one axis at most, with the options that go with it.
 
     Raises:
-        UsageError: a rate is not valid, or another option contradicts rates.
+        UsageError: options contradict each other.
     """
-    from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto  # late: as above
 
+    def is_given(name: str) -> bool:
+        return getattr(arguments, name) not in {None, False}
+
+    given = [name for name in _AXES if is_given(name)]
+    if len(given) > 1:
+        names = " or ".join(_AXES[name] for name in given)
+        raise UsageError(f"a sweep has one axis: give {names}, not both")
+    for reason, names in (_EXCLUDED.get(given[0], {}) if given else {}).items():
+        for name in filter(is_given, names):
+            raise UsageError(f"{reason}: leave out --{name}")
+    for name, (axis, advice) in _NEEDS.items():
+        if is_given(name) and axis not in given:
+            raise UsageError(f"--{name.replace('_', '-')} goes with {_AXES[axis]}: {advice}")
+
+
+def axis_wishes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the plan settings of the axis that the options choose, by field name; a trace is read once.
+
+    Raises:
+        UsageError: options contradict each other, or a rate, the workload or the trace cannot be used.
+    """
+    from sparktop.model.load import LoadKind, LoadPoint  # late: --help needs none of them
+    from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
+    from sparktop.sweep.plan.conversations import DEFAULT, find_conversations
+    from sparktop.sweep.plan.traces import find_replay, parse_range
+
+    _check_axis(arguments)
+    for option, text, parse in (
+        ("--arrivals ", arguments.arrivals, parse_pattern),
+        ("--rate: ", arguments.rate, rates_or_auto),
+        ("--trace-range: ", arguments.trace_range, parse_range),
+    ):
+        try:
+            if text is not None:
+                parse(text)
+        except UsageError as error:
+            raise UsageError(f"{option}{error}") from None
+    if arguments.trace is not None:
+        part = arguments.trace_format, arguments.trace_speed, arguments.trace_range
+        return {"trace": find_replay(arguments.trace, *part)}
+    if arguments.agents is not None:
+        points = tuple(LoadPoint(LoadKind.AGENTS, count) for count in arguments.agents)
+        return {"points": points, "conversations": find_conversations(arguments.workload or DEFAULT)}
     if arguments.rate is None:
-        if arguments.arrivals is not None:
-            raise UsageError("--arrivals goes with --rate: give the requests per second")
-        return None
-    if arguments.concurrency is not None:
-        raise UsageError("a sweep has one axis: give -c or --rate, not both")
-    if arguments.mode is not None:
-        raise UsageError("--rate sends each request when it is due: leave out --mode")
-    try:
-        parse_pattern(arguments.arrivals or "poisson")
-    except UsageError as error:
-        raise UsageError(f"--arrivals {error}") from None
-    try:
-        return rates_or_auto(arguments.rate)
-    except UsageError as error:
-        raise UsageError(f"--rate: {error}") from None
+        return {}
+    points = rates_or_auto(arguments.rate)
+    return {"points": points} if points else {"find_knee": True}
 
 
 def chosen_format(asked: str | None, output: Path | None, *, is_terminal: bool) -> str:
@@ -478,42 +525,6 @@ def add_shape_options(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def conversation_wishes(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the plan settings that the options give, by field name; empty without --agents.
-
-    Raises:
-        UsageError: options contradict each other, or the workload cannot be used.
-    """
-    from sparktop.model.load import LoadKind, LoadPoint  # late: --help needs none of them
-    from sparktop.sweep.plan.conversations import DEFAULT, find_conversations
-
-    agents = arguments.agents
-    if arguments.workload is not None and agents is None:
-        raise UsageError("--workload goes with --agents: give their numbers")
-    if agents is None:
-        return {}
-    _check_alone(arguments)
-    points = tuple(LoadPoint(LoadKind.AGENTS, count) for count in agents)
-    for name, value in (("--pp", arguments.pp), ("--tg", arguments.tg)):
-        if value is not None:
-            raise UsageError(f"--agents: the workload sets the lengths: leave out {name}")
-    return {"points": points, "conversations": find_conversations(arguments.workload or DEFAULT)}
-
-
-def _check_alone(arguments: argparse.Namespace) -> None:
-    """Raise UsageError if another axis or a mode is given beside --agents."""
-    axes = {
-        "-c": arguments.concurrency,
-        "--rate": arguments.rate,
-        "--agents": arguments.agents,
-    }
-    given = [name for name, value in axes.items() if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"a sweep has one axis: give {' or '.join(given)}, not both")
-    if arguments.mode is not None:
-        raise UsageError(f"{given[0]} sets how requests follow one another: leave out --mode")
-
-
 def add_own_options(parser: argparse._ActionsContainer) -> None:
     """Add the options for own prompts, further fields of bodies, and headers."""
     parser.add_argument(
@@ -594,54 +605,3 @@ def add_trace_options(parser: argparse._ActionsContainer) -> None:
         help="with --trace: the part from FROM to TO seconds after its first request, as in 600..1200 or "
         "10m..1h; one of them may be left out",
     )
-
-
-def traced(arguments: argparse.Namespace) -> Replay | None:
-    """Return the recorded traffic that the options choose, after reading it once; None without --trace.
-
-    Raises:
-        UsageError: options contradict each other, or the file cannot be used.
-    """
-    parts = {
-        "--trace-format": arguments.trace_format,
-        "--trace-speed": arguments.trace_speed,
-        "--trace-range": arguments.trace_range,
-    }
-    if arguments.trace is None:
-        for name, value in parts.items():
-            if value is not None:
-                raise UsageError(f"{name} goes with --trace: give the file")
-        return None
-    _traces_check_alone(arguments)
-    from sparktop.sweep.plan.traces import find_replay, parse_range  # late: --help needs none of them
-
-    if arguments.trace_range is not None:
-        try:
-            parse_range(arguments.trace_range)
-        except UsageError as error:
-            raise UsageError(f"--trace-range: {error}") from None
-    return find_replay(arguments.trace, arguments.trace_format, arguments.trace_speed, arguments.trace_range)
-
-
-def _traces_check_alone(arguments: argparse.Namespace) -> None:
-    """Raise UsageError if another option sets what the trace sets."""
-    axes = {
-        "-c": arguments.concurrency,
-        "--rate": arguments.rate,
-        "--agents": arguments.agents,
-    }
-    for name, value in axes.items():
-        if value is not None:
-            raise UsageError(f"a sweep has one axis: give {name} or --trace, not both")
-    lengths = {"--pp": arguments.pp, "--tg": arguments.tg, "--depth": arguments.depth}
-    for name, value in lengths.items():
-        if value is not None:
-            raise UsageError(f"--trace: each request has its own lengths: leave out {name}")
-    for name, value in {"--duration": arguments.duration, "--requests": arguments.requests}.items():
-        if value is not None:
-            raise UsageError(f"--trace: choose a part of it with --trace-range: leave out {name}")
-    for name, value in {"--mode": arguments.mode, "--arrivals": arguments.arrivals}.items():
-        if value is not None:
-            raise UsageError(f"--trace sends each request when it was due: leave out {name}")
-    if arguments.longest:
-        raise UsageError("--trace: each request has its own lengths: leave out --longest")

@@ -173,16 +173,11 @@ class LoadClient:
             self._add_task(self._fill_slot(ramp_s * slot / slots))
         ending = None
         if load.duration_s is not None:
-            ending = self._loop.call_later(load.duration_s, self._time_up)
+            ending = self._loop.call_later(load.duration_s, self._stopping.set)
         await asyncio.wait(list(self._tasks))
         if ending is not None:
             ending.cancel()
         self._raise_faults()
-
-    def _time_up(self) -> None:
-        self._stopping.set()
-        if not self._load.drain:
-            self._abort_active()
 
     async def _fill_slot(self, delay_s: float) -> None:
         """After `delay_s` seconds, send requests one after the other, each when the previous one has ended.

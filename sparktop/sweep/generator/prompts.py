@@ -98,12 +98,9 @@ OPENINGS = (
 # Prompts of natural-looking English with an exact number of tokens, no two of them equal.
 #
 # Random tokens would distort speculative decoding and expert routing, and a prompt that was sent before
-# would
-# be found in the prefix cache. So a long text of plain sentences, the book, is generated from a word list.
-# Each
-# prompt is a slice of the book from a random sentence on, after a first line that no other prompt has.
-# Prompts
-# are made of pieces: a piece is a word with the space before it, or a punctuation mark.
+# would be found in the prefix cache. So a long text of plain sentences, the book, is generated from a word
+# list. Each prompt is a slice of the book from a random sentence on, after a first line that no other
+# prompt has. Prompts are made of pieces: a piece is a word with the space before it, or a punctuation mark.
 
 
 OPENING_WORD = "Notes"
@@ -308,10 +305,9 @@ def _split(phrase: str) -> list[str]:
 # Prompts of an exact length for a server that only counts the tokens of complete prompts.
 #
 # For such a server the token count of a single word is unknown. So a text (passage) is shortened or filled
-# up
-# until the server counts the requested length. Every prompt then has the same words in another order: nouns
-# change places with nouns, verbs with verbs. This does not change the total, however many tokens a word
-# has.
+# up until the server counts the requested length. Every prompt then has the same words in another order:
+# nouns change places with nouns, verbs with verbs. This does not change the total, however many tokens a
+# word has.
 
 
 MOST_REQUESTS = 16
@@ -597,9 +593,8 @@ def _neighbours(low: _Found, high: _Found | None) -> bool:
 # Prompts that share their beginnings: made of blocks whose text depends on nothing but a key.
 #
 # Equal keys give equal text, hence equal tokens, so that a server's prefix cache finds the same blocks that
-# it
-# would have found in recorded traffic. A prompt without ids of its own is made of blocks, too: those of its
-# conversation, so that the next turn's prompt begins with it, or blocks that no other request has.
+# it would have found in recorded traffic. A prompt without ids of its own is made of blocks, too: those of
+# its conversation, so that the next turn's prompt begins with it, or blocks that no other request has.
 
 
 _OWN_BLOCK = 512

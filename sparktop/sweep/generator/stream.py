@@ -19,8 +19,8 @@ from sparktop.model.text import clean
 #
 # Follows the WHATWG HTML standard, 9.2: lines end in LF, CR or CRLF; an empty line ends an event; the data
 # lines of an event are joined by LF; a line that begins with a colon is a comment. Only data fields and
-# errors
-# are used. Bytes are not decoded before an event is complete, so a piece may end within a UTF-8 character.
+# errors are used. Bytes are not decoded before an event is complete, so a piece may end within a UTF-8
+# character.
 
 
 LARGEST_EVENT_BYTES = 8 << 20
@@ -355,10 +355,8 @@ def _words(found: object) -> str:
 # Recognise events that differ from an earlier event of their stream in text, token ids and counts alone.
 #
 # Nearly all events of an answer do. To compare such an event with the earlier one takes a third of the time
-# of
-# searching it for each field, and a tenth of the time of parsing its JSON. Nothing is overlooked: an event
-# with
-# any other difference, such as a finish reason, an error or a new field, is not recognised.
+# of searching it for each field, and a tenth of the time of parsing its JSON. Nothing is overlooked: an
+# event with any other difference, such as a finish reason, an error or a new field, is not recognised.
 
 
 _MOST_PATTERNS = 64
@@ -495,10 +493,9 @@ def _is_utf8(body: bytes) -> bool:
 #
 # A chunk is not a token: with speculative decoding or batched output, a chunk has several tokens; a parser
 # delays some tokens, and hidden reasoning is never sent. Exact counts come from token ids, or from a
-# running
-# total in each chunk. Without these, the server's total at the end decides which chunks count as one token
-# each. If no interpretation of the chunks adds up to that total, some tokens have no known time, and the
-# metrics that need the times of single tokens are not computed.
+# running total in each chunk. Without these, the server's total at the end decides which chunks count as
+# one token each. If no interpretation of the chunks adds up to that total, some tokens have no known time,
+# and the metrics that need the times of single tokens are not computed.
 
 
 _SLACK = 1.5

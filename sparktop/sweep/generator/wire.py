@@ -40,13 +40,10 @@ from sparktop.sweep.terms.request_errors import RequestFailure
 # Commands and messages between the load generator's process and its parent; `wire.lines` encodes them.
 #
 # The parent writes commands to the process's standard input, and the process writes messages to its
-# standard
-# output. For a load run the process sends, in this order: any number of `Batch`, then `TokenTimes` for all
-# requests, then one `RunFinished`. For a calibration it sends any number of `Busy`, then one `Calibrated`;
-# for
-# a command that cannot be executed one `Refused`. All times are `perf_counter` of the process, which on
-# Linux
-# is the monotonic clock of the machine.
+# standard output. For a load run the process sends, in this order: any number of `Batch`, then `TokenTimes`
+# for all requests, then one `RunFinished`. For a calibration it sends any number of `Busy`, then one
+# `Calibrated`; for a command that cannot be executed one `Refused`. All times are `perf_counter` of the
+# process, which on Linux is the monotonic clock of the machine.
 
 
 BIN_S = 0.1
@@ -170,8 +167,6 @@ class RunLoad(_Line, frozen=True):
     ramp_s: float | None = None
     """Steady mode: seconds over which the first requests are started; None: a tenth of the duration, at most
     5 s."""
-    drain: bool = True
-    """Steady mode: True lets requests in flight finish after the duration, False cancels them."""
     seed: int = 0
     prompt_salt: str | None = None
     """Text that determines the prompts of this run: equal salts give equal prompts. None: a salt is made of

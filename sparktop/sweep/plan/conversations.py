@@ -142,8 +142,7 @@ class ConversationPreset(Struct, frozen=True):
 # Scripts of conversations: what is asked, how long the answers are, and the pauses, drawn from a seed.
 #
 # A script has no texts. All its random values depend on the preset, the seed and the number of the
-# conversation
-# alone, so that every server and every level gets the same conversations.
+# conversation alone, so that every server and every level gets the same conversations.
 
 
 MOST_CALLS = 20_000

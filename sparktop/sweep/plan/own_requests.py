@@ -151,12 +151,9 @@ def request_digest(body: Mapping[str, Any], headers: Mapping[str, str]) -> str |
 # Prompts of the user's own, from a file that is read whole: JSON Lines, a JSON list, or one prompt a line.
 #
 # An entry of JSON has its prompt under `prompt`, `text`, `text_input` or `question`, as `messages` of the
-# chat
-# API, or as ShareGPT's `conversations`; it may be below `body`, as in files of OpenAI's batch API. Of
-# messages
-# that end with an answer, the answer is left out. Of conversations, what comes before the first answer is
-# the
-# prompt.
+# chat API, or as ShareGPT's `conversations`; it may be below `body`, as in files of OpenAI's batch API. Of
+# messages that end with an answer, the answer is left out. Of conversations, what comes before the first
+# answer is the prompt.
 
 
 MOST_BYTES = 64 << 20

@@ -19,13 +19,11 @@ from sparktop.sweep.terms.definitions import RATES
 from sparktop.sweep.terms.statistics import least_values, quantile, unbiased_quantile, wilson
 
 # Requests of one run share batch, heat and clock, so even ten thousand requests say little about the next
-# run.
-# Therefore each metric has one value per run, and its interval is Student's t over these values. A quantile
-# is
-# computed within each run, or within groups of consecutive runs if a single run has too few requests. The
-# interval of a quantile is computed on a logarithmic scale, on which the spread is even. The interval
-# assumes
-# that runs are independent and identically distributed; within a run, requests may have any distribution.
+# run. Therefore each metric has one value per run, and its interval is Student's t over these values. A
+# quantile is computed within each run, or within groups of consecutive runs if a single run has too few
+# requests. The interval of a quantile is computed on a logarithmic scale, on which the spread is even. The
+# interval assumes that runs are independent and identically distributed; within a run, requests may have
+# any distribution.
 
 
 _BY_TRACE: dict[str, Callable[[RequestTrace], float | None]] = {
@@ -185,8 +183,8 @@ def _ms(seconds: float | None) -> float | None:
 # Judgement whether a level meets the conditions of a capacity search, by the share of requests that do.
 #
 # Requests of a run share a queue, so they say less than as many independent ones would. The certainty
-# therefore
-# counts a run's requests as fewer: as many independent ones as would vary as much as its sections do.
+# therefore counts a run's requests as fewer: as many independent ones as would vary as much as its sections
+# do.
 
 
 _SECTIONS = 2

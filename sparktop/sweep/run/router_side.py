@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import fmean
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from pydantic import JsonValue
 
 from sparktop.analysis.balance.judge import judge
@@ -61,7 +61,7 @@ def router_side(
     requests by backend (None: unknown).
     """
     order = assignments(events)
-    found: dict[str, JsonValue] = {"runs_test": _test_json(routing_test(order)) if order else None}
+    found: dict[str, JsonValue] = {"runs_test": to_builtins(routing_test(order)) if order else None}
     if len(looks) > 1 and until is not None:
         failed = errors or {}
         tracks = [_track(backend, points, failed.get(backend)) for backend, points in looks.items()]
@@ -176,52 +176,24 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _test_json(test: RoutingTest) -> dict[str, JsonValue]:
-    return {
-        "word": test.word,
-        "requests": test.requests,
-        "runs": test.runs,
-        "expected_runs": test.expected_runs,
-        "runs_p": test.runs_p,
-        "totals_p": test.totals_p,
-        "sentence": test.sentence,
-    }
+_BALANCE = (
+    *("group", "backends", "also", "confidence", "window_s", "needed_s", "samples_percent", "sample_hz"),
+    *("dispersion_z", "period_s", "lead_changes_per_min", "starved_percent", "mean_total", "mean_load"),
+    *("requests_share", "requests_chance", "lost_percent", "reasons", "cause", "hint"),
+)
+"""Fields of a balance that a level keeps."""
 
 
 def _balance_json(judged: Balance) -> dict[str, JsonValue]:
-    return {
-        "group": judged.group,
-        "backends": list(judged.backends),
-        "verdict": judged.word.value,
-        "also": [word.value for word in judged.also],
-        "confidence": judged.confidence,
-        "since": None,
-        "window_s": judged.window_s,
-        "needed_s": judged.needed_s,
-        "samples_percent": judged.samples_percent,
-        "sample_hz": judged.sample_hz,
-        "dispersion_z": judged.dispersion_z,
-        "period_s": judged.period_s,
-        "lead_changes_per_min": judged.lead_changes_per_min,
-        "starved_percent": dict(judged.starved_percent),
-        "mean_total": judged.mean_total,
-        "mean_load": dict(judged.mean_load),
-        "requests_share": dict(judged.requests_share),
-        "requests_chance": judged.requests_chance,
-        "lost_percent": judged.lost_percent,
-        "reasons": list(judged.reasons),
-        "cause": judged.cause,
-        "hint": judged.hint,
-    }
+    found = to_builtins({name: getattr(judged, name) for name in _BALANCE})
+    return {**found, "verdict": judged.word.value, "since": None}
 
 
 # Which backend answered: the monitor's name for it, and a test whether the router chooses at random.
 #
 # The runs test is Wald and Wolfowitz's (Annals of Mathematical Statistics 11, 1940) with the mean and
-# variance
-# for any number of categories (Wallis and Roberts, Statistics, 1956). In it, a run is a sequence of
-# consecutive
-# requests with the same backend: many runs mean alternation, few mean bunching.
+# variance for any number of categories (Wallis and Roberts, Statistics, 1956). In it, a run is a sequence
+# of consecutive requests with the same backend: many runs mean alternation, few mean bunching.
 
 
 SIGNIFICANT = 0.05

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
@@ -116,16 +116,6 @@ class SweepRunner:
     def listen(self, listener: Callable[[SweepEvent], None]) -> None:
         """Call `listener` with each event, on the event loop; it must not raise or block."""
         self._listeners.append(listener)
-
-    async def events(self) -> AsyncIterator[SweepEvent]:
-        """Yield each event from now on; the last one is `SweepEnded`."""
-        queue: asyncio.Queue[SweepEvent] = asyncio.Queue()
-        self.listen(queue.put_nowait)
-        while True:
-            event = await queue.get()
-            yield event
-            if isinstance(event, SweepEnded):
-                return
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Request the end of the sweep: requests in flight end within half a second, results are kept."""

@@ -105,13 +105,10 @@ def _rounded(value: float) -> float:
 # How likely each load is the largest that holds, by all levels of a capacity search together.
 #
 # The share of requests that meet a condition falls as the load grows. Near the load at which it is just
-# high
-# enough, its logarithmic odds are taken as a falling straight line over the logarithm of the load, of
-# unknown
-# place and slope: the method of adaptive staircases that estimate a threshold by a posterior (A. B. Watson
-# and
-# D. G. Pelli, QUEST, Perception & Psychophysics 33 (1983), 113 to 120). A run with unlucky requests is thus
-# outweighed by the runs beside it, and runs far from the border say little about it.
+# high enough, its logarithmic odds are taken as a falling straight line over the logarithm of the load, of
+# unknown place and slope: the method of adaptive staircases that estimate a threshold by a posterior (A. B.
+# Watson and D. G. Pelli, QUEST, Perception & Psychophysics 33 (1983), 113 to 120). A run with unlucky
+# requests is thus outweighed by the runs beside it, and runs far from the border say little about it.
 
 
 _STEEP = 24.0
@@ -240,10 +237,8 @@ def _log_likelihood(odds: float, slope: float, place: float, facts: Sequence[_Fa
 # The search for the largest load under which conditions hold.
 #
 # It doubles the load until a level fails. Then it measures where the answer most likely is, by all levels
-# so
-# far together (`crossing`), until the answer is certain within one, of rates within 10 %, or as many runs
-# are
-# made as a search may take. Each run of a level has other requests.
+# so far together (`crossing`), until the answer is certain within one, of rates within 10 %, or as many
+# runs are made as a search may take. Each run of a level has other requests.
 
 
 MOST_SEARCH_RUNS = 20
@@ -407,12 +402,10 @@ class CapacitySearch:
 # The search for the range of concurrencies in which SLO conditions hold, with an interval for each end.
 #
 # Falling conditions get worse as concurrency grows, and limit the range from above. The search for this
-# upper
-# end measures the given levels, then doubles the concurrency, then bisects. Rising conditions get better as
-# concurrency grows, and limit the range from below. The search for this lower end halves and bisects; if
-# rising
-# conditions hold nowhere yet, it doubles the concurrency until the metric no longer grows. Level means
-# concurrency in this module.
+# upper end measures the given levels, then doubles the concurrency, then bisects. Rising conditions get
+# better as concurrency grows, and limit the range from below. The search for this lower end halves and
+# bisects; if rising conditions hold nowhere yet, it doubles the concurrency until the metric no longer
+# grows. Level means concurrency in this module.
 
 
 _FINE_SHARE = 1 / 16
@@ -650,8 +643,8 @@ def _between(low: int, high: int, share: float) -> int | None:
 # The search for the highest rate that a target keeps up with: the knee of the curve of latency over rate.
 #
 # It begins at the rate of requests sent one after the other, 1 / E2E, and doubles it until the server does
-# not
-# keep up. Then it halves the gap on a logarithmic scale, until both ends are at most a factor of 1.2 apart.
+# not keep up. Then it halves the gap on a logarithmic scale, until both ends are at most a factor of 1.2
+# apart.
 
 
 GAP = 1.2
@@ -763,10 +756,8 @@ def _knee_rounded(rate: float) -> float:
 # A level *rises* if its token rate exceeds that of the best level below it by more than the noise floor and
 # significantly (Welch's test over runs, two-sided, 5 %). The concurrency is doubled until the 95 % interval
 # rules out a rise of 5 % or more, or until two levels in a row are not shown to rise. Then the gap between
-# the
-# best level and the next lower one is halved (on a logarithmic scale) until it is a factor of two at most,
-# so
-# that the best level is not twice as large as it needs to be.
+# the best level and the next lower one is halved (on a logarithmic scale) until it is a factor of two at
+# most, so that the best level is not twice as large as it needs to be.
 
 
 WORTH_PERCENT = 5.0

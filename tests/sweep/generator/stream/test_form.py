@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -130,6 +131,12 @@ def test_a_stream_is_read_alike_with_and_without_forms(
 def event(text: str, token: int, **more: object) -> bytes:
     choice = {"index": 0, "delta": {"content": text}, "finish_reason": None, "token_ids": [token]}
     return json.dumps({"id": "a", "choices": [choice | more]}, separators=(",", ":")).encode()
+
+
+@pytest.fixture(autouse=True)
+def no_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clear the compiled patterns, so that each test may compile as many as a process may."""
+    monkeypatch.setattr(stream_form, "_patterns", {})
 
 
 def test_patterns_are_bounded() -> None:

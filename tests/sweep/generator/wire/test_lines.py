@@ -45,9 +45,7 @@ TARGET = WorkerTarget("http://a:1", 'm"\x1b\n', Api.COMPLETIONS, "key", router=T
 FAILURE = request_failure("http:500", "no", 1.25, 500)
 COMMANDS: list[Command] = [
     Calibrate("c", TARGET, 128, 64, 7, Timeouts(1.0, 2.0, 3.0, 4.0)),
-    RunLoad(
-        "r", TARGET, 8, 128, 64, LoadMode.STEADY, 2, 100, 9.5, 0.1, drain=False, cache_salt="s", warm_up=True
-    ),
+    RunLoad("r", TARGET, 8, 128, 64, LoadMode.STEADY, 2, 100, 9.5, 0.1, cache_salt="s", warm_up=True),
     RunLoad("r", WorkerTarget("u"), 8, 128, 64),
     RunLoad(
         "r",
