@@ -37,15 +37,6 @@ from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.traces import TraceChoice
 from sparktop.sweep.terms.request_errors import RequestFailure
 
-# Commands and messages between the load generator's process and its parent; `wire.lines` encodes them.
-#
-# The parent writes commands to the process's standard input, and the process writes messages to its
-# standard output. For a load run the process sends, in this order: any number of `Batch`, then `TokenTimes`
-# for all requests, then one `RunFinished`. For a calibration it sends any number of `Busy`, then one
-# `Calibrated`; for a command that cannot be executed one `Refused`. All times are `perf_counter` of the
-# process, which on Linux is the monotonic clock of the machine.
-
-
 BIN_S = 0.1
 """Length of a token bin in seconds."""
 BATCHES_PER_S = 20
