@@ -165,14 +165,14 @@ class Level(OnAxis, Struct, frozen=True):
     """True if the prompts are the user's own: their lengths differ, and `prompt_tokens` is a guess."""
 
 
-class LevelStarted(Struct, frozen=True, tag=True):
+class LevelStarted(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: the load level `level` begins."""
 
     at: float
     level: Level
 
 
-class RunStarted(Struct, frozen=True, tag=True):
+class RunStarted(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: a run (one repetition) of the current load level begins."""
 
     at: float
@@ -183,7 +183,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     say."""
 
 
-class RequestStarted(Struct, frozen=True, tag=True):
+class RequestStarted(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: the body of a request was written to the socket.
 
     All latencies of the request are measured from here.
@@ -203,7 +203,7 @@ class RequestStarted(Struct, frozen=True, tag=True):
     event of the same request does not count."""
 
 
-class ResponseStarted(Struct, frozen=True, tag=True):
+class ResponseStarted(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: the first SSE event of the answer's stream arrived, whatever its content.
 
     The time to first response (TTFR) lasts from the request's start to this event. It is at most the TTFT,
@@ -214,7 +214,7 @@ class ResponseStarted(Struct, frozen=True, tag=True):
     at: float
 
 
-class FirstToken(Struct, frozen=True, tag=True):
+class FirstToken(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: the read from the socket with the answer's first token, and perhaps more tokens.
 
     TTFT is measured up to here.
@@ -227,7 +227,7 @@ class FirstToken(Struct, frozen=True, tag=True):
     reasoning: bool = False
 
 
-class Tokens(Struct, frozen=True, tag=True):
+class Tokens(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: a later read from the socket that contained tokens of the answer."""
 
     request_id: str
@@ -236,7 +236,7 @@ class Tokens(Struct, frozen=True, tag=True):
     reasoning: bool = False
 
 
-class RequestEnded(Struct, frozen=True, tag=True):
+class RequestEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: a request has ended, successfully or not; no other event of the request follows."""
 
     request_id: str
@@ -269,14 +269,14 @@ class RequestEnded(Struct, frozen=True, tag=True):
         return self.reason in {EndReason.STOP, EndReason.LENGTH}
 
 
-class RunEnded(Struct, frozen=True, tag=True):
+class RunEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: a run has ended, with all its requests."""
 
     at: float
     run: int
 
 
-class LevelEnded(Struct, frozen=True, tag=True):
+class LevelEnded(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: the load level `level` has ended."""
 
     at: float

@@ -301,7 +301,7 @@ _NEEDS = {
     "trace_range": ("trace", "give the file"),
 }
 """Options that go with an axis alone, and what to do."""
-_EXCLUDED = {
+_EXCLUDED: dict[str, dict[str, tuple[str, ...]]] = {
     "rate": {"--rate sends each request when it is due": ("mode",)},
     "agents": {
         "--agents sets how requests follow one another": ("mode",),
@@ -330,9 +330,9 @@ def _check_axis(arguments: argparse.Namespace) -> None:
     if len(given) > 1:
         names = " or ".join(_AXES[name] for name in given)
         raise UsageError(f"a sweep has one axis: give {names}, not both")
-    for reason, names in (_EXCLUDED.get(given[0], {}) if given else {}).items():
-        for name in filter(is_given, names):
-            raise UsageError(f"{reason}: leave out --{name}")
+    for reason, options in _EXCLUDED.get(given[0] if given else "", {}).items():
+        for option in filter(is_given, options):
+            raise UsageError(f"{reason}: leave out --{option}")
     for name, (axis, advice) in _NEEDS.items():
         if is_given(name) and axis not in given:
             raise UsageError(f"--{name.replace('_', '-')} goes with {_AXES[axis]}: {advice}")
