@@ -185,7 +185,7 @@ _BALANCE = (
 
 
 def _balance_json(judged: Balance) -> dict[str, JsonValue]:
-    found = to_builtins({name: getattr(judged, name) for name in _BALANCE})
+    found = to_builtins({name: getattr(judged, name) for name in _BALANCE}, enc_hook=dict)
     return {**found, "verdict": judged.word.value, "since": None}
 
 
