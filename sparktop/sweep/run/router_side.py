@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import fmean
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct, to_builtins
 from pydantic import JsonValue
 
@@ -185,7 +186,8 @@ _BALANCE = (
 
 
 def _balance_json(judged: Balance) -> dict[str, JsonValue]:
-    found = to_builtins({name: getattr(judged, name) for name in _BALANCE}, enc_hook=dict)
+    kept = {name: getattr(judged, name) for name in _BALANCE}
+    found = msgspec.json.decode(msgspec.json.encode(kept, enc_hook=dict))
     return {**found, "verdict": judged.word.value, "since": None}
 
 
