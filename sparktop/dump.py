@@ -24,8 +24,7 @@ from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
 
 # Names are those of the snapshot's JSON, with a dot between levels: "ttft_ms.p95". A part of a list is
-# named by
-# its index or name: "gpus.0.power_w", "network.eth0.rx_bytes_per_s", "lanes.1.running".
+# named by its index or name: "gpus.0.power_w", "network.eth0.rx_bytes_per_s", "lanes.1.running".
 
 
 HEADS = ("time", "source", "name")
@@ -184,8 +183,7 @@ def _cell(value: object) -> object:
 # A recording as OpenMetrics text with timestamps: `promtool tsdb create-blocks-from openmetrics` reads it.
 #
 # Every sample of the recorded metrics pages is written, with a label `backend`, and every node sample under
-# the
-# names of the agent's page, with a label `node`. Format:
+# the names of the agent's page, with a label `node`. Format:
 # https://prometheus.io/docs/specs/om/open_metrics_spec/.
 
 
@@ -440,8 +438,7 @@ def _value(text: bytes) -> bytes | None:
 #
 # OpenMetrics wants all samples of a metric in one place. Their text is gathered in memory up to
 # `MAX_WAITING_BYTES` and then moved to a temporary file as a chain of pieces per metric, so that memory
-# grows
-# with the number of metrics and not with the length of a recording.
+# grows with the number of metrics and not with the length of a recording.
 
 
 MAX_WAITING_BYTES = 16 << 20

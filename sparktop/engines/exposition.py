@@ -32,15 +32,12 @@ __all__ = [
 # Parser of the Prometheus text format 0.0.4 for a given set of metric names; skips OpenMetrics exemplars.
 #
 # Format: https://prometheus.io/docs/instrumenting/exposition_formats/. One regular expression scans the
-# page in
-# C and stops only at lines that begin with a wanted name. Of all other lines, including HELP and TYPE
-# comments,
-# it reads only the first bytes. The expression never backtracks (possessive quantifiers and atomic groups),
-# so
-# the time grows linearly with the size of any page. Parsed label blocks are cached, because the pages of
-# other
-# servers have the same blocks. Where the caller keeps a `PageMemory`, the next page of the same server is
-# followed (`sparktop.engines.exposition`), which is cheaper, as long as only numbers change.
+# page in C and stops only at lines that begin with a wanted name. Of all other lines, including HELP and
+# TYPE comments, it reads only the first bytes. The expression never backtracks (possessive quantifiers and
+# atomic groups), so the time grows linearly with the size of any page. Parsed label blocks are cached,
+# because the pages of other servers have the same blocks. Where the caller keeps a `PageMemory`, the next
+# page of the same server is followed (`sparktop.engines.exposition`), which is cheaper, as long as only
+# numbers change.
 
 
 MAX_SAMPLES = 50_000
@@ -229,12 +226,9 @@ def _any_of(names: Iterable[bytes]) -> bytes:
 # stays.
 #
 # A server writes the same lines with other values again and again. Each line that is read is cut into the
-# text
-# before its value, which has to stay, and the value, which may change to another number; comments have to
-# stay
-# as a whole, and of a line that nothing reads all but its value. A page that differs in anything else is
-# left
-# to the reader, so both ways return the same samples.
+# text before its value, which has to stay, and the value, which may change to another number; comments have
+# to stay as a whole, and of a line that nothing reads all but its value. A page that differs in anything
+# else is left to the reader, so both ways return the same samples.
 
 
 _PLAIN = b"-+.0123456789eE\n"
@@ -449,10 +443,8 @@ def labels_of(block: bytes | None) -> Labels | None:
 # The samples of a metrics page, as values beside a description of where they stand.
 #
 # The next page of a server has the same samples with other values. So what follows from names and labels
-# alone
-# is computed once (`Page.kept`), and what follows from values is computed again only where they have
-# changed
-# (`Page.changed_since`).
+# alone is computed once (`Page.kept`), and what follows from values is computed again only where they have
+# changed (`Page.changed_since`).
 
 
 Places: TypeAlias = Mapping[Labels, int]

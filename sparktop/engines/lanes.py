@@ -22,8 +22,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
 # A counter that is negative, infinite or NaN is unknown (None), and so is any sum that includes such a
-# counter.
-# A share outside 0 to 1 and the value of a metric without samples are unknown too.
+# counter. A share outside 0 to 1 and the value of a metric without samples are unknown too.
 
 
 Reading: TypeAlias = Callable[[Family], object]
@@ -491,11 +490,9 @@ def _rises(cumulative: Sequence[float]) -> bool:
 # The tables say which metric names hold each entry of `LaneSample.counts` and `LaneSample.gauges`. Details:
 #
 # * `http_requests_total` is that of prometheus-fastapi-instrumentator, which most servers with FastAPI use.
-# It
-#   is counted when an answer ends. Only POST is read: GET requests are those of monitors.
+#   It is counted when an answer ends. Only POST is read: GET requests are those of monitors.
 # * The value of `vllm:lora_requests_info` is the Unix time at which its labels were true, and each
-# combination
-#   of labels remains on the page: the newest one counts.
+#   combination of labels remains on the page: the newest one counts.
 # * vLLM's histograms of NIXL count transfers at the server that reads the KV cache, and expired requests at
 #   the server that holds it.
 # * LMCache's `remote_time_*` are in milliseconds, its other times in seconds.
@@ -504,11 +501,9 @@ def _rises(cumulative: Sequence[float]) -> bool:
 # * NIXL's failed transfers include its failed notifications since vLLM 0.33, which keeps the count of these
 #   beside them; versions before, which have no notifications after the expiry, count both apart.
 # * Parsers of tool calls are counted for each choice of a whole answer, and for each piece of a streamed
-# one:
-#   only the first are read.
+#   one: only the first are read.
 # * Without the feature, these names are absent, so that its metrics stay unknown. Counters that every page
-# has,
-#   used or not, are read as unknown while they are 0.
+#   has, used or not, are read as unknown while they are 0.
 
 
 Extras: TypeAlias = Sequence[tuple[str, tuple[str, ...], Callable[[Family], float | None]]]

@@ -207,8 +207,8 @@ front of it or beside it."""
 # Detects which engines write a metrics page by the prefixes of its names, and parses the page accordingly.
 #
 # A page may have the names of an engine and of a server in front of it, such as those of vLLM and of the
-# Triton
-# that it runs in: each reads what it knows, and a figure of the engine wins over the same one of its front.
+# Triton that it runs in: each reads what it knows, and a figure of the engine wins over the same one of its
+# front.
 
 
 _PREFIXES = {prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.prefixes}

@@ -266,28 +266,21 @@ def _capacities(configs: Mapping[str, Places], named: Iterable[str], lanes: list
 # The prefixes under which engines' metric names appear, and readers for servers with vLLM's metrics.
 #
 # `PREFIXES` is the one list of prefixes: for pages and for the series of a Prometheus. Beside an engine's
-# own
-# spelling there are those of OpenTelemetry (`vllm_`: a colon is no character of its names), of KServe's
+# own spelling there are those of OpenTelemetry (`vllm_`: a colon is no character of its names), of KServe's
 # PodMonitor (`kserve_vllm:`) and of Ray. On a page, any other word before an engine's own prefix is
-# accepted,
-# too.
+# accepted, too.
 #
 # * Ray Serve LLM: `ray_vllm_<name>` (older versions of Ray: `ray_vllm:<name>`) on the metrics port of each
-# of
-#   Ray's nodes. Each counter exists with and without `_total`, and only from its first increment on: the
-# first
-#   is read. All replicas on a node are on one page, with equal `engine` labels: with several, each is a
-# lane.
-#   They differ by `ReplicaId`, or by `WorkerId` (the process) where vLLM is older than 0.11.
+#   of Ray's nodes. Each counter exists with and without `_total`, and only from its first increment on: the
+#   first is read. All replicas on a node are on one page, with equal `engine` labels: with several, each is
+#   a lane. They differ by `ReplicaId`, or by `WorkerId` (the process) where vLLM is older than 0.11.
 # * NIM: vLLM's old names without a prefix, at `/v1/metrics`. `request_finish_total` has the reasons.
 #   `gpu_power_usage_watts` is not read: versions differ in its unit.
 # * Aphrodite has vLLM's metrics under its own prefix.
-# * LMDeploy (`lmdeploy/metrics/loggers.py`): vLLM's names but for
-#   the time of a step (`iter_token_latency`), that of a token (`time_per_output_token_seconds`), tokens
-# from
-#   the prefix cache, counted at the end of a request, and the hit rate. `iteration_tokens_total` is counted
-# for
-#   each request, so that it does not show steps. Failed requests and those that wait in the HTTP server
+# * LMDeploy (`lmdeploy/metrics/loggers.py`): vLLM's names but for the time of a step
+#   (`iter_token_latency`), that of a token (`time_per_output_token_seconds`), tokens from the prefix cache,
+#   counted at the end of a request, and the hit rate. `iteration_tokens_total` is counted for each request,
+#   so that it does not show steps. Failed requests and those that wait in the HTTP server
 #   (`num_api_requests_waiting`) are gauges. It has no preemptions.
 
 

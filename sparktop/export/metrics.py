@@ -37,8 +37,7 @@ from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import load
 
 # Names begin with `sparktop_` and end with their base unit. An unknown value has no series. Words, such as
-# the
-# state of a backend, are labels of a series with the value 1; only the word that holds has a series.
+# the state of a backend, are labels of a series with the value 1; only the word that holds has a series.
 
 
 PREFIX = "sparktop_"

@@ -179,18 +179,6 @@ class Limit(Struct, frozen=True):
         """The reason and the hint."""
         return self.reason if self.hint is None else f"{self.reason}; {self.hint}"
 
-    def as_json(self) -> dict[str, object]:
-        """Return the verdict as JSON values."""
-        return {
-            "kind": self.kind.value,
-            "reason": self.reason,
-            "hint": self.hint,
-            "value": self.value,
-            "limit": self.limit,
-            "unit": self.unit,
-            "window_s": self.window_s,
-        }
-
 
 _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 

@@ -174,31 +174,20 @@ def to_json(moment: Moment) -> object:
 def _happened(moment: Moment) -> dict[str, object]:
     """Return lists for JSON under the keys "alerts", "verdicts", "events", "marks" and "sweeps"."""
     return {
-        "alerts": [
-            {
-                "severity": one.severity,
-                "subject": one.subject,
-                "message": one.message,
-                "since": json_time(one.since),
-            }
-            for one in moment.shown.alerts
-        ],
+        "alerts": [_said(one, "since") for one in moment.shown.alerts],
         "verdicts": [_spell(one) for one in moment.spells],
-        "events": [
-            {
-                "at": json_time(one.at),
-                "severity": one.severity,
-                "subject": one.subject,
-                "message": one.message,
-            }
-            for one in moment.events
-        ],
+        "events": [_said(one, "at") for one in moment.events],
         "marks": [{"at": json_time(at), "word": word} for at, word in moment.marks],
         "sweeps": [
             {"from": json_time(one.start), "to": one.end and json_time(one.end), "what": one.words}
             for one in moment.sweeps
         ],
     }
+
+
+def _said(one: Alert | Event, time: str) -> dict[str, object]:
+    """Return what a report says of an alert or event; `time` is the field with its time."""
+    return {name: getattr(one, name) for name in (time, "severity", "subject", "message")}
 
 
 def _view(moment: Moment, kind: str, view: object, facts: object, names: Iterable[str]) -> dict[str, object]:
