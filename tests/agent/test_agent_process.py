@@ -28,7 +28,7 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 HEAVY = ("textual", "httpx", "rich", "plotext", "sparktop.ui", "sparktop.store", "sparktop.config.schema")
 LOADED = f"""
 import sys
-from sparktop.agent import daemon, server, sampler, stdio
+from sparktop.agent import reader, server
 from sparktop.sources import local
 import sparktop.agent.exposition
 print([name for name in {HEAVY!r} if name in sys.modules])
