@@ -32,9 +32,8 @@ from functools import partial
 import tables
 from msgspec.structs import replace
 
-from sparktop.demo import faults
 from sparktop.demo.engine_page import Ledger
-from sparktop.demo.faults import Bursts, Fault, FaultRun
+from sparktop.demo.faults import FAULTS, Bursts, Fault, FaultRun
 from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat, MachineReader
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineSample
@@ -242,12 +241,12 @@ def _spinning(fault: Fault, dice: random.Random) -> Fault:
 
 
 def _working(dice: random.Random) -> Fault:
-    return replace(faults.HUGE_STEP, power_w=(dice.uniform(36, 70),))
+    return replace(FAULTS["huge-step"], power_w=(dice.uniform(36, 70),))
 
 
 def _capturing(dice: random.Random) -> Fault:
     bursts = Bursts(dice.uniform(25, 60), dice.uniform(0.5, 3.0), dice.uniform(3.5, 9.0))
-    return replace(faults.CAPTURE, bursts=bursts)
+    return replace(FAULTS["graph-capture"], bursts=bursts)
 
 
 def _same(fault: Fault) -> Callable[[random.Random], Fault]:
@@ -261,25 +260,25 @@ def _none(_: random.Random) -> None:
 _SLOW = replace(LONG_CONTEXT, cost=replace(LONG_CONTEXT.cost, row_s=0.0029), max_num_batched_tokens=4096)
 _TIGHT = replace(SOLO, kv_blocks=420)
 PHASES = (
-    Phase("hang A: ranks diverge (TP=2)", partial(_spinning, faults.HANG_A), (CLUSTER_TP2,), hangs=True),
-    Phase("hang B: a kernel never ends", partial(_spinning, faults.HANG_B), hangs=True),
-    Phase("hang: blocked, GPU at rest", _same(faults.BLOCKED), hangs=True),
-    Phase("dead rank (TP=2)", partial(_spinning, faults.DEAD_RANK), (CLUSTER_TP2,), hangs=True),
+    Phase("hang A: ranks diverge (TP=2)", partial(_spinning, FAULTS["hang-a"]), (CLUSTER_TP2,), hangs=True),
+    Phase("hang B: a kernel never ends", partial(_spinning, FAULTS["hang-b"]), hangs=True),
+    Phase("hang: blocked, GPU at rest", _same(FAULTS["hang-blocked"]), hangs=True),
+    Phase("dead rank (TP=2)", partial(_spinning, FAULTS["dead-rank"]), (CLUSTER_TP2,), hangs=True),
     Phase(
         "hang, only metrics",
-        partial(_spinning, faults.HANG_B),
+        partial(_spinning, FAULTS["hang-b"]),
         (SOLO,),
         (930, 990),
         hangs=True,
         watched=False,
     ),
     Phase("one huge step", _working),
-    Phase("a kernel is compiled", _same(faults.COMPILE)),
+    Phase("a kernel is compiled", _same(FAULTS["compile"])),
     Phase("graph capture after a start", _capturing, from_start=True),
-    Phase("asleep", _same(faults.SLEEP)),
-    Phase("swap storm", _same(faults.SWAP_STORM)),
-    Phase("remote KV wait", _same(faults.KV_WAIT)),
-    Phase("CPU-bound step", _same(faults.CPU_STEP)),
+    Phase("asleep", _same(FAULTS["sleep"])),
+    Phase("swap storm", _same(FAULTS["swap-storm"])),
+    Phase("remote KV wait", _same(FAULTS["kv-wait"])),
+    Phase("CPU-bound step", _same(FAULTS["cpu-step"])),
     Phase("long prefill, chunked", _none, (_SLOW,), load=(1, 2), prompt_tokens=110_000),
     Phase("long prefill, only metrics", _none, (_SLOW,), load=(1, 2), prompt_tokens=110_000, watched=False),
     Phase("slow clock (PD fault)", _none, clock_mhz=SLOW_MHZ),

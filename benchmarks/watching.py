@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from ptybench import EndedError, PtyProgram, Window
 
 from sparktop.demo.command import DemoCluster, as_toml, make_watch
+from sparktop.demo.scenario import Plan
 
 COLUMNS, ROWS = 200, 50
 PRESSES = 10
@@ -162,7 +163,7 @@ def main() -> int:
         found = shutil.which(name, path=options.peers) if options.peers else None
         return found or shutil.which(name)
 
-    with tempfile.TemporaryDirectory() as name, DemoCluster(backends=2, seed=0) as cluster:
+    with tempfile.TemporaryDirectory() as name, DemoCluster(Plan(backends=2, seed=0)) as cluster:
         folder = Path(name)
         config = folder / "sparktop.toml"
         watch = replace(make_watch(cluster), sweeps=(), sweep_routers=())

@@ -33,10 +33,11 @@ COMMANDS: dict[str, str] = {
     "serve": "the board in web browsers, live and read-only, without a screen",
     "agent": "serve this machine's readings to remote viewers, over HTTP or through ssh",
     "doctor": "what works, what does not and what to do, one line a check",
-    "config": "print the configuration file or an example of one, or check it",
-    "themes": "list the themes",
+    "config": "print the configuration file or an example of one, check it, or list the themes",
 }
 """Summaries of the commands, by name."""
+ALIASES: dict[str, tuple[str, ...]] = {"themes": ("config", "themes")}
+"""Words that stand for a command with its first argument."""
 
 EXIT_CODES = """\
 exit codes: 0 done; 1 the result is bad or could not be written; 2 usage or configuration;
@@ -83,6 +84,7 @@ def program() -> NoReturn:
 
 
 def _dispatch(words: list[str]) -> int:
+    words = [*ALIASES.get(words[0], words[:1]), *words[1:]] if words else []
     first = words[0] if words else ""
     if first == "--version":
         write_out(f"sparktop {__version__}\n")
@@ -102,7 +104,7 @@ def _refuse_typo(word: str) -> None:
         return
     from difflib import get_close_matches  # late: only words that may be commands
 
-    if near := get_close_matches(word[:64], COMMANDS, n=1, cutoff=_NEARLY):
+    if near := get_close_matches(word[:64], [*COMMANDS, *ALIASES], n=1, cutoff=_NEARLY):
         raise UsageError(
             f"there is no command '{word[:64]}': did you mean '{near[0]}'? "
             f"A host of that name is written {word[:64]}:8000"

@@ -293,7 +293,7 @@ def _own(span: int, machines: Mapping[int, Machine]) -> Scenario:
     profile = replace(
         CLUSTER_TP2 if span > 1 else SOLO, max_num_seqs=_SLOTS, kv_blocks=_KV_BLOCKS, nodes=span
     )
-    return Scenario("swings", "two groups of users", "least-busy", profile=profile, machines=machines)
+    return Scenario("swings", "least-busy", profile=profile, machines=machines)
 
 
 def _backend_target(index: int, name: str, span: int, slots: int) -> BackendTarget:

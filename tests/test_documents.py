@@ -68,14 +68,7 @@ def test_every_package_is_described() -> None:
     assert sorted(set(packages) - quoted("ARCHITECTURE.md")) == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_readme_links_the_page(page: str) -> None:
-    """README.md links both pages."""
-    assert f"]({page})" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
 GUIDES = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
-MOST_README_LINES = 200
 
 
 def anchors(page: Path) -> set[str]:
@@ -96,10 +89,3 @@ def test_every_link_leads_to_a_file_or_a_heading(page: str) -> None:
         target = here.parent / name if name else here
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
-
-
-def test_the_readme_is_short_and_links_every_guide() -> None:
-    """README.md is a few screens long and links every guide."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= MOST_README_LINES
-    assert [page for page in GUIDES if f"]({page}" not in text] == []

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from sparktop.ending import ENDING, Ending
+from sparktop.ending import Ending
 
 BLOCKED = """
 import asyncio, os, signal, sys
@@ -99,19 +99,6 @@ def test_no_later_step_of_an_end_prolongs_it() -> None:
     assert left.alarms == [1002.0, 2.0]
 
 
-def test_a_terminal_that_cannot_be_put_back_stops_nothing() -> None:
-    """If restoring the terminal fails, the process ends all the same."""
-    left = Left()
-
-    def fail() -> None:
-        raise OSError("no terminal")
-
-    left.ending.restore = fail
-    left.ending.begin(129, 0.0)
-    assert left.done.wait(10)
-    assert left.codes == [129]
-
-
 @pytest.mark.outside
 def test_a_clock_that_is_called_off_ends_nothing() -> None:
     """`call_off` stops both our timer and the kernel's alarm, and a new countdown can begin afterwards."""
@@ -124,16 +111,6 @@ def test_a_clock_that_is_called_off_ends_nothing() -> None:
     assert left.done.wait(10)
     assert left.codes == [2]
     assert left.alarms == [3602.0, 0.0, 2.0]
-
-
-def test_no_clock_starts_in_a_process_of_others() -> None:
-    """If sparktop does not own the process, as in these tests, a request to end starts no countdown."""
-    left = Left()
-    left.ending.enabled = False
-    left.ending.begin(3, 0.0)
-    assert not left.ending.begun
-    assert (left.codes, left.alarms) == ([], [])
-    assert not ENDING.enabled
 
 
 @pytest.mark.process

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,15 +54,6 @@ def test_the_umask_rules_a_shared_file(tmp_path: Path) -> None:
     assert (tmp_path / "out.json").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_link_is_replaced(tmp_path: Path) -> None:
-    """Writing to a symbolic link replaces the link; its target stays unchanged."""
-    (tmp_path / "there").write_text("old", encoding="utf-8")
-    (tmp_path / "link").symlink_to(tmp_path / "there")
-    write_whole(tmp_path / "link", "new")
-    assert not (tmp_path / "link").is_symlink()
-    assert (tmp_path / "there").read_text(encoding="utf-8") == "old"
-
-
 def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a failed write the old content remains, no other file is left, and the error names the file."""
 
@@ -84,20 +74,3 @@ def test_a_folder_that_is_not_there_is_an_error_about_the_file(tmp_path: Path) -
     path = tmp_path / "none" / "x.json"
     with pytest.raises(FileNotFoundError, match=rf"'{path}'$"):
         write_whole(path, "new")
-
-
-def test_threads_do_not_mix(tmp_path: Path) -> None:
-    """Of many simultaneous writes each is complete; the last one remains, and no other file beside it."""
-    path = tmp_path / "x.json"
-    texts = [str(number) * 4096 for number in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda text: write_whole(path, text), texts))
-    assert path.read_text(encoding="utf-8") in texts
-    assert names(tmp_path) == ["x.json"]
-
-
-def test_a_long_name_leaves_room_for_the_temporary_one(tmp_path: Path) -> None:
-    """A file whose name has the longest length that the system allows can be written."""
-    path = tmp_path / ("x" * 250 + ".json")
-    write_whole(path, "new")
-    assert path.read_text(encoding="utf-8") == "new"

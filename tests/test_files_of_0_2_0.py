@@ -125,13 +125,6 @@ def test_a_result_gives_the_same_table(key: str) -> None:
     assert list(_differences(before, after)) == []
 
 
-@pytest.mark.parametrize("key", [one for one in RESULTS if one != SHORT])
-def test_a_result_gives_the_same_file_of_llama_benchy(key: str) -> None:
-    """The file for tools that read llama-benchy's results is byte for byte the same."""
-    old = (EXPECTED / key).with_suffix(".llama-benchy.json").read_text(encoding="utf-8")
-    assert render(load(OLD / "data/sparktop/sweeps" / key), "llama-benchy") == old
-
-
 def test_a_result_prints_its_table(capsys: pytest.CaptureFixture[str], home: dict[str, str]) -> None:
     """`sparktop compare` prints the figures of an old result."""
     assert main(["compare", str(sweeps_folder(home) / SHORT)]) == 0

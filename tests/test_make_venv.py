@@ -50,16 +50,3 @@ def test_the_first_line_says_what_takes_long(tmp_path: Path, kind: str) -> None:
     said, calls = made(venv, kind, stub)
     assert said == []
     assert not any("-m pip" in one or "-m venv" in one for one in calls)
-
-
-def test_an_environment_of_another_version_is_renewed_with_a_word(tmp_path: Path) -> None:
-    """As after a pull: the environment stays, its packages are installed again."""
-    stub, venv = tmp_path / "python", tmp_path / "new"
-    stub.write_text(STUB)
-    stub.chmod(0o755)
-    made(venv, "run", stub)
-    (venv / ".run").write_text("another version")
-    said, calls = made(venv, "run", stub)
-    assert len(said) == 1
-    assert any("-m pip" in one for one in calls)
-    assert not any("-m venv" in one for one in calls)

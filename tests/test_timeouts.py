@@ -58,13 +58,3 @@ async def test_what_ends_in_time_is_left_alone(limit: Make) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_a_time_limit_is_no_cancellation(limit: Make) -> None:
-    """After a limit has passed, the task does not count as being cancelled."""
-    with pytest.raises(TimeoutError):
-        async with limit(0.01):
-            await asyncio.Event().wait()
-    task = asyncio.current_task()
-    assert task is not None
-    assert task.cancelling() == 0

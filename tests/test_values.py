@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.model.router import Deployment
 from sparktop.model.targets import NodeTarget
 
 
@@ -22,11 +21,3 @@ def test_secrets_are_not_in_the_text() -> None:
     text = repr(NodeTarget("spark-a", token="not-for-logs"))  # noqa: S106 - not a password
     assert "spark-a" in text
     assert "not-for-logs" not in text
-
-
-def test_fields_that_do_not_count_for_equality() -> None:
-    """Two descriptions of a deployment that differ only in what it asks for are one, also as a key."""
-    one, other = Deployment("a", asks_for="x"), Deployment("a", asks_for="y")
-    assert one == other
-    assert len({one, other}) == 1
-    assert one != Deployment("b", asks_for="x")

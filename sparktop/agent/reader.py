@@ -427,11 +427,10 @@ class Sampler:
 # The agent at the remote end of an ssh connection: JSON lines in, JSON lines out.
 #
 # Its first output line is a greeting: a reply without samples. Each input line is a request, `{"since":
-# 5120.0, "processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` or an error. The
-# request `{"ranks": true}` makes the agent ask NCCL; it gets a `RanksReply`.
-# The program ends at the end of the input, when the output is closed, on a signal, or after a while without
-# a
-# request, so that no process is left when the connection is gone.
+# 5120.0, "processes": false, "interval_s": 1.0}`, and gets one output line: a `Reply` or an error. With
+# `{"ranks": true}` the agent asks NCCL. The program ends at the end of the input, when the output is
+# closed, on a signal, or after a while without a request, so that no process is left when the connection is
+# gone.
 
 
 IDLE_S = 180.0

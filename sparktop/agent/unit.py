@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -76,34 +76,63 @@ class UnitFlags(Struct, frozen=True):
     """The command of sparktop that serves: agent, export or serve."""
 
 
+def unit_text(
+    command: str,
+    about: str,
+    words: str,
+    lines: Iterable[str],
+    *,
+    after: str = "network-online.target",
+    notes: Iterable[str] = (),
+    restart_s: int = 10,
+) -> str:
+    """Return the text of the systemd unit of a command of sparktop.
+
+    `about` describes it, `words` are its command line, and `lines` follow in [Service]. `notes` are comments
+    between the two that say where the unit goes and how it is started.
+    """
+    return "\n".join(
+        (
+            f"# sparktop {command} --systemd-unit > /etc/systemd/system/sparktop-{command}.service",
+            *notes,
+            *("", "[Unit]", f"Description=sparktop {about}", f"After={after}"),
+            f"Wants={' '.join(one for one in after.split() if one.endswith('.target'))}",
+            *("", "[Service]", "Type=exec", f"ExecStart={words}"),
+            *("Restart=on-failure", f"RestartSec={restart_s}"),
+            *lines,
+            *("", "[Install]", "WantedBy=multi-user.target", ""),
+        )
+    )
+
+
+def start_note(command: str) -> str:
+    """Return the comment of a unit that says how it is started."""
+    return f"# systemctl daemon-reload && systemctl enable --now sparktop-{command}"
+
+
 def unit(flags: UnitFlags, *, wants_token: bool) -> str:
-    """Return the text of the systemd unit.
+    """Return the text of the agent's systemd unit.
 
     `wants_token` is whether the agent requires a token. It does if its address can be reached from outside
     and --insecure was not given.
     """
-    return "\n".join((*_lines(flags, wants_token=wants_token), ""))
-
-
-def _lines(flags: UnitFlags, *, wants_token: bool) -> Iterator[str]:
-    yield "# sparktop agent --systemd-unit > /etc/systemd/system/sparktop-agent.service"
-    token_file = flags.token_file
+    token_file, notes = flags.token_file, []
     if token_file is None and wants_token:
         token_file = USUAL_TOKEN_FILE
-        yield f"# the token: install -d -m 700 {Path(token_file).parent}"
-        yield f"#            (umask 077; openssl rand -hex 32 > {token_file})"
-    yield "# systemctl daemon-reload && systemctl enable --now sparktop-agent"
-    yield from ("", "[Unit]", "Description=sparktop agent: what this machine does, for viewers elsewhere")
-    yield "Documentation=man:systemd.exec(5)"
-    yield "After=network-online.target nvidia-persistenced.service"
-    yield from ("Wants=network-online.target", "", "[Service]", "Type=exec")
+        notes = [
+            f"# the token: install -d -m 700 {Path(token_file).parent}",
+            f"#            (umask 077; openssl rand -hex 32 > {token_file})",
+        ]
     credentials, words = command_line(flags, token_file)
-    yield f"ExecStart={words}"
-    yield from ("Restart=on-failure", "RestartSec=5")
-    yield from credentials
-    yield from user_lines(flags.program)
-    yield _HARDENING
-    yield from ("", "[Install]", "WantedBy=multi-user.target")
+    return unit_text(
+        "agent",
+        "agent: what this machine does, for viewers elsewhere",
+        words,
+        (*credentials, *user_lines(flags.program), _HARDENING),
+        after="network-online.target nvidia-persistenced.service",
+        notes=(*notes, start_note("agent")),
+        restart_s=5,
+    )
 
 
 def command_line(flags: UnitFlags, token_file: str | None) -> tuple[list[str], str]:
@@ -226,27 +255,24 @@ def watched_by(config: str | None, targets: Sequence[str]) -> tuple[list[str], N
     return ["--config", quoted(str(path)), *names], needs_of(path)
 
 
-def watching_unit(flags: UnitFlags, words: Sequence[str], needs: Needs) -> str:
+def watching_unit(flags: UnitFlags, more: Sequence[str], needs: Needs) -> str:
     """Return the text of the systemd unit.
 
-    `words` follow the options of `flags` on the command line, quoted where they need it; `needs` is what the
-    configuration needs.
+    The words `more` follow the options of `flags` on the command line, quoted where they need it; `needs` is
+    what the configuration needs.
     """
-    return "\n".join((*_wrapped_words(flags, words, needs), ""))
-
-
-def _wrapped_words(flags: UnitFlags, more: Sequence[str], needs: Needs) -> Iterator[str]:
-    name = f"sparktop-{flags.command}"
-    yield f"# sparktop {flags.command} --systemd-unit > /etc/systemd/system/{name}.service"
-    yield f"# systemctl daemon-reload && systemctl enable --now {name}"
-    yield "# Where machines are read over ssh, it needs User= with a user whose keys open them."
-    yield from ("", "[Unit]", f"Description=sparktop {flags.command}: {_ABOUT[flags.command]}")
-    yield from ("After=network-online.target", "Wants=network-online.target", "", "[Service]", "Type=exec")
+    command = flags.command
     credentials, words = command_line(flags, flags.token_file)
-    yield f"ExecStart={' '.join((words, *more))}"
-    yield from ("Restart=on-failure", "RestartSec=10")
-    yield from credentials
-    yield from environment_lines(named=needs.variables)
-    yield from user_lines(flags.program, *needs.files)
-    yield _SERVICE.replace("sparktop-COMMAND", name)
-    yield from ("", "[Install]", "WantedBy=multi-user.target")
+    ssh = "# Where machines are read over ssh, it needs User= with a user whose keys open them."
+    return unit_text(
+        command,
+        f"{command}: {_ABOUT[command]}",
+        " ".join((words, *more)),
+        (
+            *credentials,
+            *environment_lines(named=needs.variables),
+            *user_lines(flags.program, *needs.files),
+            _SERVICE.replace("COMMAND", command),
+        ),
+        notes=(start_note(command), ssh),
+    )

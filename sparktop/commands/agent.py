@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
 
-from sparktop.commands.arguments import Listening, add_names
-from sparktop.commands.output import tell, write_out, write_parts
+from sparktop.commands.arguments import Listening
+from sparktop.commands.output import write_out, write_parts
 from sparktop.errors import UsageError
 
-if TYPE_CHECKING:
-    from sparktop.agent.access import Service
-
-DEFAULT_LISTEN = "127.0.0.1:9750"
+LISTENING = Listening("agent", 9750, "SPARKTOP_TOKEN")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the listening address, token and TLS, and the alternatives to serving over HTTP."""
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        help=f"default {DEFAULT_LISTEN}; any address that others can reach wants a token",
-    )
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="its first line is the token that askers must know (else $SPARKTOP_TOKEN)",
-    )
-    parser.add_argument("--tls-cert", metavar="FILE", help="the certificate, PEM")
-    parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM, without a password")
-    parser.add_argument("--insecure", action="store_true", help="answer others without a token")
-    add_names(parser)
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--stdio", action="store_true", help="answer on standard output, for ssh")
-    way.add_argument("--systemd-unit", action="store_true", help="print a unit with these arguments")
     way.add_argument(
         "--print-bundle",
         action="store_true",
@@ -48,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --print-bundle: print its SHA-256 instead, as on a node's screen",
     )
+    LISTENING.add_options(parser, client="askers", insecure="answer others without a token", way=way)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,26 +46,21 @@ def run(arguments: argparse.Namespace) -> int:
         return _print_bundle(arguments)
     if arguments.stdio:
         return _run_stdio(arguments)
+    place = LISTENING.place(arguments)
     if arguments.systemd_unit:
-        write_out(_unit(arguments))
+        write_out(_unit(arguments, place[0]))
         return 0
-    service = _prepared(arguments)
-    import asyncio  # late: --help needs no event loop
+    token = LISTENING.token(arguments)
+    service = LISTENING.service(arguments, place, token)
+    # Late: --help needs none of them.
+    import asyncio
 
-    from sparktop.agent.access import parse_listen  # as above
     from sparktop.agent.server import serve
     from sparktop.logfile import open_log
 
     open_log(os.environ)
-
-    def ready() -> None:
-        for line in (service.warning(), service.about()):
-            if line is not None:
-                tell(line)
-
-    host, _ = parse_listen(arguments.listen or DEFAULT_LISTEN)
-    names = Listening.names(arguments, host, service.token)
-    return asyncio.run(serve(service, names, ready=ready))
+    names = LISTENING.names(arguments, place[0], token)
+    return asyncio.run(serve(service, names, ready=partial(LISTENING.announce, service)))
 
 
 def _run_stdio(arguments: argparse.Namespace) -> int:
@@ -126,56 +102,17 @@ def _print_bundle(arguments: argparse.Namespace) -> int:
 
 def _need_no_others(arguments: argparse.Namespace, message: str) -> None:
     """Raise `UsageError` with `message` if an option for serving over HTTP was given."""
-    if any(
-        getattr(arguments, name)
-        for name in ("listen", "token_file", "tls_cert", "tls_key", "insecure", "names")
-    ):
+    others = (getattr(arguments, name) for name in ("token_file", "tls_cert", "tls_key", "insecure", "names"))
+    if arguments.listen != LISTENING.default or any(others):
         raise UsageError(message)
 
 
-def _prepared(arguments: argparse.Namespace) -> Service:
-    # Late: --help needs none of them.
-    from sparktop.agent.access import parse_listen, prepare, read_token
-
-    token, warning = read_token(arguments.token_file, os.environ)
-    if warning is not None:
-        tell(warning)
-    return prepare(
-        parse_listen(arguments.listen or DEFAULT_LISTEN),
-        token,
-        cert=arguments.tls_cert,
-        key=arguments.tls_key,
-        insecure=arguments.insecure,
-    )
-
-
-def _unit(arguments: argparse.Namespace) -> str:
+def _unit(arguments: argparse.Namespace, host: str) -> str:
     # Late: as above.
-    from sparktop.agent.access import parse_listen, reachable_from_outside
-    from sparktop.agent.unit import UnitFlags, unit
+    from sparktop.agent.access import reachable_from_outside
+    from sparktop.agent.unit import unit
 
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
         raise UsageError("--tls-cert and --tls-key go together")
-    host, _ = parse_listen(arguments.listen or DEFAULT_LISTEN)
-    flags = UnitFlags(
-        _program(),
-        arguments.listen,
-        arguments.token_file,
-        arguments.tls_cert,
-        arguments.tls_key,
-        arguments.insecure,
-        tuple(arguments.names),
-    )
-    return unit(flags, wants_token=reachable_from_outside(host) and not arguments.insecure)
-
-
-def _program() -> Path:
-    """Return the absolute path of the `sparktop` command, for use in a systemd unit."""
-    started = Path(sys.argv[0])
-    if started.name != "sparktop":  # python -m sparktop
-        beside = Path(sys.executable).with_name("sparktop")
-        found = str(beside) if beside.exists() else shutil.which("sparktop")
-        started = Path(found or "/usr/bin/sparktop")
-    elif not started.exists():
-        started = Path(shutil.which("sparktop") or started)
-    return started.absolute()
+    wants_token = reachable_from_outside(host) and not arguments.insecure
+    return unit(LISTENING.flags(arguments), wants_token=wants_token)

@@ -21,6 +21,7 @@ from sparktop.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from sparktop.agent.access import Service
+    from sparktop.agent.unit import UnitFlags
 
 
 Value = TypeVar("Value")
@@ -177,18 +178,6 @@ def add_drawing(parser: argparse.ArgumentParser) -> None:
 # Shared parts of commands that watch without a screen and answer HTTP: options, service, systemd unit.
 
 
-def add_names(parser: argparse.ArgumentParser) -> None:
-    """Add --name."""
-    parser.add_argument(
-        "--name",
-        action="append",
-        default=[],
-        metavar="HOST",
-        dest="names",
-        help="another name of this server, such as that of a proxy before it; may be given again",
-    )
-
-
 class Listening(Struct, frozen=True):
     """Where a command listens unless options say otherwise, and what its token is called."""
 
@@ -204,10 +193,18 @@ class Listening(Struct, frozen=True):
         """The default of --listen."""
         return f"127.0.0.1:{self.port}"
 
-    def add_options(self, parser: argparse.ArgumentParser, *, client: str, insecure: str) -> None:
+    def add_options(
+        self,
+        parser: argparse.ArgumentParser,
+        *,
+        client: str,
+        insecure: str,
+        way: argparse._ActionsContainer | None = None,
+    ) -> None:
         """Add --listen, --token-file, --tls-cert, --tls-key, --insecure, --name and --systemd-unit.
 
-        `client` must know the token; `insecure` is the help of --insecure.
+        `client` must know the token; `insecure` is the help of --insecure. `way` is the group of options that
+        exclude --systemd-unit.
         """
         parser.add_argument(
             "--listen",
@@ -223,8 +220,17 @@ class Listening(Struct, frozen=True):
         parser.add_argument("--tls-cert", metavar="FILE", help="the certificate, PEM")
         parser.add_argument("--tls-key", metavar="FILE", help="its key, PEM, without a password")
         parser.add_argument("--insecure", action="store_true", help=insecure)
-        add_names(parser)
-        parser.add_argument("--systemd-unit", action="store_true", help="print a unit with these arguments")
+        parser.add_argument(
+            "--name",
+            action="append",
+            default=[],
+            metavar="HOST",
+            dest="names",
+            help="another name of this server, such as that of a proxy before it; may be given again",
+        )
+        (way or parser).add_argument(
+            "--systemd-unit", action="store_true", help="print a unit with these arguments"
+        )
 
     def place(self, arguments: argparse.Namespace) -> tuple[str, int]:
         """Return (host, port) of --listen.
@@ -279,16 +285,12 @@ class Listening(Struct, frozen=True):
             if line is not None:
                 tell(line)
 
-    def unit(self, arguments: argparse.Namespace) -> str:
-        """Return a systemd unit that runs the command with these arguments."""
-        from sparktop.agent.unit import (
-            UnitFlags,  # late: as above
-            watched_by,
-            watching_unit,
-        )
+    def flags(self, arguments: argparse.Namespace) -> UnitFlags:
+        """Return the options with which a systemd unit starts the command."""
+        from sparktop.agent.unit import UnitFlags  # late: as above
 
-        flags = UnitFlags(
-            Path(shutil.which("sparktop") or sys.argv[0]).absolute(),
+        return UnitFlags(
+            program_path(),
             arguments.listen if arguments.listen != self.default else None,
             arguments.token_file,
             arguments.tls_cert,
@@ -297,5 +299,22 @@ class Listening(Struct, frozen=True):
             tuple(arguments.names),
             command=self.command,
         )
+
+    def unit(self, arguments: argparse.Namespace) -> str:
+        """Return a systemd unit that runs the command with these arguments."""
+        from sparktop.agent.unit import watched_by, watching_unit  # late: as above
+
         words, needs = watched_by(arguments.config, arguments.targets)
-        return watching_unit(flags, words, needs)
+        return watching_unit(self.flags(arguments), words, needs)
+
+
+def program_path() -> Path:
+    """Return the absolute path of the `sparktop` command, for use in a systemd unit."""
+    started = Path(sys.argv[0])
+    if started.name != "sparktop":  # python -m sparktop
+        beside = Path(sys.executable).with_name("sparktop")
+        found = str(beside) if beside.exists() else shutil.which("sparktop")
+        started = Path(found or "/usr/bin/sparktop")
+    elif not started.exists():
+        started = Path(shutil.which("sparktop") or started)
+    return started.absolute()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_keys, format_name, number, refuse_removed, seconds, whole_number
-from sparktop.commands.output import check_file, tell, write_markdown, write_out
+from sparktop.commands.output import output_file, tell, write_markdown, write_out
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import (
     add_own_options,
@@ -149,9 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.model.targets import GuardLimits, Watch
 
     open_log(os.environ)
-    output = None if arguments.output in {None, "-"} else Path(arguments.output)
-    if output is not None:
-        check_file(output)
+    output = output_file(arguments.output)
     form = arguments.form or ("txt" if output is None else _BY_SUFFIX.get(output.suffix.lower(), "json"))
     capacity = capacity_of(arguments)
     watch = configured_watch(arguments.config, os.environ) or Watch()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.output import check_file, write_file, write_markdown, write_out
+from sparktop.commands.output import (
+    output_file,
+    write_result,
+)
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
 
@@ -45,18 +47,13 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         SparktopError: a file or a name cannot be used, or the output cannot be written.
     """
-    output = None if arguments.output in {None, "-"} else Path(arguments.output)
-    if output is not None:
-        check_file(output)
+    output = output_file(arguments.output)
     if not arguments.files and not arguments.list:
         raise UsageError(
             "nothing to compare: name result files or references; sparktop compare --list shows some"
         )
     text = _listing(arguments.files) if arguments.list else _comparison(arguments)
-    if output is None:
-        (write_markdown if arguments.form == "md" and not arguments.list else write_out)(text)
-    else:
-        write_file(output, text)
+    write_result(output, text, is_markdown=arguments.form == "md" and not arguments.list)
     return 0
 
 

@@ -23,7 +23,8 @@ _INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --default, --check and --trust."""
+    """Add --default, --check, --trust and the word for the themes."""
+    parser.add_argument("what", nargs="?", choices=("themes",), help="themes: list the themes")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--default", action="store_true", help="print a commented example")
     which.add_argument(
@@ -53,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ConfigError: the file is invalid, or there is none; with --check also if a preset's load is unusable.
     """
+    if arguments.what == "themes":
+        return _list_themes()
     # Late: they load pydantic.
     from sparktop.config import schema as config
     from sparktop.config import trust
@@ -79,6 +82,27 @@ def run(arguments: argparse.Namespace) -> int:
     write_out(
         f"{clean(path, 500)}: valid: {_summary(loaded)}\n" if arguments.check is not None else loaded.text
     )
+    return 0
+
+
+def _list_themes() -> int:
+    """Print the name, kind (dark, light or terminal) and title of each theme; return the exit code 0.
+
+    For a user's own theme, its file is printed too. Problems with theme files are printed to standard error.
+    """
+    from sparktop.colors.palette import palettes, theme_problems  # late: --help loads no theme
+
+    known = palettes()
+    width = max((len(name) for name in known), default=0)
+    lines = []
+    for name, one in known.items():
+        kind = "terminal" if one.ansi else "dark" if one.dark else "light"
+        # A title that only repeats the name, as of each btop theme, is left out in favour of the file.
+        about = "  ".join(part for part in (one.title if one.title != name else "", one.source) if part)
+        lines.append(f"{name:<{width}}  {kind:<8}  {about}\n")
+    write_out("".join(lines))
+    for problem in theme_problems():
+        tell(problem)
     return 0
 
 

@@ -114,20 +114,21 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.commands.choice import checked_theme
     from sparktop.commands.watch import show
     from sparktop.demo.command import run_demo
+    from sparktop.demo.scenario import Plan
     from sparktop.logfile import open_log
 
     def show_simulated(watch: Watch) -> int:
         return show(replace(watch, low_bandwidth=arguments.low_bandwidth), simulated=True)
 
     open_log(os.environ)
-    return run_demo(
-        serve=arguments.serve,
+    plan = Plan(
+        scenario=arguments.scenario,
         backends=arguments.backends,
         seed=arguments.seed,
-        scenario=arguments.scenario,
         strategy=arguments.strategy,
         load=arguments.load,
-        theme=checked_theme(arguments.theme),
-        interval_s=arguments.interval,
-        show=show_simulated,
+    )
+    theme = checked_theme(arguments.theme)
+    return run_demo(
+        plan, serve=arguments.serve, theme=theme, interval_s=arguments.interval, show=show_simulated
     )

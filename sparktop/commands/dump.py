@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from sparktop.commands.arguments import seconds
-from sparktop.commands.output import check_file, is_device, tell, write_out, write_parts
+from sparktop.commands.output import is_device, output_file, tell, write_out, write_parts
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.text import clean
 
@@ -107,9 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from sparktop.recording.player import Recording  # late: --help needs none of it
 
-    output = None if arguments.output in {None, "-"} else Path(arguments.output)
-    if output is not None:
-        check_file(output)
+    output = output_file(arguments.output)
     suffix = "" if output is None else output.suffix.lower()
     form = arguments.form or _BY_SUFFIX.get(suffix, FORMATS[0])
     if not arguments.files:

@@ -127,6 +127,31 @@ def check_file(path: Path) -> None:
         raise OutputError(f"{clean(path)}: {_reason(error)}") from None
 
 
+def output_file(name: str | None) -> Path | None:
+    """Return the file that the value of -o names, after `check_file`; None for standard output.
+
+    Raises:
+        OutputError: as for `check_file`.
+    """
+    if name in {None, "-"}:
+        return None
+    path = Path(str(name))
+    check_file(path)
+    return path
+
+
+def write_result(path: Path | None, text: str, *, is_markdown: bool = False) -> None:
+    """Write a result to a file, or with None to standard output, where Markdown fits the terminal.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    if path is not None:
+        write_file(path, text)
+    else:
+        (write_markdown if is_markdown else write_out)(text)
+
+
 def write_file(path: Path, text: str) -> None:
     """Write `text` to a file completely or not at all, through a temporary file beside it.
 

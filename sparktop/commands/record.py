@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparktop.commands.arguments import add_targets, add_timeout, seconds
+from sparktop.commands.arguments import add_targets, add_timeout, program_path, seconds
 from sparktop.commands.output import tell, write_out
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.text import clean
@@ -33,6 +31,22 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"must be a size from 1M on, such as 500M or 2G, not '{clean(text, 40)}'"
         ) from None
+
+
+_SERVICE = """\
+StateDirectory=sparktop
+StateDirectoryMode=0700
+# The minutes around chosen alerts are kept in /var/lib/sparktop/incidents.
+Environment=XDG_STATE_HOME=/var/lib
+UMask=0077
+# The recorder should be the last to go when memory runs out, and must not be paged out.
+OOMScoreAdjust=-900
+LimitMEMLOCK=infinity
+MemoryMax=512M
+CPUWeight=20
+NoNewPrivileges=yes
+ProtectSystem=strict
+PrivateTmp=yes"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         SparktopError: an argument, the configuration file or a file cannot be used.
     """
     if arguments.systemd_unit:
-        program = Path(shutil.which("sparktop") or sys.argv[0]).absolute()
-        write_out(unit(program, arguments.output, arguments.config, arguments.targets))
+        write_out(unit(program_path(), arguments.output, arguments.config, arguments.targets))
         return 0
     if arguments.check is not None:
         return _check(Path(arguments.check), arguments.output)
@@ -144,41 +157,20 @@ def unit(program: Path, output: str | None, config: str | None = None, targets: 
 
     It records `targets`, else what the configuration file `config` lists, else the usual file.
     """
-    from sparktop.agent.unit import environment_lines, quoted, watched_by  # late: --help needs none of it
+    # Late: --help needs none of it.
+    from sparktop.agent.unit import environment_lines, quoted, start_note, unit_text, watched_by
 
     file = "/var/lib/sparktop/night.rec.zst" if output is None else str(Path(output).absolute())
     words, needs = watched_by(config, targets)
-    command = " ".join((quoted(str(program)), "record", *words, "--append", "-o", quoted(file)))
-    variables = "".join(f"{line}\n" for line in environment_lines(named=needs.variables))
-    return f"""\
-# sparktop record --systemd-unit > /etc/systemd/system/sparktop-record.service
-# systemctl daemon-reload && systemctl enable --now sparktop-record
-# Record *other* hosts where you can: a machine that hangs writes nothing, and its last seconds are lost.
-
-[Unit]
-Description=sparktop recorder: what servers and machines did, for later
-After=network-online.target time-sync.target
-Wants=network-online.target time-sync.target
-
-[Service]
-Type=exec
-ExecStart={command}
-Restart=on-failure
-RestartSec=10
-{variables}StateDirectory=sparktop
-StateDirectoryMode=0700
-# The minutes around chosen alerts are kept in /var/lib/sparktop/incidents.
-Environment=XDG_STATE_HOME=/var/lib
-UMask=0077
-# The recorder should be the last to go when memory runs out, and must not be paged out.
-OOMScoreAdjust=-900
-LimitMEMLOCK=infinity
-MemoryMax=512M
-CPUWeight=20
-NoNewPrivileges=yes
-ProtectSystem=strict
-PrivateTmp=yes
-
-[Install]
-WantedBy=multi-user.target
-"""
+    note = (
+        "# Record *other* hosts where you can: a machine that hangs writes nothing, and its last seconds are "
+        "lost."
+    )
+    return unit_text(
+        "record",
+        "recorder: what servers and machines did, for later",
+        " ".join((quoted(str(program)), "record", *words, "--append", "-o", quoted(file))),
+        (*environment_lines(named=needs.variables), _SERVICE),
+        after="network-online.target time-sync.target",
+        notes=(start_note("record"), note),
+    )

@@ -8,7 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.output import check_file, tell, write_file, write_markdown, write_out
+from sparktop.commands.output import (
+    output_file,
+    tell,
+    write_result,
+)
 from sparktop.commands.sweep.command import FORMATS, chosen_format
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
@@ -73,15 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         SparktopError: a source, the target or the format cannot be used, or the output cannot be written.
     """
-    output = None if arguments.output in {None, "-"} else Path(arguments.output)
-    if output is not None:
-        check_file(output)
+    output = output_file(arguments.output)
     form = chosen_format(arguments.form, output, is_terminal=True)
     text = _text(arguments, form)
-    if output is None:
-        (write_markdown if form in {"md", "post"} else write_out)(text)
-    else:
-        write_file(output, text)
+    write_result(output, text, is_markdown=form in {"md", "post"})
     return 0
 
 

@@ -89,14 +89,11 @@ def _on_demo(arguments: argparse.Namespace, show: partial[int]) -> int:
     """Start the simulated servers, and serve a board of them; return the exit code."""
     from sparktop.commands.choice import checked_theme
     from sparktop.demo.command import run_demo
+    from sparktop.demo.scenario import Plan
 
     return run_demo(
+        Plan(arguments.demo),
         serve=False,
-        backends=2,
-        seed=0,
-        scenario=arguments.demo,
-        strategy=None,
-        load=None,
         theme=checked_theme(arguments.theme),
         interval_s=arguments.interval,
         show=partial(show, simulated=True),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_targets, add_timeout, format_name, refuse_removed, seconds
-from sparktop.commands.output import check_file, tell, write_file, write_out
+from sparktop.commands.output import output_file, tell, write_result
 from sparktop.commands.replay import ONE_AT_A_TIME, moment
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.targets import ARGUMENTS, Watch
@@ -99,9 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
 
     open_log(os.environ)
-    output = None if arguments.output in {None, "-"} else Path(arguments.output)
-    if output is not None:
-        check_file(output)
+    output = output_file(arguments.output)
     if arguments.form is None:
         suffix = "" if output is None else output.suffix.lower().removeprefix(".")
         named = format_name(suffix)
@@ -154,10 +152,7 @@ def _write(
     from sparktop.commands.observation import why_nothing
 
     text = render(snapshot, form, size=size, theme=theme)
-    if output is None:
-        write_out(text)
-    else:
-        write_file(output, text)
+    write_result(output, text)
     nodes = [one for one in snapshot.nodes if one.name not in unasked]
     answering = (nodes, snapshot.backends, snapshot.routers, snapshot.fleets)
     if not any(one.ok for sources in answering for one in sources):

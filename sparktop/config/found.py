@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from sparktop.analysis.placement import address_of
+from sparktop.config.toml_text import toml_value
 from sparktop.errors import ConfigError
 from sparktop.files import FILE_NAME
 from sparktop.model.failure import Failure, FailureKind
@@ -95,8 +95,8 @@ def _machines(target: BackendTarget, view: BackendView | None, snapshot: Snapsho
 
 def _prometheus(target: PrometheusTarget) -> Iterator[str]:
     yield "[[prometheus]]"
-    yield f"name = {_text(target.name)}"
-    yield f"url = {_text(target.url)}"
+    yield f"name = {toml_value(target.name)}"
+    yield f"url = {toml_value(target.url)}"
     yield "# The name of the environment variable that holds its token."
     yield '#bearer_env = "PROMETHEUS_TOKEN"'
 
@@ -189,8 +189,7 @@ def _router(target: RouterTarget, view: RouterView | None, servers: Sequence[Bac
         yield _NO_DEPLOYMENTS
         yield f"#{_pair('backends', tuple(one.name for one in servers))}"
     if matched:
-        pairs = ", ".join(f"{_text(name)} = {_text(to)}" for name, to in matched.items())
-        yield f"deployments = {{ {pairs} }}"
+        yield f"deployments = {toml_value(matched)}"
     if view is not None:
         yield from _elsewhere(view, servers)
     yield _KEY_HINT
@@ -213,10 +212,4 @@ def _failed(failure: Failure | None) -> Iterator[str]:
 
 
 def _pair(key: str, value: str | tuple[str, ...]) -> str:
-    text = _text(value) if isinstance(value, str) else f"[{', '.join(map(_text, value))}]"
-    return f"{key} = {text}"
-
-
-def _text(value: str) -> str:
-    """Return `value` as a TOML string; a JSON string is one."""
-    return json.dumps(value, ensure_ascii=False)
+    return f"{key} = {toml_value(value)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -121,6 +122,23 @@ def key_name(path: Path) -> str:
         word = clean(part, 60)
         name += ("." if name else "") + (word if _BARE.fullmatch(word) else f'"{word}"')
     return name
+
+
+def toml_value(value: object) -> str:
+    """Return text, a number, true or false, or a list or table of these as TOML, in one line."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{toml_value(key)} = {toml_value(one)}' for key, one in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    # A JSON string without control characters is a basic string of TOML; so are numbers, true and false.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def toml_lines(values: Mapping[str, object]) -> Iterator[str]:
+    """Yield a line for each value but None."""
+    for key, value in values.items():
+        if value is not None:
+            yield f"{key} = {toml_value(value)}"
 
 
 def with_values(text: str, values: Mapping[Place, Value]) -> str:

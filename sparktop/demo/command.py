@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from types import FrameType, TracebackType
@@ -18,12 +18,12 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.config.toml_text import toml_lines, toml_value
 from sparktop.demo.scenario import (
     DEFAULT_SCENARIO,
     KEY,
     KEY_VARIABLE,
     QUIET_S,
-    SCENARIOS,
     Plan,
     Scenario,
     backend_name,
@@ -42,16 +42,7 @@ _SERVE_CODES: dict[int, int] = {signal.SIGINT: 130, signal.SIGTERM: 0, signal.SI
 
 
 def run_demo(
-    *,
-    serve: bool,
-    backends: int,
-    seed: int,
-    scenario: str,
-    strategy: str | None,
-    load: int | None,
-    theme: str | None,
-    interval_s: float | None,
-    show: Callable[[Watch], int],
+    plan: Plan, *, serve: bool, theme: str | None, interval_s: float | None, show: Callable[[Watch], int]
 ) -> int:
     """Start the simulated cluster and open the viewer with `show`; return the exit code.
 
@@ -62,15 +53,7 @@ def run_demo(
         SparktopError: the servers did not start.
     """
     poll_s = Watch().interval_s if interval_s is None else interval_s
-    cluster = DemoCluster(
-        backends=backends,
-        seed=seed,
-        scenario=scenario,
-        strategy=strategy,
-        load=load,
-        quiet_s=max(QUIET_S, _LOOKS_AT_REST * poll_s),
-    )
-    with cluster:
+    with DemoCluster(replace(plan, quiet_s=max(QUIET_S, _LOOKS_AT_REST * poll_s))) as cluster:
         watch = make_watch(cluster, theme=theme, interval_s=interval_s)
         return _serve(watch) if serve else show(watch)
 
@@ -99,74 +82,43 @@ def as_toml(watch: Watch) -> str:
 def _toml_lines(watch: Watch) -> Iterator[str]:
     yield "# Simulated servers: they answer for as long as `sparktop demo --serve` runs. Their own load"
     yield f"# pauses while others send requests, and comes back {QUIET_S:.0f} s after the last of these."
-    yield f"interval_s = {float(watch.interval_s)}"
-    yield f"theme = {_quoted(watch.theme)}"
+    yield from toml_lines({"interval_s": float(watch.interval_s), "theme": watch.theme})
     for node in watch.nodes:
-        yield from ("", "[[nodes]]", f"name = {_quoted(node.name)}", f"via = {_quoted(node.via)}")
-        if node.url is not None:
-            yield f"url = {_quoted(node.url)}"
+        yield from ("", "[[nodes]]", *toml_lines({"name": node.name, "via": node.via, "url": node.url}))
     for backend in watch.backends:
-        yield from ("", "[[backends]]", f"name = {_quoted(backend.name)}", f"url = {_quoted(backend.url)}")
-        yield f"engine = {_quoted(backend.engine)}"
-        if backend.slots is not None:
-            yield f"slots = {backend.slots}"
-        if backend.nodes:
-            yield f"nodes = {_names(backend.nodes)}"
-        if backend.capture_sizes is not None:
-            yield f"cudagraph_capture_sizes = {list(backend.capture_sizes)}"
-    for router in watch.routers:
-        yield from _router_lines(router)
-    for router in watch.sweep_routers:
-        yield from (*_router_lines(router), "watched = false  # only sweeps load it")
-    yield from _model_lines(watch)
-    for sweep in watch.sweeps:
-        yield from _sweep_lines(sweep)
-
-
-def _model_lines(watch: Watch) -> Iterator[str]:
+        fields = {
+            name: getattr(backend, name) or None for name in ("name", "url", "engine", "slots", "nodes")
+        }
+        fields["cudagraph_capture_sizes"] = backend.capture_sizes
+        yield from ("", "[[backends]]", *toml_lines(fields))
+    for router in (*watch.routers, *watch.sweep_routers):
+        fields = _fields(router, ("name", "url", "strategy", "backends"))
+        yield from ("", "[[routers]]", *toml_lines(fields))
+        if router.api_key is not None:
+            used = f"{KEY} is used, and lists its deployments"
+            yield f'api_key_env = "{KEY_VARIABLE}"  # need not be set: {used}'
+        if router in watch.sweep_routers:
+            yield "watched = false  # only sweeps load it"
     for model, facts in watch.models.items():
-        yield from ("", f"[models.{_quoted(model)}]", f"bytes_per_token_gb = {facts.bytes_per_token_gb}")
+        yield f"\n[models.{toml_value(model)}]"
+        yield from toml_lines({"bytes_per_token_gb": facts.bytes_per_token_gb})
+    for sweep in watch.sweeps:
+        yield from (
+            "",
+            "[[sweeps]]",
+            *toml_lines({name: getattr(sweep, name) or None for name in _SWEEP_FIELDS}),
+        )
 
 
-def _router_lines(router: RouterTarget) -> Iterator[str]:
-    yield from ("", "[[routers]]", f"name = {_quoted(router.name)}", f"url = {_quoted(router.url)}")
-    if router.strategy is not None:
-        yield f"strategy = {_quoted(router.strategy)}"
-    if router.backends:
-        yield f"backends = {_names(router.backends)}"
-    if router.api_key is not None:
-        yield f'api_key_env = "{KEY_VARIABLE}"  # need not be set: {KEY} is used, and lists its deployments'
+def _fields(source: object, names: Iterable[str]) -> dict[str, object]:
+    """Return the fields of a target or sweep by name; None for those that are empty."""
+    return {name: getattr(source, name) or None for name in names}
 
 
-def _sweep_lines(sweep: SweepSettings) -> Iterator[str]:
-    yield from ("", "[[sweeps]]", f"name = {_quoted(sweep.name)}")
-    if sweep.key is not None:
-        yield f"key = {_quoted(sweep.key)}"
-    if sweep.targets:
-        yield f"targets = {_names(sweep.targets)}"
-    if sweep.concurrency:
-        yield f"concurrency = {list(sweep.concurrency)}"
-    if sweep.prompt_lengths:
-        yield f"prompt_lengths = {list(sweep.prompt_lengths)}"
-    for name in ("tg", "runs", "climb_to", "duration_s", "requests"):
-        number = getattr(sweep, name)
-        if number is not None:
-            yield f"{name} = {number}"
-    if sweep.more_runs:
-        yield "more_runs = true"
-    for name in ("mode", "order"):
-        word = getattr(sweep, name)
-        if word is not None:
-            yield f"{name} = {_quoted(word)}"
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return f"[{', '.join(map(_quoted, names))}]"
-
-
-def _quoted(text: str) -> str:
-    # JSON strings without control characters, which were removed, are valid TOML basic strings.
-    return json.dumps(text, ensure_ascii=False)
+_SWEEP_FIELDS = (
+    *("name", "key", "targets", "concurrency", "prompt_lengths", "agents", "tg", "runs", "climb_to"),
+    *("more_runs", "duration_s", "requests", "mode", "order"),
+)
 
 
 def _serve(watch: Watch) -> int:
@@ -269,28 +221,9 @@ class DemoCluster:
     the load's process through a pipe.
     """
 
-    def __init__(
-        self,
-        *,
-        backends: int = 2,
-        seed: int = 0,
-        scenario: str = DEFAULT_SCENARIO,
-        strategy: str | None = None,
-        load: int | None = None,
-        quiet_s: float = QUIET_S,
-    ) -> None:
-        """Store the settings; entering the context starts the processes.
-
-        `backends` is the number of servers behind the proxy. `strategy` and `load` (requests in flight)
-        replace those of the scenario; a load of 0 sends no requests. The load resumes `quiet_s` seconds after
-        the last request of another client.
-        """
-        self._quiet_s = quiet_s
-        self._scenario = SCENARIOS[scenario]
-        self._backends = backends
-        self._seed = seed
-        self._strategy = strategy
-        self._load = load
+    def __init__(self, plan: Plan | None = None) -> None:
+        """Store what is to be simulated; entering the context starts the processes."""
+        self._plan = plan or Plan()
         self._children: list[_Child] = []
         self.targets: tuple[BackendTarget, ...] = ()
         """The simulated inference servers; empty before the start."""
@@ -304,7 +237,7 @@ class DemoCluster:
     @property
     def scenario(self) -> str:
         """Name of the scenario."""
-        return self._scenario.name
+        return self._plan.scenario
 
     @property
     def pid(self) -> int:
@@ -328,16 +261,8 @@ class DemoCluster:
         Raises:
             SparktopError: a process did not start.
         """
-        plan = Plan(
-            self._scenario.name,
-            self._backends,
-            self._seed,
-            self._strategy,
-            self._load,
-            quiet_s=self._quiet_s,
-        )
         try:
-            self._start(plan)
+            self._start(self._plan)
         except BaseException:
             self._stop()
             raise
@@ -371,7 +296,7 @@ class DemoCluster:
     def _begin_all(self, servers: Plan, load: Plan, deadline: float) -> None:
         ports_of = self._begin(self._children[0], servers, deadline)
         self._note_engines(ports_of["engines"], ports_of["agents"])
-        urls = tuple(target.url for target in self.targets[: self._backends])
+        urls = tuple(target.url for target in self.targets[: self._plan.backends])
         ports = self._begin(self._children[1], replace(servers, urls=urls), deadline)["proxies"]
         self._note_proxies([f"http://{_HOST}:{port}" for port in ports], servers.chosen())
         for child in self._children[2:]:
@@ -389,7 +314,7 @@ class DemoCluster:
                 slots=server.lanes * server.profile.max_num_seqs,
                 capture_sizes=server.profile.capture_sizes,
             )
-            for server, port in zip(self._scenario.servers(self._backends), ports, strict=True)
+            for server, port in zip(self._plan.chosen().servers(self._plan.backends), ports, strict=True)
         )
         self.nodes = tuple(
             NodeTarget(host, via="agent", url=f"http://{_HOST}:{port}")
@@ -397,7 +322,7 @@ class DemoCluster:
         )
 
     def _note_proxies(self, urls: list[str], scenario: Scenario) -> None:
-        names = tuple(target.name for target in self.targets[: self._backends])
+        names = tuple(target.name for target in self.targets[: self._plan.backends])
         other = scenario.second_strategy
         self.routers = (RouterTarget("proxy", urls[0], scenario.strategy, names, api_key=KEY),)
         self.rivals = (RouterTarget(other, urls[1], other, names, api_key=KEY),)

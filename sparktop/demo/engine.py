@@ -59,14 +59,14 @@ class EngineServer:
 
     def __init__(
         self,
-        live: LiveEngine | LiveCores,
+        live: LiveCores,
         *,
         started_unix_s: float,
         seed: int | str = 0,
         name: str = "spark-a",
         visitors: Visitors | None = None,
     ) -> None:
-        """Serve `live`, an engine or several engine cores.
+        """Serve the engine cores `live`.
 
         `started_unix_s` is the start time on the metrics page (Unix time). `seed` fixes the random
         lengths of answers, `name` is part of request ids, and `visitors` is notified of requests that are not
@@ -76,7 +76,7 @@ class EngineServer:
         self._visitors = visitors or Visitors()
         self._profile = live.engine.profile
         self._started_unix_s = started_unix_s
-        self._figures = HttpFigures(started_unix_s)
+        self._figures = HttpFigures()
         # Lengths of answers need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._name = name
@@ -297,8 +297,7 @@ class EngineSite:
         self._cores = tuple(
             self._core(rank, f"{seed}/{rank}" if rank else seed, now) for rank in range(self._server.lanes)
         )
-        several = len(self._cores) > 1
-        live = LiveCores(self._cores, self._router(seed)) if several else self._cores[0]
+        live = LiveCores(self._cores, self._router(seed))
         server = EngineServer(
             live,
             started_unix_s=time.time(),
@@ -446,11 +445,6 @@ class LiveEngine:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    @property
-    def cores(self) -> tuple[tuple[Engine, Ledger], ...]:
-        """The engine and its ledger, as the only engine core of a server."""
-        return ((self.engine, self.ledger),)
-
     def submit(self, request: SimulatedRequest, *, max_tokens: int) -> Answer:
         """Submit a request that arrives now; return the `Answer` that delivers its tokens.
 
@@ -522,14 +516,21 @@ class LiveEngine:
 
 
 class LiveCores:
-    """Several engine cores behind one HTTP server, with the methods of a single `LiveEngine`."""
+    """The engine cores behind one HTTP server."""
 
     def __init__(
-        self, cores: Sequence[LiveEngine], router: Router, *, clock: Callable[[], float] = time.monotonic
+        self,
+        cores: Sequence[LiveEngine],
+        router: Router | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Run all of `cores`; `router` chooses the core of each request, by the time of `clock`."""
+        """Run all of `cores`; `router` chooses the core of each request, by the time of `clock`.
+
+        Without a router, it is the core with the fewest requests.
+        """
         self._cores = tuple(cores)
-        self._router = router
+        self._router = router or make_router("least-busy", len(self._cores))
         self._clock = clock
         self._core_of: dict[str, int] = {}
         """The core of each request in flight, by the request's id."""

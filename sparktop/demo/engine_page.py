@@ -6,7 +6,15 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    Summary,
+)
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -251,7 +259,7 @@ class _Page:
 
         `value` is a number, or a mapping from each value of the label `label` to a number.
         """
-        metric = _metric(f"vllm:{name}", about, "gauge")
+        metric = Metric(f"vllm:{name}", about, "gauge")
         for word, number in _words(value):
             metric.add_sample(metric.name, self._of(label, word), number)
         self.families.append(metric)
@@ -270,7 +278,7 @@ class _Page:
         A complete page also has the counter's creation time. If `engine_label` is false, the label `engine`
         is omitted.
         """
-        metric = _metric(f"vllm:{name}", about, "counter")
+        metric = Metric(f"vllm:{name}", about, "counter")
         for word, number in _words(value):
             labels = self._of(label, word)
             if not engine_label:
@@ -298,7 +306,7 @@ class _Page:
 
         A complete page also has the histogram's creation time.
         """
-        metric, labels, counts = _metric(f"vllm:{name}", about, "histogram"), self._labels, buckets.cumulative
+        metric, labels, counts = Metric(f"vllm:{name}", about, "histogram"), self._labels, buckets.cumulative
         stem = f"{metric.name}_bucket"
         for bound, count in zip(buckets.bounds, counts, strict=False):
             metric.add_sample(stem, {**labels, "le": repr(bound)}, count)
@@ -324,7 +332,7 @@ def _words(value: float | Mapping[str, float]) -> Iterable[tuple[str | None, flo
 
 def _cache_config(profile: EngineProfile, rank: int) -> Metric:
     """Return vLLM's info metric about the KV cache, whose labels hold the size of the cache."""
-    metric = _metric("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge")
+    metric = Metric("vllm:cache_config_info", "Information of the LLMEngine CacheConfig", "gauge")
     tokens = profile.kv_capacity_tokens
     sizes = {
         "block_size": profile.block_tokens,
@@ -338,10 +346,6 @@ def _cache_config(profile: EngineProfile, rank: int) -> Metric:
     }
     metric.add_sample(metric.name, {**_CONFIG, **{name: str(size) for name, size in sizes.items()}}, 1)
     return metric
-
-
-def _metric(name: str, about: str, kind: str) -> Metric:
-    return Metric(name, about, kind)
 
 
 # Builds the complete `/metrics` page of a simulated server: engine cores, process and HTTP server.
@@ -532,72 +536,54 @@ _FINE_S = (
     *(30.0, 60.0),
 )
 _COARSE_S = (0.1, 0.5, 1.0)
-_LENGTH = "Only value of header is respected. Otherwise ignored. No percentile calculated. "
 
 
-class HttpFigures(Collector):
-    """Prometheus collector that counts HTTP responses by handler, method and status."""
+class HttpFigures:
+    """Counts the responses of an HTTP server by handler, method and status."""
 
-    def __init__(self, started_unix_s: float) -> None:
-        """Start at zero; `started_unix_s` is the creation time of the counters."""
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(self)
-        self._created = started_unix_s
-        self._answers: dict[tuple[str, str, str], int] = {}
-        self._sent: dict[str, tuple[int, int]] = {}
-        """By handler: (number of requests, sum of the bytes of their bodies)."""
-        self._fine = Buckets(_FINE_S)
-        self._coarse: dict[tuple[str, str], Buckets] = {}
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.registry = registry = CollectorRegistry()
+        of = ("handler", "method")
+        self._requests = Counter(
+            "http_requests",
+            "Total number of requests by method, status and handler.",
+            (*of, "status"),
+            registry=registry,
+        )
+        length = "Only value of header is respected. Otherwise ignored. No percentile calculated. "
+        self._incoming, self._outgoing = (
+            Summary(
+                f"http_{name}_size_bytes",
+                f"Content length of {way} {name}s by handler. {length}",
+                ("handler",),
+                registry=registry,
+            )
+            for name, way in (("request", "incoming"), ("response", "outgoing"))
+        )
+        self._fine = Histogram(
+            "http_request_duration_highr_seconds",
+            "Latency with many buckets but no API specific labels. Made for more accurate percentile "
+            "calculations. ",
+            buckets=_FINE_S,
+            registry=registry,
+        )
+        self._coarse = Histogram(
+            "http_request_duration_seconds",
+            "Latency with only few buckets by handler. Made to be only used if aggregation by handler is "
+            "important. ",
+            of,
+            buckets=_COARSE_S,
+            registry=registry,
+        )
 
     def count(self, method: str, handler: str, status: int, took_s: float, body_bytes: int) -> None:
         """Count a response that took `took_s` seconds, to a request with a body of `body_bytes` bytes."""
-        key = (handler, method, f"{status // 100}xx")
-        self._answers[key] = self._answers.get(key, 0) + 1
-        requests, size = self._sent.get(handler, (0, 0))
-        self._sent[handler] = (requests + 1, size + body_bytes)
+        self._requests.labels(handler, method, f"{status // 100}xx").inc()
+        self._incoming.labels(handler).observe(body_bytes)
+        self._outgoing.labels(handler).observe(0)  # streams have no length in their header
         self._fine.observe(took_s)
-        self._coarse.setdefault((handler, method), Buckets(_COARSE_S)).observe(took_s)
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the families need not be described when the collector is registered."""
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield all metric families with their current values."""
-        total = Metric("http_requests", "Total number of requests by method, status and handler.", "counter")
-        for (handler, method, status), number in self._answers.items():
-            labels = {"handler": handler, "method": method, "status": status}
-            self._add(total, labels, {"_total": number})
-        yield total
-        about = f"Content length of incoming requests by handler. {_LENGTH}"
-        incoming = Metric("http_request_size_bytes", about, "summary")
-        about = f"Content length of outgoing responses by handler. {_LENGTH}"
-        outgoing = Metric("http_response_size_bytes", about, "summary")
-        for handler, (requests, size) in self._sent.items():
-            self._add(incoming, {"handler": handler}, {"_count": requests, "_sum": size})
-            # Streams have no length in their header.
-            self._add(outgoing, {"handler": handler}, {"_count": requests, "_sum": 0})
-        yield from (incoming, outgoing)
-        about = "Latency with many buckets but no API specific labels. Made for more accurate percentile "
-        fine = Metric("http_request_duration_highr_seconds", f"{about}calculations. ", "histogram")
-        self._observed(fine, {}, self._fine)
-        yield fine
-        about = "Latency with only few buckets by handler. Made to be only used if aggregation by handler is "
-        coarse = Metric("http_request_duration_seconds", f"{about}important. ", "histogram")
-        for (handler, method), buckets in self._coarse.items():
-            self._observed(coarse, {"handler": handler, "method": method}, buckets)
-        yield coarse
-
-    def _observed(self, metric: Metric, labels: dict[str, str], buckets: Buckets) -> None:
-        counts = buckets.cumulative
-        for bound, number in zip((*map(repr, buckets.bounds), "+Inf"), counts, strict=True):
-            metric.add_sample(f"{metric.name}_bucket", {**labels, "le": bound}, number)
-        self._add(metric, labels, {"_count": counts[-1], "_sum": buckets.sum})
-
-    def _add(self, metric: Metric, labels: dict[str, str], values: dict[str, float]) -> None:
-        for suffix, value in values.items():
-            metric.add_sample(metric.name + suffix, labels, value)
-        metric.add_sample(f"{metric.name}_created", labels, self._created)
+        self._coarse.labels(handler, method).observe(took_s)
 
 
 class Families(Collector):

@@ -12,8 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.config.watch import DEMO_KEY, DEMO_KEY_VARIABLE
-from sparktop.demo import faults as kinds
-from sparktop.demo.faults import Fault, FaultTimes
+from sparktop.demo.faults import FAULTS, Fault, FaultTimes
 from sparktop.demo.machine import SLOW_MHZ, Machine, MachineHeat
 from sparktop.simulation.calibration import (
     CLUSTER_TP2,
@@ -86,7 +85,6 @@ class Scenario(Struct, frozen=True):
     """A situation that the demo shows: servers, machines, routing, load and faults."""
 
     name: str
-    about: str
     strategy: str = "round-robin"
     load: int = 32
     """Number of requests in flight; a request that ends is replaced at once."""
@@ -188,11 +186,11 @@ _FEW_BLOCKS = replace(SOLO, name="few-blocks", kv_blocks=420)
 """An engine whose KV cache has room for about 20 requests of this demo."""
 
 
-def _failing(fault: Fault, profile: EngineProfile = SOLO) -> Scenario:
+def _failing(fault: Fault) -> Scenario:
     """Return the scenario in which a fault stops the first server for 4 minutes in every 7."""
     times = FaultTimes(fault, first_s=45.0, for_s=240.0, every_s=420.0)
-    strategy = "simple-shuffle"
-    return Scenario(fault.name, fault.about, strategy, load=16, spread=0.5, profile=profile, fault=times)
+    profile = CLUSTER_TP2 if len(fault.symptoms) > 1 else SOLO
+    return Scenario(fault.name, "simple-shuffle", load=16, spread=0.5, profile=profile, fault=times)
 
 
 SCENARIOS = {
@@ -200,29 +198,25 @@ SCENARIOS = {
     for scenario in (
         Scenario(
             "oscillation",
-            "least-busy on counts that come late: all requests go to one server, then to the other",
             strategy="least-busy",
             counts=STALE_COUNTS,
         ),
         Scenario(
             "cooldown",
-            "a server whose requests break off is left alone for 5 s and comes back empty",
             strategy="least-busy",
             load=64,
             output_tokens=128,
             faults=Faults(share=0.9, status=500, after_tokens=100),
         ),
-        Scenario("steady", "requests of all lengths, evenly spread", spread=0.5),
-        Scenario("hot", "machines in warm air: clocks sag", load=64, spread=0.5, ambient_c=AMBIENT_C + 15),
+        Scenario("steady", spread=0.5),
+        Scenario("hot", load=64, spread=0.5, ambient_c=AMBIENT_C + 15),
         Scenario(
             "memory",
-            "a program takes 90 MiB of memory a second from the first machine",
             spread=0.5,
             machines={0: Machine(leak_bytes_per_s=0.09 * _GIB)},
         ),
         Scenario(
             "faulty",
-            "the first server restarts every 40 s, the second one drips",
             strategy="least-busy",
             spread=0.5,
             slower={1: 8.0},
@@ -230,35 +224,30 @@ SCENARIOS = {
         ),
         Scenario(
             "slow-start",
-            "the first server loads its model for 80 s every two and a half minutes",
             spread=0.5,
             restarts=Restarts(0, 150.0, 80.0, loads=True),
         ),
         Scenario(
             "reboot",
-            "the first machine runs out of memory, reboots and loads its model again",
             spread=0.5,
             machines={0: Machine(leak_bytes_per_s=0.34 * _GIB, leak_most_bytes=round(22.3 * _GIB))},
             restarts=Restarts(0, 150.0, 75.0, boot_s=20.0, loads=True),
         ),
         Scenario(
             "pd-fault",
-            "a power-delivery fault pins the second machine's clock",
             strategy="simple-shuffle",
             spread=0.5,
             machines={1: Machine(slow_clock=True)},
         ),
         Scenario(
             "lanes",
-            "each server has two data-parallel ranks; the load of the first one's swings between them",
             spread=0.5,
             lanes=2,
             lane_counts=OLD_COUNTS,
         ),
-        Scenario("tp2", "each server spans two machines", spread=0.5, profile=CLUSTER_TP2),
+        Scenario("tp2", spread=0.5, profile=CLUSTER_TP2),
         Scenario(
             "topologies",
-            "one machine, two as one (TP=2), two behind simple-shuffle, two behind least-busy",
             strategy="simple-shuffle",
             rival="least-busy",
             load=16,
@@ -268,7 +257,6 @@ SCENARIOS = {
         ),
         Scenario(
             "recipes",
-            "two recipes of one machine, with and without CUDA graphs for batches of 5 and 10",
             load=10,
             spread=0.5,
             profile=GX10_PATCHED,
@@ -276,7 +264,6 @@ SCENARIOS = {
         ),
         Scenario(
             "long-context",
-            "a server that takes 131,072 tokens, and one that takes 20,480",
             load=2,
             prompt_tokens=8192,
             output_tokens=128,
@@ -286,7 +273,6 @@ SCENARIOS = {
         ),
         Scenario(
             "agents",
-            "agents at work: growing contexts from the prefix cache, pauses for tools and people",
             strategy="simple-shuffle",
             load=6,
             prompt_tokens=4096,
@@ -295,20 +281,9 @@ SCENARIOS = {
             agents=True,
             profile=GX10_PATCHED,
         ),
-        _failing(kinds.HANG_A, CLUSTER_TP2),
-        _failing(kinds.HANG_B),
-        _failing(kinds.BLOCKED),
-        _failing(kinds.DEAD_RANK, CLUSTER_TP2),
-        _failing(kinds.HUGE_STEP),
-        _failing(kinds.COMPILE),
-        _failing(kinds.CAPTURE),
-        _failing(kinds.SLEEP),
-        _failing(kinds.SWAP_STORM),
-        _failing(kinds.KV_WAIT),
-        _failing(kinds.CPU_STEP),
+        *map(_failing, FAULTS.values()),
         Scenario(
             "long-prefill",
-            "prompts whose prefill takes 6 minutes: no token, but the KV cache fills",
             load=2,
             prompt_tokens=110_000,
             output_tokens=200,
@@ -316,7 +291,6 @@ SCENARIOS = {
         ),
         Scenario(
             "kv-starved",
-            "a KV cache too small for the load: requests are preempted again and again",
             load=64,
             output_tokens=128,
             spread=0.5,
@@ -324,7 +298,6 @@ SCENARIOS = {
         ),
         Scenario(
             "client-gone",
-            "the clients vanish for 2 minutes in every 3: the servers rest",
             spread=0.5,
             rests=Rests(180.0, 120.0),
         ),

@@ -6,11 +6,10 @@ addresses without user name, password and query.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -370,8 +369,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 SCHEMA = "sparktop.recording/1"
-_MOST_ENTRIES = 4096
-"""Most entries of any other list of a head."""
+_LAST_UNIX_S = datetime.max.replace(tzinfo=UTC).timestamp()
 SUMMARY_S = 60.0
 """Seconds that the summary of a head covers."""
 Identity = EngineIdentity | NodeIdentity
@@ -534,26 +532,44 @@ def _range(at: float, each: Iterable[Series], *, least: bool = False) -> Range |
     return Range(min(found), sum(found) / len(found), max(found)) if found else None
 
 
+class _Watched(Struct, frozen=True):
+    """What a head says of what is watched."""
+
+    targets: tuple[Mapping[str, Any], ...]
+    interval_s: float
+    searching: tuple[str, ...]
+    simulated: bool
+    thresholds: StateThresholds
+    node_thresholds: NodeThresholds
+    models: Mapping[str, ModelFacts]
+
+
+class _HeadBody(Struct, frozen=True):
+    """The body of a head, as JSON."""
+
+    watch: _Watched
+    identities: Mapping[str, Any]
+    alerts: tuple[Alert, ...]
+    events: tuple[Event, ...]
+    verdicts: Mapping[str, tuple[str, float]]
+    summary: Mapping[str, Range]
+    announced_at: float | None = None
+
+
 def record_of_head(instant: Instant, head: Head) -> Record:
     """Return `head` as a record, to be the first of a frame that begins at `instant`."""
     state = head.announced
-    body = {
-        "watch": {
-            "targets": [target_fields(one) for one in head.targets.values()],
-            "interval_s": head.interval_s,
-            "searching": head.searching,
-            "simulated": head.simulated,
-            "thresholds": head.thresholds,
-            "node_thresholds": head.node_thresholds,
-            "models": head.models,
-        },
-        "identities": {key.label: one for key, one in head.identities.items()},
-        "alerts": state.alerts,
-        "events": state.events,
-        "verdicts": state.verdicts,
-        "announced_at": state.at,
-        "summary": state.summary,
-    }
+    watched = _Watched(
+        tuple(target_fields(one) for one in head.targets.values()),
+        head.interval_s,
+        head.searching,
+        head.simulated,
+        head.thresholds,
+        head.node_thresholds,
+        head.models,
+    )
+    identities = {key.label: one for key, one in head.identities.items()}
+    body = _HeadBody(watched, identities, state.alerts, state.events, state.verdicts, state.summary, state.at)
     fields = {
         "schema": SCHEMA,
         "sparktop": head.version,
@@ -574,29 +590,29 @@ def read_head(record: Record) -> Head:
     if fields.get("schema") != SCHEMA:
         raise RecordError("a frame of another schema: a newer sparktop wrote it")
     try:
-        body = json.loads(record.body)
-        watch = body["watch"]
-        if len(watch["targets"]) > MOST_TARGETS:
-            raise TooManyTargetsError(
-                f"it names {len(watch['targets']):,} servers and machines, more than {MOST_TARGETS:,}"
-            )
-        targets = [read_target(one) for one in watch["targets"]]
+        read = msgspec.json.decode(record.body, type=_HeadBody)
+        if (count := len(read.watch.targets)) > MOST_TARGETS:
+            raise TooManyTargetsError(f"it names {count:,} servers and machines, more than {MOST_TARGETS:,}")
+        if any(not 0 <= since <= _LAST_UNIX_S for _, since in read.verdicts.values()):
+            raise RecordError("a head with an implausible time")
+        body = checked(read)
+        watch, targets = body.watch, [read_target(one) for one in read.watch.targets]
         return Head(
             targets={key_of(one): one for one in targets},
-            identities=dict(_head_identity(label, one) for label, one in _few(body["identities"]).items()),
-            interval_s=float(watch["interval_s"]),
-            searching=tuple(clean(one, 200) for one in _few(watch["searching"])),
-            simulated=watch["simulated"] is True,
-            thresholds=_of(StateThresholds, watch["thresholds"]),
-            node_thresholds=_of(NodeThresholds, watch["node_thresholds"]),
-            models={clean(name, 200): _of(ModelFacts, one) for name, one in _few(watch["models"]).items()},
-            announced=checked(_announced(body)),
+            identities=dict(_head_identity(label, one) for label, one in read.identities.items()),
+            interval_s=watch.interval_s,
+            searching=watch.searching,
+            simulated=watch.simulated,
+            thresholds=watch.thresholds,
+            node_thresholds=watch.node_thresholds,
+            models=watch.models,
+            announced=Announced(body.alerts, body.events, body.verdicts, body.summary, body.announced_at),
             version=clean(fields.get("sparktop"), 200),
             hostname=clean(fields.get("hostname"), 200),
             boot_id=clean(fields.get("boot_id"), 200),
             pid=int(cast("int", fields.get("pid"))),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, WireError, RecursionError):
+    except (ValueError, TypeError, WireError, RecursionError):
         raise RecordError("a head that cannot be read") from None
 
 
@@ -609,6 +625,13 @@ class Landmarks(Struct, frozen=True):
     """(time, subject, severity) of each event in the log."""
 
 
+class _Marks(Struct, frozen=True):
+    """The parts of a head's body of which `Landmarks` are made."""
+
+    summary: Mapping[str, Range]
+    events: tuple[Event, ...]
+
+
 def read_landmarks(record: Record) -> Landmarks:
     """Return load and events of a head, with the text cleaned.
 
@@ -616,62 +639,18 @@ def read_landmarks(record: Record) -> Landmarks:
         RecordError: the record is not a head of this schema.
     """
     try:
-        body = json.loads(record.body)
-        load = body["summary"].get("generation_tps")
-        return Landmarks(
-            None if load is None else float(load["mean"]),
-            tuple(
-                (_utc(one["at"]), clean(one["subject"], 200), Severity(one["severity"]))
-                for one in _few(body["events"])
-            ),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        found = checked(msgspec.json.decode(record.body, type=_Marks))
+    except (ValueError, WireError, RecursionError):
         raise RecordError("a head that cannot be read") from None
-
-
-def _few(items: Value) -> Value:
-    """Return `items`, a list or mapping of a head.
-
-    Raises:
-        ValueError: it has more entries than any recording.
-    """
-    if len(cast("Sized", items)) > _MOST_ENTRIES:
-        raise ValueError("too many entries")
-    return items
-
-
-def _utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC)
-
-
-def _announced(body: Mapping[str, Any]) -> Announced:
-    return Announced(
-        tuple(_of(Alert, one) for one in _few(body["alerts"])),
-        tuple(_of(Event, one) for one in _few(body["events"])),
-        {name: (str(word), _unix_s(since)) for name, (word, since) in _few(body["verdicts"]).items()},
-        {name: _of(Range, one) for name, one in _few(body["summary"]).items()},
-        None if (at := body.get("announced_at")) is None else float(at),
+    load = found.summary.get("generation_tps")
+    return Landmarks(
+        None if load is None else load.mean,
+        tuple((one.at.astimezone(UTC), one.subject, one.severity) for one in found.events),
     )
-
-
-def _unix_s(value: object) -> float:
-    """Return `value` as a number if it is a Unix time (seconds) of the years 1970 to 9999.
-
-    Raises:
-        ValueError: `value` is something else.
-    """
-    if not isinstance(value, int | float) or not 0 <= value <= datetime.max.replace(tzinfo=UTC).timestamp():
-        raise ValueError("not a time")
-    return float(value)
 
 
 def _head_identity(label: str, fields: object) -> tuple[SourceKey, Identity]:
     kind, _, name = label.partition(":")
     key = SourceKey(SourceKind(kind), clean(name, 200))
-    if key.kind is SourceKind.NODE:
-        return key, checked(_of(NodeIdentity, fields))
-    return key, checked(_of(EngineIdentity, fields))
-
-
-def _of(kind: type[Value], fields: object) -> Value:
-    return msgspec.convert(fields, kind)
+    known: type[Identity] = NodeIdentity if key.kind is SourceKind.NODE else EngineIdentity
+    return key, checked(msgspec.convert(fields, known))

@@ -64,23 +64,6 @@ def test_a_socket_of_loopback_is_local() -> None:
             one.close()
 
 
-@pytest.mark.outside
-def test_a_name_that_nobody_knows_might_be_reached_from_outside() -> None:
-    """A host name that does not resolve is treated as reachable from other machines."""
-    assert reachable_from_outside("no-such-host.invalid")
-
-
-@pytest.mark.outside
-@pytest.mark.parametrize("insecure", [False, True])
-def test_loopback_needs_no_token(*, insecure: bool) -> None:
-    """On 127.0.0.1 an agent needs neither token nor TLS, and prints no warning."""
-    service = prepare(("127.0.0.1", 0), None, cert=None, key=None, insecure=insecure)
-    assert service.warning() is None
-    assert "no token wanted" in service.about()
-    assert "http://127.0.0.1:" in service.about()
-    service.listeners[0].close()
-
-
 def test_an_address_that_others_reach_needs_a_token_or_insecure(certificate: tuple[Path, Path]) -> None:
     """An address that others reach needs a token or `--insecure`; either warns of what it leaves open."""
     place = ("0.0.0.0", 0)
@@ -119,27 +102,12 @@ def test_a_token_that_cannot_serve_is_refused(text: str) -> None:
     assert len(text.strip()) < 5 or text not in str(refused.value)
 
 
-def test_an_empty_variable_is_no_permission() -> None:
-    """An empty SPARKTOP_TOKEN is an error: it does not start an agent without a token."""
-    with pytest.raises(UsageError, match="holds none"):
-        read_token(None, {"SPARKTOP_TOKEN": ""})
-
-
 @given(st.text(max_size=60))
 @settings(max_examples=200)
 def test_only_the_token_is_admitted(given_token: str) -> None:
     """No text but the token is admitted, whatever characters it holds."""
     assert not Guard(TOKEN).admits(f"Bearer {given_token}")
     assert not Guard(TOKEN).admits(given_token)
-
-
-def test_the_token_is_admitted() -> None:
-    """The right token is admitted; without a configured token every request is."""
-    assert Guard(TOKEN).admits(f"Bearer {TOKEN}")
-    assert not Guard(TOKEN).admits(None)
-    assert not Guard(TOKEN).admits(f"Bearer {TOKEN}\udcff")
-    assert Guard(None).admits(None)
-    assert (Guard(TOKEN).wants_token, Guard(None).wants_token) == (True, False)
 
 
 def test_a_key_with_a_password_is_refused_without_a_question(
@@ -152,15 +120,6 @@ def test_a_key_with_a_password_is_refused_without_a_question(
     subprocess.run(command, check=True, capture_output=True, timeout=300)  # noqa: S603 - words of this file
     with pytest.raises(UsageError, match="has a password"):
         open_tls(str(cert), str(locked))
-
-
-def test_a_key_of_another_certificate_is_refused(certificate: tuple[Path, Path], tmp_path: Path) -> None:
-    """A key that does not belong to the certificate is refused."""
-    other = tmp_path / "other.pem"
-    command = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(other)]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)  # noqa: S603 - as above
-    with pytest.raises(UsageError, match="no certificate with its key"):
-        open_tls(str(certificate[0]), str(other))
 
 
 @pytest.mark.outside

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import ssl
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparktop import __version__
-from sparktop.agent import reader as sampler_module
-from sparktop.agent.access import bind, open_tls
-from sparktop.agent.reader import Sampler
+from sparktop.agent.access import open_tls
 from sparktop.agent.server import AgentServer
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.sources.decode import decode
-from sparktop.sources.local import LocalSource
 from sparktop.sources.replies import SCHEMA
 from tests.agent.conftest import StartAgent
 from tests.agent.fake_machine import BOOT_ID, TABLE, hung
-from tests.agent.raw_client import AMPLE_S, ask, connect, request
+from tests.agent.raw_client import ask, connect, request
 
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
 
@@ -49,23 +44,6 @@ async def test_the_query_reaches_the_sampler(start_agent: StartAgent) -> None:
     assert [one.processes for one in reply.samples] == [TABLE]
     assert reply.samples[0].at > first.at
     assert reply.interval_s == 0.25
-
-
-async def test_a_wish_that_cannot_be_read_is_400_with_a_line(start_agent: StartAgent) -> None:
-    """A query with an invalid value gets 400 and one line that states the fault."""
-    agent = await start_agent()
-    answer = await ask(agent.port, "/v1/sample?since=yesterday")
-    assert (answer.status, answer.body) == (400, b"since must be a number of seconds, not 'yesterday'\n")
-    assert agent.machine.taken == []
-
-
-async def test_health_needs_no_token_and_tells_nothing_else(start_agent: StartAgent) -> None:
-    """/healthz returns the agent's version without a token, and takes no sample."""
-    agent = await start_agent(TOKEN)
-    answer = await ask(agent.port, "/healthz")
-    assert answer.status == 200
-    assert json.loads(answer.body) == {"ok": True, "sparktop": __version__}
-    assert agent.machine.taken == []
 
 
 async def test_the_page_for_prometheus_is_fresh(start_agent: StartAgent) -> None:
@@ -104,15 +82,6 @@ async def test_without_the_token_every_answer_is_the_same(
     assert agent.machine.taken == []
 
 
-async def test_with_the_token_the_answers_are_there(start_agent: StartAgent) -> None:
-    """The right token gives access to /v1/sample and /metrics, whatever the letter case of the scheme."""
-    agent = await start_agent(TOKEN)
-    assert (await ask(agent.port, "/v1/sample", token=TOKEN)).status == 200
-    assert (await ask(agent.port, "/metrics", token=TOKEN)).status == 200
-    assert (await ask(agent.port, "/v1/sample", f"authorization: bearer  {TOKEN} ")).status == 200
-    assert (await ask(agent.port, "/nothing", token=TOKEN)).status == 404
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 async def test_everything_but_reading_is_405(start_agent: StartAgent, method: str) -> None:
     """All methods but GET and HEAD get 405, with or without a token."""
@@ -121,39 +90,6 @@ async def test_everything_but_reading_is_405(start_agent: StartAgent, method: st
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
     assert answer.headers["connection"] == "close"
     assert agent.machine.taken == []
-
-
-async def test_head_is_get_without_the_body(start_agent: StartAgent) -> None:
-    """HEAD gets the status and the headers of GET, with the length of its body, without the body."""
-    agent = await start_agent()
-    heads, bodies = [], []
-    for method in ("GET", "HEAD"):
-        client = await connect(agent.port)
-        await client.send(request("/healthz", "Connection: close", method=method))
-        head, _, body = (await client.closed()).partition(b"\r\n\r\n")
-        client.close()
-        first, *headers = head.decode().split("\r\n")
-        heads.append((first, {one for one in headers if not one.startswith("Date: ")}))
-        bodies.append(body)
-    assert heads[0] == heads[1]
-    assert heads[1][0].startswith("HTTP/1.1 200 ")
-    assert bodies[0]
-    assert bodies[1] == b""
-    assert f"Content-Length: {len(bodies[0])}" in heads[1][1]
-
-
-async def test_a_connection_is_kept(start_agent: StartAgent) -> None:
-    """A viewer polls on one connection, which stays open when a reading of the machine hangs."""
-    agent = await start_agent()
-    client = await connect(agent.port)
-    statuses = []
-    for failure in (hung(), hung(), None, None):
-        agent.machine.failure = failure
-        await client.send(request("/v1/sample"))
-        answer = await client.answer()
-        statuses.append(None if answer is None else answer.status)
-    assert (statuses, agent.server.connections) == ([503, 503, 200, 200], 1)
-    client.close()
 
 
 async def test_a_machine_that_hangs_is_503_with_a_line(
@@ -165,40 +101,6 @@ async def test_a_machine_that_hangs_is_503_with_a_line(
     answer = await ask(agent.port, "/v1/sample")
     assert (answer.status, answer.body) == (503, b"reading this machine has hung for 12 s\n")
     assert (await ask(agent.port, "/metrics")).status == 503
-
-
-@pytest.mark.outside
-async def test_a_driver_that_hangs_holds_no_request_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the real source and a reading that never ends, requests get 503 and /healthz still answers."""
-    monkeypatch.setattr(sampler_module, "DEADLINE_S", 0.05)
-    free = threading.Event()
-
-    class Hanging:
-        identity = None
-
-        def read(self, **_: object) -> NodeSample:
-            free.wait(AMPLE_S)
-            return NodeSample(0.0)
-
-        def close(self) -> None:
-            """Nothing to close."""
-
-    source = LocalSource("hanging", root=tmp_path)
-    monkeypatch.setattr(source, "_machine", Hanging())
-    server = AgentServer(Sampler(source))
-    listeners = bind("127.0.0.1", 0)
-    port = listeners[0].getsockname()[1]
-    server.start(listeners)
-    try:
-        answers = [await ask(port, path) for path in ("/v1/sample", "/v1/sample", "/metrics", "/healthz")]
-    finally:
-        free.set()
-        await server.close()
-    assert [one.status for one in answers] == [503, 503, 503, 200]
-    assert b"longer than" in answers[0].body
-    assert b"hung" in answers[1].body
 
 
 async def test_an_error_of_ours_is_500_and_logged(
@@ -239,15 +141,6 @@ async def test_tls_serves_those_who_trust_the_certificate(
     assert tls.minimum_version is ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLCertVerificationError):
         await connect(agent.port, tls=ssl.create_default_context())
-
-
-async def test_no_answer_tells_what_it_is_made_with(start_agent: StartAgent) -> None:
-    """The Server header names neither Python nor a library, and responses may not be cached."""
-    agent = await start_agent(TOKEN)
-    answers = [await ask(agent.port, path) for path in ("/healthz", "/v1/sample", "/nothing")]
-    assert {(one.headers["server"], one.headers["cache-control"]) for one in answers} == {
-        ("sparktop", "no-store")
-    }
 
 
 async def test_closing_leaves_nothing_listening(start_agent: StartAgent) -> None:

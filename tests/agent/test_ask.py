@@ -19,17 +19,6 @@ def test_query_and_line_say_the_same() -> None:
     assert from_query(query) == from_line(line) == Ask(5120.25, processes=True, interval_s=2.0)
 
 
-def test_nothing_asked_is_the_newest_sample() -> None:
-    """An empty query and an empty object request the newest sample without process table, at any interval."""
-    assert from_query({}) == from_line(b"{}") == Ask()
-
-
-@pytest.mark.parametrize(("wished", "given"), [("0", 0.25), ("-5", 0.25), ("0.5", 0.5), ("1e9", 60.0)])
-def test_an_interval_is_kept_within_bounds(wished: str, given: float) -> None:
-    """A requested interval is limited to 0.25 s to 60 s."""
-    assert from_query({"interval_s": wished}).interval_s == given
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -50,34 +39,6 @@ def test_what_is_no_wish_is_refused_in_one_clean_line(query: dict[str, str]) -> 
         from_query(query)
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 120
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b"{",
-        b'{"processes": []}',
-        b'{"processes": 1}',
-        b"[]",
-        b"null",
-        b"1",
-        b'{"since": true}',
-        b'{"since": [1]}',
-        b'{"since": NaN}',
-        b'{"interval_s": Infinity}',
-        b'{"processes": "yes"}',
-        b'{"processes": 2}',
-        b"\xff\xfe",
-        b"[" * 4000,
-        b'{"since": 1' + b"0" * 3900 + b"}",
-    ],
-    ids=lambda line: repr(line[:20]),
-)
-def test_a_line_that_is_no_request_is_refused(line: bytes) -> None:
-    """Broken JSON, JSON other than an object and values of a wrong type are refused."""
-    with pytest.raises(AskError):
-        from_line(line)
 
 
 @given(

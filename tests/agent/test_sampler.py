@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sparktop.agent.reader import KEPT_S, REST_S, Ask, Sampler
+from sparktop.agent.reader import REST_S, Ask, Sampler
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from tests.agent.fake_machine import TABLE, FakeMachine, Timers, hung, settle
@@ -48,13 +48,6 @@ async def test_nothing_is_read_before_somebody_asks(
     assert sampler.identity == NodeIdentity()
 
 
-async def test_the_first_request_gets_a_sample_at_once(sampler: Sampler, machine: FakeMachine) -> None:
-    """The first request gets a sample taken at that moment; then the machine's identity is known too."""
-    (sample,) = await samples(sampler)
-    assert machine.taken == [sample.at] == [5000.0]
-    assert sampler.identity.hostname == "spark-a"
-
-
 async def test_samples_are_taken_for_a_minute_after_the_last_request(
     sampler: Sampler, machine: FakeMachine, timers: Timers
 ) -> None:
@@ -66,26 +59,6 @@ async def test_samples_are_taken_for_a_minute_after_the_last_request(
     (sample,) = await samples(sampler)
     assert sample.at == timers.now
     assert not sampler.resting
-
-
-async def test_a_request_gives_all_that_is_newer_oldest_first(sampler: Sampler, timers: Timers) -> None:
-    """With `since`, a request gets all samples after that time, oldest first."""
-    (first,) = await samples(sampler)
-    await timers.advance(3.0)
-    newer = await samples(sampler, Ask(since=first.at))
-    assert [one.at - first.at for one in newer] == [1.0, 2.0, 3.0]
-    assert await samples(sampler, Ask(since=newer[-1].at)) == ()
-
-
-async def test_samples_are_kept_for_a_minute(sampler: Sampler, timers: Timers) -> None:
-    """Samples are kept for a minute: a client that was away for longer gets those of the last minute."""
-    await samples(sampler)
-    for _ in range(3):
-        await timers.advance(50.0)
-        await samples(sampler)
-    found = await samples(sampler, Ask(since=5000.0))
-    assert timers.now - found[0].at == KEPT_S
-    assert len(found) == 61
 
 
 async def test_a_time_of_before_a_restart_gives_the_newest(sampler: Sampler, timers: Timers) -> None:
@@ -104,16 +77,6 @@ async def test_the_smallest_wish_of_late_is_the_interval(sampler: Sampler, timer
         await timers.advance(2.0)
         await samples(sampler, Ask(interval_s=2.0))
     assert sampler.interval_s == 2.0
-
-
-async def test_a_shorter_interval_holds_at_once(
-    sampler: Sampler, machine: FakeMachine, timers: Timers
-) -> None:
-    """A shorter interval applies at once, even if the next sample was a minute away."""
-    await samples(sampler, Ask(interval_s=60.0))
-    await samples(sampler, Ask(interval_s=0.25))
-    await timers.advance(0.5)
-    assert machine.taken == [5000.0, 5000.25, 5000.5]
 
 
 async def test_an_asker_with_our_interval_finds_something_new_each_time(
@@ -186,17 +149,6 @@ async def test_the_process_table_comes_to_those_who_ask_for_it(
     assert machine.show_processes
 
 
-async def test_the_process_table_is_read_only_while_it_is_wanted(
-    sampler: Sampler, machine: FakeMachine, timers: Timers
-) -> None:
-    """Ten seconds after the last request for the process table it is not read any more."""
-    await samples(sampler, Ask(processes=True))
-    await timers.advance(10.0)
-    assert machine.show_processes
-    await timers.advance(1.0)
-    assert not machine.show_processes
-
-
 async def test_a_scraper_gets_a_fresh_sample(sampler: Sampler, timers: Timers) -> None:
     """`fresh_s` limits the age of the returned sample, whatever the interval."""
     await samples(sampler, Ask(interval_s=60.0))
@@ -204,23 +156,3 @@ async def test_a_scraper_gets_a_fresh_sample(sampler: Sampler, timers: Timers) -
     found = await sampler.ask(Ask(interval_s=60.0), fresh_s=1.0)
     assert not isinstance(found, Failure)
     assert found[-1].at == timers.now
-
-
-async def test_after_closing_nothing_is_read(sampler: Sampler, machine: FakeMachine, timers: Timers) -> None:
-    """Closing ends a reading that is in progress, closes the reader and cancels the timer."""
-    machine.free.clear()
-    asking = asyncio.ensure_future(sampler.ask(Ask()))
-    await settle()
-    await sampler.close()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    assert machine.closed
-    await timers.advance(100.0)
-    assert len(machine.taken) == 1
-
-
-async def test_many_wishes_take_little_room(sampler: Sampler) -> None:
-    """Intervals are stored in a few hundred steps, however many different ones are requested."""
-    for number in range(2000):
-        await samples(sampler, Ask(interval_s=0.25 + number % 1992 * 0.03))
-    assert len(sampler._wishes) <= 240

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -18,7 +17,7 @@ from sparktop.agent.reader import LONGEST_LINE, Sampler, serve
 from sparktop.model.failure import FailureKind
 from sparktop.sources.decode import WireError, decode
 from sparktop.sources.replies import Reply
-from tests.agent.agent_process import COMMAND, END_S, environment, ran
+from tests.agent.agent_process import COMMAND, END_S, environment
 from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine, hung
 
 MOST_RSS_MB = 35.0
@@ -105,15 +104,6 @@ async def test_each_line_is_answered_by_one(talk: Talk) -> None:
     assert (await talk.ask({"since": second.samples[0].at, "interval_s": 0.25})).samples == ()
 
 
-async def test_lines_may_come_in_pieces_and_together(talk: Talk) -> None:
-    """A request is a line, however its bytes arrive; empty lines are ignored."""
-    await talk.reply()
-    for piece in (b'{"pro', b'cesses": true}', b"\n{}\n\n\r\n{}", b"\n"):
-        await talk.say(piece)
-    tables = [(await talk.reply()).samples[-1].processes for _ in range(3)]
-    assert tables == [TABLE, None, None]
-
-
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
@@ -155,23 +145,6 @@ async def test_it_ends_with_its_input(talk: Talk) -> None:
     assert len((await talk.reply()).samples) == 1
     assert await talk.ended == 0
     assert talk.machine.closed
-
-
-async def test_it_ends_with_its_reader(talk: Talk) -> None:
-    """When its output is closed, it ends with exit code 0."""
-    await talk.reply()
-    talk.stop_reading()
-    await talk.say(b"{}\n")
-    assert await talk.ended == 0
-    assert talk.machine.closed
-
-
-async def test_it_ends_when_nobody_asks() -> None:
-    """Without a request for `idle_s` seconds it ends with exit code 0, though the connection is open."""
-    talk = Talk(FakeMachine(asyncio.get_running_loop().time), 0.05)
-    await talk.reply()
-    assert await talk.ended == 0
-    await talk.close()
 
 
 @pytest.mark.outside
@@ -244,44 +217,3 @@ def test_a_process_answers_and_ends_with_the_connection(started: Started, tmp_pa
     assert (folder / "task" / str(started.process.pid) / "children").read_text(encoding="utf-8") == ""
     assert started.end() == (0, b"", b"")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_the_process(started: Started, signum: int, code: int) -> None:
-    """A signal ends it without any output."""
-    started.reply()
-    started.ask(b"{}")
-    started.process.send_signal(signum)
-    assert started.end() == (code, b"", b"")
-
-
-@pytest.mark.process
-def test_a_reader_that_has_gone_ends_the_process(started: Started) -> None:
-    """A broken pipe ends it, without an error."""
-    started.reply()
-    assert started.process.stdin is not None
-    assert started.process.stdout is not None
-    started.process.stdout.close()
-    started.process.stdin.write(b"{}\n")
-    started.process.stdin.flush()
-    assert started.process.wait(END_S) == 0
-
-
-@pytest.mark.process
-def test_input_may_be_a_file(tmp_path: Path) -> None:
-    """With requests from a file, or none, it answers them and ends."""
-    path = tmp_path / "requests"
-    path.write_bytes(b"{}\n{}\n")
-    with path.open("rb") as requests:
-        done = subprocess.run(  # noqa: S603 - our own program
-            [*COMMAND, "--stdio"],
-            env=environment(tmp_path),
-            stdin=requests,
-            capture_output=True,
-            timeout=END_S,
-            check=True,
-        )
-    assert (done.stdout.count(b"\n"), done.stderr) == (3, b"")
-    code, out, err = ran(tmp_path, "--stdio")
-    assert (code, out.count("\n"), err) == (0, 1, "")

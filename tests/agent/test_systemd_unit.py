@@ -107,13 +107,6 @@ def test_a_token_that_is_wanted_and_not_named_has_a_usual_place() -> None:
     assert "LoadCredential" not in unit(FLAGS["insecure"][0], wants_token=False)
 
 
-def test_a_program_in_a_home_runs_as_its_owner() -> None:
-    """A program below /home runs as its owner, as ProtectHome=yes or DynamicUser=yes would hide it."""
-    assert service(unit(FLAGS["plain"][0], wants_token=False))["DynamicUser"] == "yes"
-    home = service(unit(FLAGS["home"][0], wants_token=False))
-    assert ("DynamicUser" in home, home["ProtectHome"]) == (False, "read-only")
-
-
 @pytest.mark.parametrize("name", ["spark top", "100%", "a$b", 'a"b', "a\\b"])
 def test_odd_names_are_quoted(name: str) -> None:
     """Spaces, %, $, quotes and backslashes in the program's path are escaped for systemd."""

@@ -18,7 +18,7 @@ from sparktop.model.targets import NodeTarget
 from sparktop.sources.agent import AgentSource
 from sparktop.sources.replies import ASKS_RANKS
 from tests.agent.fake_machine import FakeMachine
-from tests.agent.raw_client import AMPLE_S, ask, connect
+from tests.agent.raw_client import AMPLE_S, connect
 from tests.hardware.ras.examples import answer
 
 pytestmark = pytest.mark.outside
@@ -88,25 +88,6 @@ async def test_a_page_of_another_server_gets_nothing(path: str, start: Start, ra
     for host in ("evil.example", "localhost.evil.example:9750", "127.0.0.1@evil.example", "2130706433"):
         assert await status(port, f"Host: {host}", path=path) == 421, host
     assert ras.asked == []
-
-
-async def test_own_pages_links_and_programs_may_ask(start: Start) -> None:
-    """A link that a person follows, a page of this server and a program without such headers are answered."""
-    port = await start(None)
-    for headers in (
-        (),
-        LINK,
-        ("Sec-Fetch-Site: none",),
-        ("Sec-Fetch-Site: same-origin", "Origin: http://localhost"),
-    ):
-        assert await status(port, "Host: localhost", *headers) == 200, headers
-    assert await status(port, "Host: board.lan:9750") == 200
-
-
-async def test_a_token_stands_for_any_name(start: Start) -> None:
-    """No web page knows the token, so a viewer may use any name of an agent that wants one."""
-    port = await start(TOKEN)
-    assert (await ask(port, "/v1/sample", token=TOKEN)).status == 200
 
 
 async def test_nccl_is_asked_by_no_simple_request(start: Start, ras: RasServer) -> None:

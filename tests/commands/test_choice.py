@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.commands.choice import choose, this_machine
+from sparktop.commands.choice import choose
 from sparktop.errors import UsageError
 from sparktop.model.targets import NodeTarget, Watch
 
@@ -62,15 +62,6 @@ def test_the_file_says_what_to_watch(tmp_path: Path) -> None:
     assert chosen(config=path, interval=5.0).interval_s == 5.0
 
 
-def test_low_bandwidth_and_keys_arrive(tmp_path: Path) -> None:
-    """Low bandwidth comes from the option or the file, keys from the file, also with targets."""
-    path = tmp_path / "x.toml"
-    path.write_text(f'low_bandwidth = true\nkeys.freeze = "space"\n{FILE}', encoding="utf-8")
-    assert (chosen().low_bandwidth, chosen(low_bandwidth=True).low_bandwidth) == (False, True)
-    assert [chosen(*targets, config=path).low_bandwidth for targets in ((), ("host:1",))] == [True, True]
-    assert chosen("host:1", config=path).keys == {"freeze": "space"}
-
-
 def test_targets_replace_what_the_file_watches(tmp_path: Path) -> None:
     """With targets, the file gives interval, theme and thresholds, but nothing to watch."""
     path = tmp_path / "x.toml"
@@ -83,14 +74,6 @@ def test_targets_replace_what_the_file_watches(tmp_path: Path) -> None:
     assert (watch.interval_s, watch.theme, watch.thresholds.busy_running) == (2.0, "spark-light", 3.0)
 
 
-def test_a_file_without_targets_means_this_machine(tmp_path: Path) -> None:
-    """If the file lists nothing to watch, this machine is watched."""
-    path = tmp_path / "x.toml"
-    path.write_text('theme = "spark-light"\n', encoding="utf-8")
-    watch = chosen(config=path)
-    assert (watch.nodes, watch.discover, watch.theme) == ((this_machine(),), ("127.0.0.1",), "spark-light")
-
-
 @pytest.mark.parametrize("target", ["127.0.0.1:1", "localhost:1", "http://[::1]:1", "127.5.0.1", "SPARK-Z:1"])
 def test_a_local_target_brings_this_machine(target: str) -> None:
     """A server on loopback or under this machine's name adds this machine."""
@@ -98,29 +81,6 @@ def test_a_local_target_brings_this_machine(target: str) -> None:
     assert [one.name for one in watch.nodes] == ["spark-z"]
     assert {one.nodes for one in watch.backends[1:]} <= {("spark-z",)}
     assert watch.backends[0].nodes == ()
-
-
-@pytest.mark.parametrize("target", ["other:1", "other", "10.0.0.1:1", "http://127.0.0.1.example:1"])
-def test_another_machine_brings_no_node(target: str) -> None:
-    """A server on another machine adds no node."""
-    assert chosen(target).nodes == ()
-
-
-def test_hosts_are_searched_once() -> None:
-    """A target without a port is a host to search, each only once."""
-    watch = chosen("one", "two", "one", "three:3")
-    assert watch.discover == ("one", "two")
-    assert [one.name for one in watch.backends] == ["three:3"]
-
-
-def test_one_server_named_twice_is_watched_once() -> None:
-    """Two spellings of a URL are one backend."""
-    assert len(chosen("host:1", "http://host:1/", "host:1").backends) == 1
-
-
-def test_names_are_made_unique() -> None:
-    """Servers with equal names get numbers."""
-    assert [one.name for one in chosen("http://host:1", "https://host:1").backends] == ["host:1", "host:1-2"]
 
 
 def test_a_target_that_is_none_is_refused() -> None:
@@ -134,18 +94,3 @@ def test_an_agent_as_a_target_is_a_node() -> None:
     watch = chosen("spark-a:9750", "spark-a:8000", "SPARK-A:8001", "other:1")
     assert watch.nodes == (NodeTarget("spark-a", via="agent", url="http://spark-a:9750"),)
     assert [one.nodes for one in watch.backends] == [("spark-a",), ("spark-a",), ()]
-
-
-def test_an_agent_on_this_machine_takes_its_place() -> None:
-    """An agent on this machine replaces the local node, so that the machine is watched once."""
-    watch = chosen("127.0.0.1:9750", "localhost:1", "127.0.0.1")
-    assert [(one.name, one.via) for one in watch.nodes] == [("127.0.0.1", "agent")]
-    assert watch.backends[0].nodes == ("127.0.0.1",)
-    assert watch.discover == ("127.0.0.1",)
-
-
-def test_agents_of_one_name_are_numbered() -> None:
-    """Two agents of one host are two machines; one that is named twice is one."""
-    watch = chosen("http://a:9750", "https://a:9750", "a:9750", "a:1")
-    assert [one.name for one in watch.nodes] == ["a", "a-2"]
-    assert watch.backends[0].nodes == ("a",)

@@ -13,7 +13,7 @@ from sparktop.cli import main
 from sparktop.graphics.cells import cell_width
 from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.result.store import save, sweeps_folder
-from tests.sweep.made_results import made_level, made_sweep
+from tests.sweep.made_results import made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"
 TOPOLOGIES = "ref:spark-topologies-2026-03"
@@ -101,23 +101,6 @@ def test_results_of_all_tools_stand_side_by_side(capsys: pytest.CaptureFixture[s
     assert "role-only" not in out  # figures are computed from the detailed file, not read from its summary
 
 
-def test_with_a_baseline_others_stand_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a baseline, each row has its value, the other value and the difference."""
-    code, out, _ = printed(capsys, "ref:gx10-concurrency-first", "--baseline", "gx10-patched")
-    assert code == 0
-    assert re.search(r"\| `spark-arena-vanilla` +\| +c10 \| +104.3 \| +160.5 \| \+53.9 % \|", out)
-
-
-def test_the_same_thing_twice_sets_the_floor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Two measurements of the same thing, named by --same, give the noise floor."""
-    for name, step in (("a", 0.25), ("b", 0.26)):
-        save(tmp_path / f"{name}.json", made_sweep((name, [made_level(step=step)])))
-    words = [str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--same", "a", "b"]
-    code, out, _ = printed(capsys, *words, "--format", "json")
-    assert code == 0
-    assert json.loads(out)["noise_floor_percent"]["decode_tps"] == pytest.approx(4, abs=0.1)
-
-
 def test_the_list_has_references_and_stored_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
     """The list has references and stored sweeps, with the names in the files."""
     folder = sweeps_folder(os.environ)
@@ -132,21 +115,6 @@ def test_the_list_has_references_and_stored_sweeps(capsys: pytest.CaptureFixture
     assert "is empty" in lines[5]
     code, out, _ = printed(capsys, "--list", str(folder / "20260322T180405Z-x.json"))
     assert out == "a  sparktop 1.0  m  c2\n"
-
-
-def test_output_goes_to_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """With -o, the text goes to a file and nothing to standard output."""
-    code, out, _ = printed(capsys, TOPOLOGIES, "-o", str(tmp_path / "c.md"))
-    assert (code, out) == (0, "")
-    assert (tmp_path / "c.md").read_text(encoding="utf-8").startswith("## sparktop compare\n")
-
-
-def test_options_may_stand_between_files(capsys: pytest.CaptureFixture[str]) -> None:
-    """--same takes two words; files may follow it."""
-    words = [TOPOLOGIES, "--same", "solo", "least-busy", "ref:spark-vllm-blog", "--format", "json"]
-    code, out, _ = printed(capsys, *words)
-    assert code == 0
-    assert any("spark-tuned" in row["values"] for row in json.loads(out)["rows"])
 
 
 @pytest.mark.parametrize(
@@ -171,46 +139,3 @@ def test_what_cannot_be_compared_is_one_line_and_exit_2(
     assert err.startswith("sparktop: ")
     assert told in err
     assert err.count("\n") == 1
-
-
-def test_one_bad_file_among_good_ones_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """If one of several files is invalid it is named, and nothing is compared."""
-    (tmp_path / "cut.json").write_text('{"schema": "sparktop.sweep/1", "plan"', encoding="utf-8")
-    code, out, err = printed(capsys, TOPOLOGIES, str(tmp_path / "cut.json"))
-    assert (code, out) == (2, "")
-    assert "cut.json: is cut short or not JSON (line 1, column" in err
-
-
-def test_one_reference_prints_its_table_and_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
-    """A single reference prints each level in its source's terms, and further facts of the source."""
-    code, out, _ = printed(capsys, "ref:spark-vllm-blog")
-    assert code == 0
-    assert re.search(r"^\| c64 +\| +444.0 \| +4,158 \|$", out, flags=re.MULTILINE)
-    assert re.search(r"^\| c1 +\| +304 \| +18.0 \| +2,500 \|$", out, flags=re.MULTILINE)
-    assert "What `ref:spark-vllm-blog` also says" in out
-    assert "memory bandwidth (GB/s) 273; bytes per token (GB) 2.55; limit (tok/s) 107" in " ".join(
-        out.split()
-    )
-    assert "- TTFT (ms): mean time to first token." in out
-
-
-def test_one_file_prints_its_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A single file prints its table as Markdown or, with all values of its runs, as JSON."""
-    save(tmp_path / "own.json", made_sweep())
-    code, out, _ = printed(capsys, str(tmp_path / "own.json"))
-    assert code == 0
-    assert re.search(r"^\| c2 +\| +\d", out, flags=re.MULTILINE)
-    code, out, _ = printed(capsys, str(tmp_path / "own.json"), "--format", "json")
-    (series,) = json.loads(out)["series"]
-    assert (series["name"], series["published"], series["levels"][0]["concurrency"]) == ("a", False, 2)
-    assert len(series["levels"][0]["figures"]["decode_tps"]["values"]) == 3
-
-
-def test_a_pipe_without_a_writer_is_not_waited_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file argument that is a pipe ends with one line instead of waiting for ever."""
-    monkeypatch.setattr("sparktop.files.READ_S", 0.05)
-    os.mkfifo(tmp_path / "pipe")
-    assert main(["compare", str(tmp_path / "pipe")]) == 2
-    assert "is a pipe or device that had nothing to read within" in capsys.readouterr().err

@@ -7,7 +7,6 @@ import logging
 import os
 import pty
 import re
-import resource
 import socket
 import subprocess
 import sys
@@ -17,17 +16,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.commands.doctor import read_configuration
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.mark.parametrize(("named", "said"), [(True, "no file"), (False, "no file: this machine's usual")])
-def test_without_file_and_targets_this_machine_is_searched(tmp_path: Path, said: str, *, named: bool) -> None:
-    """Without a file, this machine's usual ports are checked, unless targets are named."""
-    (check,), _, _ = read_configuration(None, {"HOME": str(tmp_path)}, named=named)
-    assert check.message.startswith(said)
-    assert (check.message == said) == named
 
 
 @pytest.fixture(autouse=True)
@@ -110,29 +100,6 @@ def test_a_wrong_file_is_a_failed_check(
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith(f"FAIL  config: {path}:") for line in lines) == 2
     assert any(line.startswith(f"FAIL  {closed} port") for line in lines)
-
-
-@pytest.mark.outside
-def test_a_file_of_sweeps_asks_for_more_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The limit of open files is compared with the highest concurrency of the file's sweeps."""
-    text = '[[nodes]]\nname = "n"\n[[sweeps]]\nname = "s"\nconcurrency = [1, 65536]\n'
-    (tmp_path / "sparktop.toml").write_text(text, encoding="utf-8")
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
-    try:
-        main(["doctor", "--config", str(tmp_path / "sparktop.toml")])
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    line = next(line for line in capsys.readouterr().out.splitlines() if " open files: " in line)
-    assert "65536" in line
-
-
-def test_a_wrong_target_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """An invalid target is reported with exit code 2, before anything is checked."""
-    assert main(["doctor", "ftp://host"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "ftp:// is not watched" in err
 
 
 @pytest.mark.process

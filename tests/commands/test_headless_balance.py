@@ -87,16 +87,6 @@ def test_the_headless_word_is_right(name: str, hz: int) -> None:
     assert [one["values"]["verdict"] for one in begun] == ["oscillating"] * bad
 
 
-@pytest.mark.parametrize("form", ["txt", "md"])
-def test_the_report_says_the_announced_word(form: str) -> None:
-    """An announced oscillation is not reported as "unknown"."""
-    text = watched("leastbusy-c16-b", 1, form)
-    assert "oscillating" in text
-    # The limit of each server is unknown beside it: a router that counts nothing is not blamed.
-    judged = [line for line in text.splitlines() if "the loads of proxy are oscillating" not in line]
-    assert "unknown" not in "\n".join(judged).replace("– is unknown", "")
-
-
 def test_without_a_time_rates_cover_two_intervals() -> None:
     """Without --seconds, the report waits until rates cover two intervals, and states their window."""
     data: dict[str, Any] = json.loads(watched("shuffle-c64", 1, glance=True))

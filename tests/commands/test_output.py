@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 import resource
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sparktop.commands.output import check_file, tell, write_file, write_out
+from sparktop.commands.output import check_file, tell, write_file
 from sparktop.errors import OutputError
 
 
@@ -40,21 +38,6 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one.name for one in tmp_path.iterdir()] == ["x.json"]
 
 
-def test_a_link_keeps_pointing(tmp_path: Path) -> None:
-    """Writing to a symbolic link writes the file it points to."""
-    (tmp_path / "there").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "there")
-    write_file(tmp_path / "link", "new")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "there").read_text(encoding="utf-8") == "new"
-
-
-def test_a_device_is_not_replaced() -> None:
-    """Writing to /dev/null does not replace the device."""
-    write_file(Path("/dev/null"), "new")
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
-
-
 @pytest.mark.parametrize(
     ("name", "why"), [("", "is a folder"), ("none/x", "there is no folder"), ("a\0b", "null")]
 )
@@ -64,31 +47,10 @@ def test_an_impossible_place_is_told_early(tmp_path: Path, name: str, why: str) 
         check_file(tmp_path / name)
 
 
-def test_a_closed_output_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closed standard output is an error."""
-    monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(OutputError, match="closed"):
-        write_out("x")
-
-
-def test_a_poor_terminal_gets_question_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A character that the output's encoding lacks is written as a question mark."""
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    write_out("a – b\n")
-    assert raw.getvalue() == b"a ? b\n"
-
-
 def test_messages_are_clean_lines(capsys: pytest.CaptureFixture[str]) -> None:
     """Each line of a message begins with the program's name and has no escape sequences."""
     tell("one\x1b[31m\ntwo")
     assert capsys.readouterr().err == "sparktop: one [31m\nsparktop: two\n"
-
-
-def test_messages_to_nowhere_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages are dropped if standard error is closed; the exit code stays the same."""
-    monkeypatch.setattr(sys, "stderr", None)
-    tell("x")
 
 
 @pytest.mark.process

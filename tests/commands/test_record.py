@@ -17,7 +17,6 @@ import pytest
 from sparktop.cli import main
 from sparktop.commands.record import unit
 from sparktop.model.targets import Watch
-from sparktop.recording.frames import MAGIC
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.session import Written
 
@@ -116,20 +115,6 @@ def test_a_recording_is_continued_only_on_request(
     assert begun == [path, Path("empty")]
 
 
-def test_a_full_disk_is_named_before_anything_is_watched(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where there is no room, no file is left, and the exit code is 1."""
-    monkeypatch.setattr("sparktop.recording.recorder.MIN_FREE_BYTES", 1 << 60)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    config = tmp_path / "x.toml"
-    config.write_text(NODE)
-    path = tmp_path / "night.rec.zst"
-    assert main(["record", "--config", str(config), "-o", str(path)]) == 1
-    assert "night.rec.zst: cannot be written: the disk is nearly full: " in capsys.readouterr().err
-    assert not path.exists()
-
-
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("most", "words"), [(0, "nothing was recorded: "), (400, "the end was not recorded: ")]
@@ -170,38 +155,6 @@ def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFi
     assert "exists: name a new file" in capsys.readouterr().err
 
 
-def test_the_lost_times_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Damage costs the rest of its frame: the last time before it and the first after it are printed."""
-    from tests.recording.conftest import FRAMES, Made, instant
-
-    made = Made()
-    data = bytearray(made.data)
-    middle, end = made.ends[60] + 5, made.ends[150] + 5
-    data[middle : middle + 12] = data[end : end + 12] = b"x" * 12
-    path = tmp_path / "bad"
-    path.write_bytes(data)
-    assert main(["record", "--check", str(path)]) == 1
-    kept, first, last = (f"{instant(at).wall.astimezone():%Y-%m-%d %H:%M:%S}" for at in (60, 80, 150))
-    printed = capsys.readouterr().out
-    assert f"\nnothing could be read between {kept} and {first} (20 s)\n" in printed
-    assert printed.endswith(f"\nnothing could be read after {last}\nall outside of these times was read\n")
-    frame = made.ends[len(made.records) // FRAMES - 1]
-    path.write_bytes(b"x" * 20 + made.data[20:frame] + made.data[frame:])
-    assert main(["record", "--check", str(path)]) == 1
-    assert "\nnothing could be read before " in capsys.readouterr().out
-
-
-def test_a_file_with_endless_damage_gets_a_short_list(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of very many damaged places the first are listed and the others counted."""
-    (tmp_path / "bad").write_bytes(MAGIC * 5_000)
-    assert main(["record", "--check", str(tmp_path / "bad")]) == 1
-    printed = capsys.readouterr().out
-    assert printed.count("damaged at byte") == 20
-    assert "damaged at 980 or more further places" in printed
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -239,13 +192,3 @@ def test_the_unit_records_what_the_configuration_lists() -> None:
     wanted = 'ExecStart=/opt/sparktop record --config "/srv/my file.toml" --append -o /data/night.rec.zst\n'
     assert wanted in named
     assert "After=network-online.target time-sync.target" in text
-
-
-@pytest.mark.process
-def test_the_recorder_says_what_does_not_answer(tmp_path: Path) -> None:
-    """A server that refuses connections has a line on standard error with the reason."""
-    command = [*PROGRAM, "127.0.0.1:1", "--seconds", "6", "-o", str(tmp_path / "night.rec.zst")]
-    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=env, text=True) as recorder:  # noqa: S603 - as above
-        _, said = recorder.communicate(timeout=60)
-    assert "\nsparktop: 127.0.0.1:1: nothing listens on 127.0.0.1:1 (connection refused)\n" in said

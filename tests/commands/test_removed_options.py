@@ -28,10 +28,3 @@ def test_a_removed_option_names_what_remains(
     error = capsys.readouterr().err
     assert instead in error
     assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("command", ["replay", "snapshot"])
-def test_help_does_not_list_removed_options(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither usage nor help names them."""
-    assert main([command, "--help"]) == 0
-    assert "--compare" not in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -53,18 +52,6 @@ def test_a_post_has_an_option_of_its_own(folder: Path, capsys: pytest.CaptureFix
     assert "not allowed with" in capsys.readouterr().err
 
 
-def test_the_last_sweep_is_the_newest_that_can_be_read(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without a name, or as "last", the newest readable sweep is reported; incomplete files are skipped."""
-    stored(folder, made_sweep(("old", [made_level()])), minutes=0)
-    stored(folder, made_sweep(("new", [made_level()])), minutes=1)
-    new_file(folder, BEGAN + timedelta(minutes=2))
-    for words in (["report"], ["report", "last"]):
-        assert main([*words, "--format", "csv"]) == 0
-        assert "new,engine" in capsys.readouterr().out
-
-
 def test_the_last_sweep_is_the_newest_with_a_measured_level(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,36 +74,6 @@ def test_nothing_stored_is_said(folder: Path, capsys: pytest.CaptureFixture[str]
     found = capsys.readouterr().err
     assert str(folder) in found
     assert "make one with sparktop sweep" in found
-
-
-def test_a_missing_file_may_be_a_recording_or_a_sweep(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message on a file that does not exist names both kinds of files that a report is made of."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["report", "nofile"]) == 2
-    wanted = "nofile: No such file or directory; give a recording, or the result file of a sweep\n"
-    assert capsys.readouterr().err == f"sparktop: {wanted}"
-
-
-def test_a_file_is_written_in_the_format_of_its_name(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The format follows the suffix of the file; nothing goes to standard output."""
-    path, output = stored(folder, made_sweep()), tmp_path / "out.csv"
-    assert main(["report", str(path), "-o", str(output)]) == 0
-    assert output.read_text(encoding="utf-8").startswith("target,kind,")
-    assert capsys.readouterr().out == ""
-
-
-def test_one_target_of_several_can_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """llama-benchy's format holds one target; for an unknown name the nearest is suggested."""
-    path = stored(folder, made_sweep(("first", [made_level()]), ("second", [made_level(4)])))
-    assert main(["report", str(path), "--format", "llama-benchy"]) == 2
-    assert main(["report", str(path), "--format", "llama-benchy", "--target", "second"]) == 0
-    assert json.loads(capsys.readouterr().out)["max_concurrency"] == 4
-    assert main(["report", str(path), "--target", "secnd"]) == 2
-    assert "did you mean 'second'" in capsys.readouterr().err
 
 
 def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,53 +125,6 @@ def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureF
     assert decode.against in {"router@later", "spark"}
     assert main(["report", str(before), str(after), "--anonymous"]) == 0
     assert "before" not in capsys.readouterr().out
-
-
-def test_a_target_is_compared_with_itself_over_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A target in two sweeps is compared over time, not taken for a server that was measured twice."""
-    for minute, (name, step) in enumerate((("before", 0.5), ("later", 0.25))):
-        path = stored(folder, made_sweep(("router", [made_level(step=step)]), ("x", [made_level()])), minute)
-        path.rename(path.with_name(f"{name}.json"))
-    words = ["last", str(folder / "before.json"), "ref:spark-topologies-2026-03", "--target", "router"]
-    assert main(["report", *words]) == 0
-    text = capsys.readouterr().out
-    assert "`router@later`" in text.split("\n\n")[1]
-    assert "from `later` and `before`" in text
-    assert "## Beside `" in text
-    for absent in ("same server", "The same again", "x@later"):
-        assert absent not in text
-
-
-def test_a_sweep_of_another_load_stands_beside(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A sweep of another load is shown beside, like another tool's result; a line says why."""
-    first, other = made_sweep(), made_sweep(("b", [made_level()]))
-    other = other.model_copy(update={"plan": other.plan.model_copy(update={"tg": 8})})
-    paths = [str(stored(folder, first)), str(stored(folder, other, 1))]
-    assert main(["report", *paths]) == 0
-    out, err = capsys.readouterr()
-    assert "## Beside `" in out
-    assert "another load, lengths or conditions" in err
-
-
-def test_addresses_and_names_follow_the_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Reports have names by default, URLs on request, and neither if anonymous."""
-    path = str(stored(folder, made_sweep(("ophelia", [made_level()]))))
-    for words, shown in (
-        ([], (True, False)),
-        (["--addresses"], (True, True)),
-        (["--anonymous"], (False, False)),
-    ):
-        assert main(["report", path, *words]) == 0
-        text = capsys.readouterr().out
-        assert ("ophelia" in text, "127.0.0.1" in text) == shown
-
-
-def test_an_empty_sweep_cannot_be_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A sweep without levels cannot be drawn, but has a report in every other format."""
-    path = str(stored(folder, made_sweep(("a", []))))
-    assert main(["report", path, "--format", "svg"]) == 2
-    assert "nothing to draw" in capsys.readouterr().err
-    assert main(["report", path, "--format", "html"]) == 0
 
 
 def test_a_format_that_the_suffix_contradicts_is_refused(

@@ -51,14 +51,6 @@ def test_options_that_contradict_each_other_are_one_line(words: str, message: st
         _plan(*words.split())
 
 
-def test_a_hung_request_has_a_time_limit_of_the_users_own() -> None:
-    """--timeout holds for the first token and for each that follows, on every kind of load."""
-    for words in (["-c", "1"], ["--rate", "1"], ["--agents", "1"]):
-        limits = _plan(*words, "--timeout", "7").timeouts
-        assert (limits.first_token_s, limits.between_tokens_s) == (7.0, 7.0)
-    assert _plan("-c", "1").timeouts.first_token_s == 300.0
-
-
 def test_the_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """One line each, with the levels and lengths, and nothing is sent."""
     assert main(["sweep", "--list"]) == 0

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.config import cache
 from sparktop.config import schema as config
 from sparktop.config.cache import KEPT, CheckedFiles, Configured, configured
 from sparktop.config.schema import load
 from sparktop.config.watch import read_config
-from sparktop.errors import ConfigError
 from sparktop.model.targets import Watch
 
 GOOD = sorted((Path(__file__).parent.parent / "data" / "configs" / "good").glob("*.toml"))
@@ -112,56 +110,6 @@ def test_the_entry_is_this_users_alone_and_holds_no_secret(desk: Desk) -> None:
     assert "hunter2" not in text
 
 
-def test_variables_are_looked_up_at_each_start(desk: Desk) -> None:
-    """A start from the cache uses the current environment, and warns of unset variables with their lines."""
-    desk.start()
-    desk.env["A_KEY"] = "another"
-    assert desk.start().backends[0].api_key == "another"
-    desk.env["A_KEY"] = ""
-    found = configured(desk.path, read_config(desk.path)[0], desk.env)
-    watch, warnings = found.watch, found.warnings
-    assert watch.backends[0].api_key is None
-    unset = "names the environment variable A_KEY, which is not set"
-    assert warnings == [
-        f"{desk.path}:12: key 'nodes[0].token_env' {unset}",
-        f"{desk.path}:7: key 'backends[0].api_key_env' {unset}",
-    ]
-    assert desk.checked == 1
-
-
-def test_a_changed_file_is_checked_again(desk: Desk) -> None:
-    """A changed text has another cache entry, so that it is checked again."""
-    desk.start()
-    desk.path.write_text(FILE.replace("= 2\n", "= 3\n"), encoding="utf-8")
-    assert desk.start().interval_s == 3.0
-    assert desk.checked == 2
-
-
-def test_another_version_checks_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another version of sparktop checks again."""
-    desk.start()
-    monkeypatch.setattr("sparktop.config.cache.__version__", "999")
-    desk.start()
-    assert desk.checked == 2
-
-
-def test_settings_of_another_shape_are_checked_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry made for other settings classes is not used."""
-    desk.start()
-    monkeypatch.setattr("sparktop.config.cache._SHAPE", 1)
-    desk.start()
-    assert desk.checked == 2
-
-
-def test_a_wrong_file_is_never_kept(desk: Desk) -> None:
-    """An invalid file is checked at each start, with its errors, and has no cache entry."""
-    desk.path.write_text("intervall_s = 1\n", encoding="utf-8")
-    for _ in range(2):
-        with pytest.raises(ConfigError, match=r"sparktop\.toml:1: key 'intervall_s' is unknown"):
-            desk.start()
-    assert desk.entries() == []
-
-
 def test_a_theme_that_has_gone_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a theme was deleted since the check, the file is checked again, which reports it."""
     desk.start()
@@ -211,24 +159,6 @@ def test_an_odd_entry_is_passed_over(desk: Desk, damage: Callable[[Path], object
     assert desk.checked == 2
 
 
-@pytest.mark.parametrize("settings", [{}, {"theme": "spark-dark"}, {"theme": "spark-dark", "nodes": [3]}])
-def test_a_whole_entry_of_another_shape_is_passed_over(desk: Desk, settings: dict[str, object]) -> None:
-    """An entry with a valid checksum that lacks needed settings is ignored."""
-    expected = desk.start()
-    CheckedFiles(desk.env).remember(FILE, settings, [])
-    assert desk.start() == expected
-    assert desk.checked == 2
-
-
-def test_an_entry_of_another_user_is_passed_over(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry that another user owns is ignored."""
-    desk.start()
-    owner = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    desk.start()
-    assert desk.checked == 2
-
-
 def test_only_the_newest_entries_are_kept(desk: Desk) -> None:
     """Only the newest entries are kept, and remains of interrupted writes are removed."""
     desk.start()
@@ -241,22 +171,3 @@ def test_only_the_newest_entries_are_kept(desk: Desk) -> None:
     assert len(desk.entries()) == KEPT
     assert desk.entry in desk.entries()
     assert leftover not in desk.entries()
-
-
-@pytest.mark.parametrize("env", [{}, {"XDG_CACHE_HOME": "relative", "HOME": ""}, {"HOME": "/proc/nowhere"}])
-def test_without_a_place_nothing_is_kept(desk: Desk, env: dict[str, str]) -> None:
-    """Without a home, or if nothing can be written, each start makes the full check."""
-    desk.env = env
-    desk.start()
-    desk.start()
-    assert desk.checked == 2
-
-
-def test_below_the_home_without_a_variable() -> None:
-    """Without $XDG_CACHE_HOME, the cache is below ~/.cache."""
-    assert CheckedFiles({"HOME": "/h"}).folder == Path("/h/.cache/sparktop/checked")
-
-
-def test_an_edited_rule_invalidates_the_cache() -> None:
-    """All modules with validation rules are found, because the cache depends on their modification times."""
-    assert len(cache._rules_age()) == len(cache._RULES)

@@ -44,11 +44,6 @@ def test_a_missing_key_is_added_where_it_belongs() -> None:
     assert with_values('theme = "x"', {("interval_s",): 5.0}) == 'theme = "x"\ninterval_s = 5.0\n'
 
 
-def test_windows_line_ends_stay() -> None:
-    """A changed line of a file with CRLF line ends keeps them."""
-    assert with_values("interval_s = 1.0 # a\r\n", {("interval_s",): 2.0}) == "interval_s = 2.0 # a\r\n"
-
-
 @pytest.mark.parametrize(
     ("text", "changed"),
     [
@@ -92,12 +87,3 @@ def test_every_option_is_a_setting_of_the_file() -> None:
     for option in (*ALERTS, *STATES, *EVENTS, *GUARD, *RECORDER, INTERVAL, LOW_BANDWIDTH):
         for value in (*option.choices[:2], option.choices[-1]):
             Settings.model_validate(tomllib.loads(with_values("", {option.place: value})))
-
-
-def test_steps_go_on_from_a_value_between_two_choices() -> None:
-    """From a value between two choices, a step goes to the next or previous one; it stops at the ends."""
-    headroom = ALERTS[0]
-    assert (headroom.step(12.5, 1), headroom.step(12.5, -1)) == (13, 12)
-    assert (headroom.step(64, 1), headroom.step(1, -1), headroom.step(900.0, 1)) == (64, 1, 64)
-    assert headroom.step(64, 1, around=True) == 1
-    assert GUARD[0].step(None, 1) == 8

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.commands.config import write_found
-from sparktop.config.found import check_origin, found_toml, without_router
+from sparktop.config.found import found_toml
 from sparktop.config.schema import check
 from sparktop.errors import ConfigError, UsageError
 from sparktop.model.failure import Failure, FailureKind
@@ -109,18 +109,6 @@ def test_comments_say_what_is_known_and_what_to_fill_in(line: str) -> None:
     assert line in found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT).splitlines()
 
 
-def test_every_commented_setting_is_valid() -> None:
-    """The file stays valid if all commented settings are uncommented."""
-    text = found_toml((*NODES, *BACKENDS, *ROUTERS), SNAPSHOT)
-    lines = [
-        line[1:] if line.startswith("#") and line[1:2] not in {" ", ""} else line
-        for line in text.splitlines()
-    ]
-    watch = check(Path("x.toml"), "\n".join(lines)).watch({})
-    assert (len(watch.nodes), watch.backends[2].nodes, watch.backends[0].slots) == (4, ("10.0.0.9",), 8)
-    assert watch.routers[1].backends == tuple(one.name for one in BACKENDS)
-
-
 def test_slots_that_nobody_reports_are_not_guessed() -> None:
     """Unknown slots are written as "?", which is invalid if uncommented: a guess would pass for a fact."""
     view = BackendView("a", BACKENDS[0].url, "", engine="vllm")
@@ -128,29 +116,6 @@ def test_slots_that_nobody_reports_are_not_guessed() -> None:
     assert "#slots = ?" in text.splitlines()
     with pytest.raises(ConfigError, match=r"^x.toml"):
         check(Path("x.toml"), text.replace("#slots", "slots"))
-
-
-def test_servers_without_their_router_are_mentioned() -> None:
-    """Several servers without a router give a note, as routers are found at named addresses only."""
-    words = without_router((*NODES, *BACKENDS))
-    assert words is not None
-    assert words.startswith("no router was found: ")
-    assert without_router(BACKENDS[:1]) is without_router((*BACKENDS, ROUTERS[0])) is None
-
-
-def test_nothing_found_is_an_error() -> None:
-    """If nothing was found, no file is written, with an error."""
-    with pytest.raises(ConfigError, match=r"^nothing was found to write: name TARGETs$"):
-        found_toml((), SNAPSHOT)
-
-
-def test_targets_of_a_file_are_not_written_again() -> None:
-    """A watch from a configuration file is refused, because keys and slots would be lost."""
-    named = Watch(nodes=NODES, source="sparktop.toml")
-    with pytest.raises(ConfigError, match=r"^sparktop.toml has targets already: edit it"):
-        check_origin(named)
-    check_origin(Watch(backends=BACKENDS, source=ARGUMENTS))
-    check_origin(Watch(nodes=NODES, discover=("127.0.0.1",), source="sparktop.toml, this machine"))
 
 
 def test_a_file_is_not_overwritten_and_needs_a_name(tmp_path: Path) -> None:

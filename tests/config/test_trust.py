@@ -164,12 +164,6 @@ def test_what_is_more_needs_an_approval(text: str, env: dict[str, str]) -> None:
         configured_watch(None, env)
 
 
-def test_defaults_that_are_written_out_are_no_powers(env: dict[str, str]) -> None:
-    """A setting that has its default value changes nothing."""
-    write("sparkrun = false\ntarget_files = []\n[events]\nhook = []\n[recorder]\nflight = true\n")
-    assert configured_watch(None, env) is not None
-
-
 def test_an_approval_is_of_one_path_and_content(
     env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,20 +297,6 @@ def test_a_pipe_is_refused_unread(env: dict[str, str]) -> None:
         configured_watch(None, env)
 
 
-def test_a_named_pipe_is_not_waited_for_long(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipe that the user named is read, but not waited for without end."""
-    monkeypatch.setattr("sparktop.files.READ_S", 0.1)
-    os.mkfifo("x.toml")
-    with pytest.raises(ConfigError, match=r"is a pipe or device that had nothing to read within 0\.1 s"):
-        configured_watch("x.toml", env)
-
-
-def test_a_file_in_a_parent_is_not_found(env: dict[str, str], tmp_path: Path) -> None:
-    """Only the current folder is looked into."""
-    write(POWERS["hook"], str(tmp_path / "sparktop.toml"))
-    assert configured_watch(None, env) is None
-
-
 @pytest.mark.parametrize("go_there", [False, True])
 def test_the_own_configuration_folder_is_trusted(
     go_there: bool,  # noqa: FBT001 - a parameter of the test
@@ -333,14 +313,6 @@ def test_the_own_configuration_folder_is_trusted(
     watch = configured_watch(None, env)
     assert watch is not None
     assert (watch.is_trusted, bool(watch.events.hook)) == (True, True)
-
-
-def test_home_as_the_current_folder_is_no_trust(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sparktop.toml in the home folder itself was only found."""
-    monkeypatch.chdir(env["HOME"])
-    write(POWERS["hook"])
-    with pytest.raises(ConfigError):
-        configured_watch(None, env)
 
 
 def test_the_question_names_what_would_happen(env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from sparktop.demo.engine import EngineServer, LiveEngine
+from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from tests.demo.quick_engines import Clock, StartServer
 
 STARTED_UNIX_S = 1_700_000_000.0
@@ -26,7 +26,7 @@ async def start_server() -> AsyncIterator[StartServer]:
     async with AsyncExitStack() as stack:
 
         async def start(live: LiveEngine) -> str:
-            server = EngineServer(live, started_unix_s=STARTED_UNIX_S, seed=3)
+            server = EngineServer(LiveCores([live]), started_unix_s=STARTED_UNIX_S, seed=3)
             http = await stack.enter_async_context(TestServer(server.application()))
             return str(http.make_url("")).rstrip("/")
 

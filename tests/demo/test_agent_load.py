@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-from sparktop.demo.load import DemoAgent, streamed_text
+from sparktop.demo.load import DemoAgent
 
 
 async def test_each_prompt_holds_what_was_answered_before() -> None:
@@ -39,10 +39,3 @@ async def test_a_failed_call_ends_the_conversation() -> None:
     agent = DemoAgent("m", seed=2, number=1)
     assert [await agent.call(send) for _ in range(3)] == [True, False, True]
     assert lengths == [2, 4, 2]
-
-
-def test_the_text_of_a_stream_is_put_together() -> None:
-    """The text of a stream is joined from its chunks; chunks without text add nothing."""
-    chunks = [{"choices": [{"delta": {"content": word}}]} for word in ("a", " b")]
-    lines = [f"data: {json.dumps(chunk)}" for chunk in (*chunks, {"choices": []})]
-    assert streamed_text("\n\n".join([*lines, "data: [DONE]"]).encode()) == "a b"

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-import pytest
 from msgspec.structs import replace
 
 from sparktop.demo.load import Driver
@@ -55,16 +54,6 @@ async def test_it_keeps_so_many_in_flight_and_asks_for_what_the_scenario_says(
     done = live.ledger.generation_tokens.cumulative[-1]
     assert live.ledger.prompt_tokens.sum == 100 * done
     assert live.ledger.generation_tokens.sum == 7 * done
-
-
-@pytest.mark.outside
-async def test_nobody_to_ask_is_counted_and_tried_again() -> None:
-    """A refused connection counts as a failure, and the load continues."""
-    driver = Driver("http://127.0.0.1:1", SCENARIO, seed=1)
-    running = asyncio.ensure_future(driver.run())
-    await until(lambda: driver.totals.failed >= 2 * SCENARIO.load)
-    await stop(running)
-    assert driver.totals.done == 0
 
 
 async def test_an_answer_that_breaks_off_is_no_success(start_server: StartServer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
 from sparktop.simulation.calibration import CLUSTER_TP2, SOLO
 from sparktop.simulation.engine import Engine, SimulatedRequest
-from sparktop.simulation.thermal import AMBIENT_C, BARE_W, LOADED_W
+from sparktop.simulation.thermal import AMBIENT_C, BARE_W
 from tests.demo.quick_engines import Clock
 
 GIB = 2**30
@@ -46,13 +45,6 @@ class Bench:
         return sample
 
 
-def test_an_idle_machine_is_cool_and_slow(clock: Clock) -> None:
-    """A loaded model without requests draws 11 W at 208 MHz, and the GPU is not busy."""
-    (gpu,) = Bench(clock).load(0, 5).gpus
-    assert (gpu.utilization_percent, gpu.power_w, gpu.sm_clock_mhz) == (0, LOADED_W, 208)
-    assert gpu.temperature_c == pytest.approx(36, abs=1)
-
-
 def test_a_loaded_machine_warms_up_and_slows_down(clock: Clock) -> None:
     """At 64 streams the temperature rises for minutes to over 80 °C, which costs clock and time."""
     bench = Bench(clock)
@@ -68,16 +60,6 @@ def test_a_loaded_machine_warms_up_and_slows_down(clock: Clock) -> None:
     assert late.throttle_reasons == ("software thermal",)
     assert (late.throttled_percent["software thermal"] or 0) > 0
     assert late.limit_margin_c == 94 - late.temperature_c
-
-
-def test_a_look_right_after_another_tells_the_same(clock: Clock) -> None:
-    """A second sample directly after the first has the same utilization and power."""
-    bench = Bench(clock)
-    first = bench.load(8, 5)
-    clock.now += 0.01
-    again = bench.reader.look()
-    assert again.gpus[0].utilization_percent == first.gpus[0].utilization_percent
-    assert abs((again.gpus[0].power_w or 0) - (first.gpus[0].power_w or 0)) < 1.0
 
 
 def test_without_an_engine_its_memory_is_free(clock: Clock) -> None:
@@ -102,15 +84,6 @@ def test_a_power_fault_pins_clock_and_power_and_says_nothing(clock: Clock) -> No
     assert (gpu.utilization_percent, gpu.throttle_reasons) == (97, ())
 
 
-def test_warm_air_makes_a_machine_hotter(clock: Clock) -> None:
-    """An ambient temperature 15 degrees higher makes the machine about 15 degrees hotter."""
-    cool = Bench(Clock()).load(16, 300).gpus[0].temperature_c
-    warm = Bench(clock, ambient_c=AMBIENT_C + 15).load(16, 300).gpus[0].temperature_c
-    assert cool is not None
-    assert warm is not None
-    assert warm - cool == pytest.approx(15, abs=3)
-
-
 def test_a_leak_takes_headroom_until_it_ends(clock: Clock) -> None:
     """A leak lowers the headroom at its rate up to a limit; the parts of the memory bar still add up."""
     machine = Machine(leak_bytes_per_s=0.1 * GIB, leak_from_s=clock.now + 10)
@@ -124,35 +97,6 @@ def test_a_leak_takes_headroom_until_it_ends(clock: Clock) -> None:
     assert end.headroom_bytes < 8 * GIB
     assert sum(part.size_bytes for part in end.parts) == end.total_bytes
     assert min(part.size_bytes for part in end.parts) >= 0
-
-
-def test_a_pair_talks_by_rdma_as_much_as_it_computes(clock: Clock) -> None:
-    """RDMA traffic between two machines is rows per second times bytes per row; the interface counts none."""
-    bench = Bench(clock, machine=Machine(rank=0))
-    bench.load(16, 29)
-    rows = bench.engine.tally.rows
-    sample = bench.load(16, 1)
-    links = {link.name: link for link in sample.network}
-    moved = links["rocep1s0f0"].tx_bytes_per_s or 0.0
-    assert moved == pytest.approx(CLUSTER_TP2.link_bytes_per_row * (bench.engine.tally.rows - rows))
-    assert links["rocep1s0f0"].rx_bytes_per_s == pytest.approx(moved, rel=0.07)
-    assert moved > 5e7
-    assert links["enp1s0f0np0"].tx_bytes_per_s == 0.0
-
-
-def test_the_process_table_comes_only_when_wanted(clock: Clock) -> None:
-    """A sample has the process table only while it is shown, as with a real machine."""
-    bench = Bench(clock)
-    assert bench.load(1, 2).processes is None
-    bench.reader.show_processes = True
-    assert bench.load(1, 2).processes is not None
-
-
-def test_it_says_who_it_is(clock: Clock) -> None:
-    """Host name and boot id are its own; the boot id states that it is simulated."""
-    identity = Bench(clock).reader.identity
-    assert identity is not None
-    assert identity == replace(identity, hostname="spark-a", boot_id="simulated-spark-a")
 
 
 def test_the_simulated_bus_is_what_the_hardware_reader_makes_of_its_link(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from sparktop.config.keys import wrong_preset_keys
 from sparktop.demo.command import demo_sweeps, make_watch
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sweep.plan.presets import make_plan
@@ -19,11 +18,6 @@ BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark
 ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)
 RIVALS = (RouterTarget("simple-shuffle", "http://127.0.0.1:4", "simple-shuffle"),)
 LONGEST_S = 180.0
-
-
-def test_each_has_a_key_that_nothing_else_has() -> None:
-    """Each preset has a key that neither the screen nor another preset uses."""
-    assert wrong_preset_keys([one.key for one in demo_sweeps(BACKENDS, ROUTERS)], {}) == {}
 
 
 async def test_each_is_over_within_three_minutes_and_to_be_believed() -> None:
@@ -39,12 +33,6 @@ async def test_each_is_over_within_three_minutes_and_to_be_believed() -> None:
         marks = {mark.code for row in sweep.view().rows for mark in row.marks if mark.doubt}
         assert not marks
         assert sweep.view().verdict
-
-
-def test_without_servers_or_router_there_are_none() -> None:
-    """Without servers or a router there are no presets."""
-    assert demo_sweeps((), ROUTERS) == ()
-    assert demo_sweeps(BACKENDS, ()) == ()
 
 
 @pytest.mark.parametrize(

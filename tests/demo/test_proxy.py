@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,16 +11,14 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
-from msgspec.structs import replace
 
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.demo.scenario import KEY
 from sparktop.model.failure import Failure
-from sparktop.model.load import EndReason
 from sparktop.model.targets import RouterTarget
 from sparktop.simulation.routers import Faults, Router, RouterSettings, make_router
-from sparktop.sources.router import RouterSource, read_counts
-from tests.demo.quick_engines import QUICK, StartServer, live_engine
+from sparktop.sources.router import RouterSource
+from tests.demo.quick_engines import StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"
 COMPLETIONS = "/v1/completions"
@@ -74,19 +71,6 @@ async def test_each_answer_names_the_backend_that_gave_it(
     assert served == ["spark-0", "spark-1", "spark-0", "spark-1"]
 
 
-async def test_a_stream_passes_as_it_was(
-    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
-) -> None:
-    """All events of the server's stream arrive, and the number in flight returns to 0."""
-    router = make_router("least-busy", 2)
-    url = await start_proxy(pair, router)
-    _, _, body = await ask(http, url, stream=True, return_token_ids=True)
-    events = [json.loads(part[6:]) for part in body.decode().split("\n\n")[:-2]]
-    assert sum(len(event["choices"][0]["token_ids"]) for event in events) == 3
-    assert body.endswith(b"data: [DONE]\n\n")
-    assert router.counts(time.monotonic()) == (0, 0)
-
-
 async def test_a_refusal_keeps_status_and_words(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
 ) -> None:
@@ -116,20 +100,6 @@ async def test_a_backend_that_is_not_there_is_tried_again_elsewhere(
     assert "Connection error" in body.decode()
 
 
-async def test_when_all_cool_down_the_refusal_is_the_routers_own(
-    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
-) -> None:
-    """A backend's 429 has its id; while all backends cool down, the router's own refusal has none."""
-    router = make_router("round-robin", 1)
-    url = await start_proxy(pair[:1], router, Faults(share=1.0, status=429))
-    status, headers, _ = await ask(http, url)
-    assert (status, headers["x-litellm-model-id"]) == (429, "spark-0")
-    status, headers, body = await ask(http, url)
-    assert status == 429
-    assert "x-litellm-model-id" not in headers
-    assert "No deployments available" in body.decode()
-
-
 async def test_a_stream_taken_for_a_loop_ends_with_an_error(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
 ) -> None:
@@ -143,42 +113,6 @@ async def test_a_stream_taken_for_a_loop_ends_with_an_error(
         assert "repeating the same chunk" in last["error"]["message"]
         assert b"[DONE]" not in body
     assert router.cooling(time.monotonic()) == {0, 1}
-
-
-async def test_a_client_that_hangs_up_is_counted_out(
-    http: aiohttp.ClientSession, start_proxy: StartProxy, start_server: StartServer
-) -> None:
-    """If a client disconnects, the engine aborts, the count in flight falls, and nothing cools down."""
-    slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
-    live = live_engine(time.monotonic, slow)
-    ended = asyncio.Event()
-    live.engine._on_end = lambda _: ended.set()
-    router = make_router("least-busy", 1)
-    url = await start_proxy([await start_server(live)], router)
-    async with http.post(url + COMPLETIONS, json={**BODY, "max_tokens": 4000, "stream": True}) as response:
-        await response.content.readany()
-        assert router.counts(time.monotonic()) == (1,)
-        response.close()
-    await asyncio.wait_for(ended.wait(), 20)
-    assert live.engine.tally.ended[EndReason.ABORT] == 1
-    assert router.counts(time.monotonic()) == (0,)
-    assert router.cooling(time.monotonic()) == frozenset()
-
-
-async def test_a_backend_that_dies_cuts_the_answer(
-    http: aiohttp.ClientSession, start_proxy: StartProxy, start_server: StartServer
-) -> None:
-    """If a backend dies, the client's connection is cut and the count in flight falls."""
-    slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
-    live = live_engine(time.monotonic, slow)
-    router = make_router("least-busy", 1)
-    url = await start_proxy([await start_server(live)], router)
-    async with http.post(url + COMPLETIONS, json={**BODY, "max_tokens": 4000, "stream": True}) as response:
-        await response.content.readany()
-        live.close()
-        with pytest.raises(aiohttp.ClientPayloadError):
-            await response.read()
-    assert router.counts(time.monotonic()) == (0,)
 
 
 @pytest.mark.parametrize("path", ["/model/info", "/router/settings"])
@@ -211,23 +145,3 @@ async def test_sparktops_own_router_source_reads_it_as_litellm(
     assert [(one.id, one.address, one.model) for one in sample.deployments] == [
         (f"spark-{place}", f"{backend}/v1", MODEL) for place, backend in enumerate(pair)
     ]
-
-
-async def test_its_failures_are_counted_as_litellm_counts_them(
-    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
-) -> None:
-    """Failures are counted from 0 on, one for each failed answer, so that 0 is known to be none."""
-    url = await start_proxy(pair[:1], make_router("round-robin", 1), Faults(share=1.0, status=500))
-    source = RouterSource(RouterTarget("proxy", url, api_key=KEY))
-    try:
-        before = await source.poll(10.0)
-        assert (await ask(http, url))[0] == 500
-        async with http.get(f"{url}/metrics/") as response:
-            page = await response.read()
-    finally:
-        await source.close()
-    assert not isinstance(before, Failure)
-    assert before.failures == {"spark-0": 0.0}
-    counts = read_counts(page)
-    assert counts is not None
-    assert counts.failures == {"spark-0": 1.0}

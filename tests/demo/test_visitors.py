@@ -13,11 +13,10 @@ import pytest
 from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
-from sparktop.demo.engine import EngineServer, LiveEngine
+from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.load import MARKED, Driver, GivingWay, Visitors
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.load import EndReason
 from sparktop.simulation.routers import make_router
 from tests.demo.quick_engines import QUICK, live_engine
 
@@ -45,7 +44,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 @asynccontextmanager
 async def served(live: LiveEngine, visitors: Visitors) -> AsyncIterator[str]:
-    server = EngineServer(live, started_unix_s=0.0, visitors=visitors)
+    server = EngineServer(LiveCores([live]), started_unix_s=0.0, visitors=visitors)
     http = TestServer(server.application(), handler_cancellation=True)
     await http.start_server()
     yield str(http.make_url("")).rstrip("/")
@@ -99,44 +98,6 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(
     assert (driver.totals.failed, driver.totals.broken_off) == (0, 0)
 
 
-async def test_it_stays_away_for_a_while_after_the_last_one(
-    http: aiohttp.ClientSession, pipe: tuple[int, int]
-) -> None:
-    """After another client's last request the load stays away for the quiet time."""
-    heard, told = pipe
-    live = live_engine(time.monotonic)
-    way = GivingWay(quiet_s=LONG_S, patience_s=LONG_S)
-    way.listen(heard)
-    async with served(live, Visitors(told)) as url, loaded(url, way) as driver:
-        await until(lambda: driver.totals.done >= 3)
-        async with http.post(f"{url}/v1/completions", json=BODY) as stranger:
-            await stranger.read()
-        await until(lambda: not live.engine.in_flight)
-        assert way.paused
-
-
-async def test_it_hangs_up_on_what_takes_too_long(http: aiohttp.ClientSession, pipe: tuple[int, int]) -> None:
-    """The load's own requests that exceed the patience are aborted and do not count as failures."""
-    heard, told = pipe
-    live = live_engine(time.monotonic, SLOW)
-    way = GivingWay(quiet_s=LONG_S, patience_s=0.0)
-    way.listen(heard)
-    scenario = replace(SCENARIO, output_tokens=3000)
-    async with served(live, Visitors(told)) as url:
-        driver = Driver(url, scenario, seed=1, way=way)
-        running = asyncio.ensure_future(driver.run())
-        await until(lambda: live.engine.running == 3)
-        async with http.post(f"{url}/v1/completions", json=BODY) as stranger:
-            assert stranger.status == 200
-        await until(lambda: driver.totals.broken_off == 3)
-        await until(lambda: not live.engine.in_flight)
-        assert live.engine.tally.ended[EndReason.ABORT] == 3
-        assert driver.totals.failed == 0
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-
-
 async def test_the_proxy_tells_own_requests_from_others(
     http: aiohttp.ClientSession, pipe: tuple[int, int]
 ) -> None:
@@ -168,46 +129,3 @@ async def test_the_proxy_tells_own_requests_from_others(
         await until(all_told)
     assert found[:2] == b"++"
     assert found.count(b"-") == 2
-
-
-async def test_a_refused_request_is_a_visit_that_ends(
-    http: aiohttp.ClientSession, pipe: tuple[int, int]
-) -> None:
-    """A refused request is reported as begun and ended, like any other."""
-    heard, told = pipe
-    async with (
-        served(live_engine(time.monotonic), Visitors(told)) as url,
-        http.post(f"{url}/v1/completions", json={"model": "another"}) as answer,
-    ):
-        assert answer.status == 404
-    assert written(heard) == b"+-"
-
-
-async def test_servers_that_are_gone_keep_nobody_away(pipe: tuple[int, int]) -> None:
-    """If every server has closed its pipe, the load continues whatever was reported."""
-    heard, told = pipe
-    way = GivingWay(quiet_s=LONG_S, patience_s=LONG_S)
-    way.listen(heard)
-    os.write(told, b"+")
-    await until(lambda: way.paused)
-    os.close(told)
-    async with asyncio.timeout(PATIENCE_S):
-        await way.wait()
-
-
-async def test_a_load_that_does_not_read_holds_up_no_server(pipe: tuple[int, int]) -> None:
-    """A full pipe loses reports instead of blocking the server."""
-    _, told = pipe
-    visitors = Visitors(told)
-    for _ in range(100_000):
-        with visitors.visit({}):
-            pass
-
-
-async def test_departures_without_arrivals_are_no_debt() -> None:
-    """Reported ends without beginnings, as after a restart, do not cancel out the next beginning."""
-    way = GivingWay(quiet_s=0.0, patience_s=LONG_S)
-    way.hear(b"--")
-    await way.wait()
-    way.hear(b"+")
-    assert way.paused

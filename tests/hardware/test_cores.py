@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.cpu import Cores, CpuReader, _parse_cpuinfo, _parse_list, read_cores
+from sparktop.hardware.cpu import Cores, CpuReader, _parse_cpuinfo, read_cores
 from tests.hardware.conftest import write
-from tests.hardware.gb10_root import BIG_CORES, LITTLE_CORES, advance, stat
+from tests.hardware.gb10_root import BIG_CORES, LITTLE_CORES, advance
 
 X86 = "processor\t: {}\nvendor_id\t: GenuineIntel\nmodel name\t: Core Ultra 7\nflags\t\t: fpu\n\n"
-ARM = "processor\t: {}\nCPU implementer\t: {}\nCPU part\t: {}\n\n"
 
 
 def designs(cores: Cores) -> list[tuple[str, list[int], int | None]]:
@@ -47,52 +46,6 @@ def test_a_group_is_its_cores_together(gb10_tree: Path) -> None:
     assert reader.line == "10 x Cortex-X925 + 10 x Cortex-A725"
 
 
-def test_places_move_up_where_a_core_is_off(gb10_tree: Path) -> None:
-    """If core 2 is offline, the indexes of later cores move up, and shares are relative to the new list."""
-    reader = CpuReader(gb10_tree)
-    reader.read(0.0)
-    lines = stat(1).splitlines(keepends=True)
-    write(gb10_tree, "proc/stat", "".join(line for line in lines if not line.startswith("cpu2 ")))
-    reading = reader.read(1.0)
-    assert reading.cores == 19
-    assert reading.groups[0].cores == (4, 5, 6, 7, 8, 14, 15, 16, 17, 18)
-    assert reading.groups[1].cores == (0, 1, 2, 3, 9, 10, 11, 12, 13)
-    assert [group.percent for group in reading.groups] == [50.0, 10.0]
-
-
-def test_cores_that_come_up_late_are_looked_up(gb10_tree: Path) -> None:
-    """A core that is missing in /proc/cpuinfo at first joins its group once it runs."""
-    whole = (gb10_tree / "proc/cpuinfo").read_text()
-    write(gb10_tree, "proc/cpuinfo", whole.partition("processor\t: 19")[0])
-    lines = stat(0).splitlines(keepends=True)
-    write(gb10_tree, "proc/stat", "".join(line for line in lines if not line.startswith("cpu19")))
-    reader = CpuReader(gb10_tree)
-    assert len(reader.read(0.0).groups[0].cores) == 9
-    write(gb10_tree, "proc/cpuinfo", whole)
-    advance(gb10_tree, 1)
-    group = reader.read(1.0).groups[0]
-    assert (group.cores, group.percent) == (BIG_CORES, 50.0)
-
-
-def test_alike_cores_are_no_groups(tmp_path: Path) -> None:
-    """Cores of one design form no groups, but have a line."""
-    write(tmp_path, "proc/cpuinfo", "".join(ARM.format(core, "0x41", "0xd4f") for core in range(3)))
-    assert read_cores(tmp_path) == Cores(line="3 x Neoverse-V2")
-    write(tmp_path, "proc/cpuinfo", "".join(X86.format(core) for core in range(2)))
-    assert read_cores(tmp_path) == Cores(line="2 x Core Ultra 7")
-
-
-def test_designs_that_are_not_in_the_table_have_their_numbers(tmp_path: Path) -> None:
-    """A design that is not in the table is shown by its part number."""
-    parts = [("0x41", "0xdff"), ("0x41", "0xd87"), ("0x61", "0x032")]
-    write(tmp_path, "proc/cpuinfo", "".join(ARM.format(n, *part) for n, part in enumerate(parts)))
-    assert {design.name for design in read_cores(tmp_path).designs} == {
-        "Arm part 0xdff",
-        "Cortex-A725",
-        "implementer 0x61 part 0x32",
-    }
-
-
 @pytest.mark.parametrize("entry", ["cpu_capacity", "cpufreq/cpuinfo_max_freq"])
 def test_without_part_numbers_capacity_and_clock_tell(tmp_path: Path, entry: str) -> None:
     """Without part numbers, groups follow large differences of capacity or clock; small ones do not count."""
@@ -122,37 +75,9 @@ def test_a_hybrid_x86_processor_has_its_makers_words(tmp_path: Path) -> None:
     assert found.line == "6 x Core Ultra 7"
 
 
-def test_a_machine_that_tells_nothing_has_nothing(tmp_path: Path) -> None:
-    """A machine without information has no groups and no line, and no error."""
-    assert read_cores(tmp_path) == Cores()
-
-
-def test_names_from_outside_are_cleaned(tmp_path: Path) -> None:
-    """Model names are cleaned."""
-    write(tmp_path, "proc/cpuinfo", X86.format(0).replace("Core Ultra", "Core\x1b[31m \u202eUltra"))
-    assert read_cores(tmp_path).line == "1 x Core [31m Ultra 7"
-
-
 @settings(max_examples=60)
 @given(st.binary(max_size=200) | st.text(alphabet="processor: 0x41\nCPUpart-", max_size=200))
 def test_whatever_cpuinfo_holds_is_no_error(content: bytes | str) -> None:
     """Any content of cpuinfo is read without an error."""
     raw = content if isinstance(content, bytes) else content.encode()
     assert all(isinstance(core, int) for core in _parse_cpuinfo(raw))
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("0-2,5\n", {0, 1, 2, 5}),
-        ("7", {7}),
-        ("", set()),
-        (None, set()),
-        ("a-b,3", {3}),
-        ("3-1", set()),
-        ("0-99999999999", set()),
-    ],
-)
-def test_a_list_of_cores_is_read_or_nothing(text: str | None, numbers: set[int]) -> None:
-    """A list such as `0-3,8` is parsed; invalid parts and too large ranges are left out."""
-    assert _parse_list(text) == numbers

@@ -9,40 +9,12 @@ from hypothesis import strategies as st
 from sparktop.hardware.kernel_file import CounterRates, wrapped
 
 
-def test_a_first_reading_has_no_rate() -> None:
-    """The first reading has no rate."""
-    assert CounterRates[str]().step({"a": 5}, 10.0) == {"a": None}
-
-
-def test_a_rate_is_growth_over_time() -> None:
-    """A counter that grew by 30 in 2 s has a rate of 15."""
-    rates = CounterRates[str]()
-    rates.step({"a": 100}, 10.0)
-    assert rates.step({"a": 130}, 12.0) == {"a": 15.0}
-
-
 def test_a_counter_that_went_back_has_no_rate_once() -> None:
     """A counter that decreased has no rate once, and then continues from its new value."""
     rates = CounterRates[str]()
     rates.step({"a": 100}, 0.0)
     assert rates.step({"a": 4}, 1.0) == {"a": None}
     assert rates.step({"a": 6}, 2.0) == {"a": 2.0}
-
-
-def test_a_counter_that_was_away_starts_anew() -> None:
-    """A counter that was missing starts again, without a rate."""
-    rates = CounterRates[str]()
-    rates.step({"a": 1, "b": 1}, 0.0)
-    rates.step({"b": 2}, 1.0)
-    assert rates.step({"a": 50, "b": 3}, 2.0) == {"a": None, "b": 1.0}
-
-
-def test_no_time_is_no_rate_and_loses_nothing() -> None:
-    """Two readings at the same time give None, and the growth counts in the next rate."""
-    rates = CounterRates[str]()
-    rates.step({"a": 0}, 0.0)
-    assert rates.step({"a": 5}, 0.0) == {"a": None}
-    assert rates.step({"a": 10}, 1.0) == {"a": 10.0}
 
 
 @settings(max_examples=60)
@@ -94,20 +66,3 @@ def test_a_wrap_is_believed_near_the_end_of_a_width(
 ) -> None:
     """A decrease is a wrap at 32 or 64 bits only if the growth over the end fits into the time."""
     assert wrapped(before, after, most) == grown
-
-
-def test_a_counter_that_wrapped_keeps_its_rate() -> None:
-    """A wrapped counter keeps its rate if its highest pace is known; others have none."""
-    rates = CounterRates[str]()
-    rates.step({"a": 2**64 - 10, "b": 2**64 - 10}, 0.0)
-    assert rates.step({"a": 10, "b": 10}, 2.0, {"a": 100.0}) == {"a": 10.0, "b": None}
-
-
-@settings(max_examples=80)
-@given(st.sampled_from((32, 64)), st.integers(1, 2**30), st.integers(0, 2**30))
-def test_a_wrap_within_the_pace_is_always_exact(bits: int, grown: int, before_end: int) -> None:
-    """Within the known pace, the growth across a wrap is exact."""
-    before = 2**bits - 1 - before_end % grown
-    after = (before + grown) % 2**bits
-    assert after < before
-    assert wrapped(before, after, 2**30) == grown

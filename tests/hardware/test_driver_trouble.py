@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pynvml
@@ -33,11 +32,6 @@ def test_no_driver_is_one_honest_line(code: int, note: str) -> None:
     assert (picture.gpus, picture.note, picture.unified) == ((), note, None)
 
 
-def test_no_device_is_one_honest_line() -> None:
-    """A driver without a GPU has a note that says so."""
-    assert GpuReader(NOWHERE, FakeDriver()).read(0.0).note == "no NVIDIA GPU on this machine"
-
-
 def test_without_the_library_the_real_module_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of the real nvidia-ml-py without its shared library is reported as no driver."""
 
@@ -48,46 +42,6 @@ def test_without_the_library_the_real_module_says_so(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(pynvml, "CDLL", missing)
     assert GpuReader(NOWHERE).read(0.0).note == "no NVIDIA driver on this machine"
-
-
-def test_without_nvidia_ml_py_the_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If nvidia-ml-py is not installed, a note says so."""
-    monkeypatch.setattr("sparktop.hardware.gpu.has_library", lambda: True)
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    note = GpuReader(NOWHERE).read(0.0).note
-    assert note == "nvidia-ml-py is not installed: GPUs cannot be read"
-
-
-def test_without_the_library_the_module_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the driver's library nvidia-ml-py is not imported, which would be costly."""
-    monkeypatch.setattr("sparktop.hardware.gpu.has_library", lambda: False)
-    monkeypatch.setitem(sys.modules, "pynvml", None)  # its import would fail
-    reader = GpuReader(NOWHERE)
-    assert [reader.read(now).note for now in (0.0, 40.0)] == ["no NVIDIA driver on this machine"] * 2
-
-
-def test_the_library_is_opened_once() -> None:
-    """The library is opened once, because that takes up to a second."""
-    driver = FakeDriver(gb10())
-    reader = GpuReader(NOWHERE, driver)
-    for now in range(100):
-        reader.read(float(now))
-    assert driver.calls["nvmlInit"] == 1
-    assert driver.calls["nvmlDeviceGetName"] == 1
-    reader.close()
-    assert driver.opened == 0
-
-
-def test_a_driver_that_is_loaded_later_is_found() -> None:
-    """An absent driver is searched for every 30 s."""
-    driver = FakeDriver(gb10())
-    driver.init_error = refuse(12)
-    reader = GpuReader(NOWHERE, driver)
-    reader.read(0.0)
-    driver.init_error = None
-    assert reader.read(29.0).gpus == ()
-    picture = reader.read(30.0)
-    assert (len(picture.gpus), picture.note) == (1, None)
 
 
 def test_a_lost_gpu_leaves_the_others_and_comes_back() -> None:
@@ -144,20 +98,3 @@ def test_the_machine_is_read_without_its_gpu(spark: Path) -> None:
     assert sample.sensors
     assert machine.identity is not None
     assert machine.identity.driver == "580.126.09"
-
-
-def test_a_reloaded_driver_is_asked_everything_anew() -> None:
-    """After a reload every value is read again: answers of one driver do not hold for the next."""
-    driver = FakeDriver(gb10(nvmlDeviceGetTotalEnergyConsumption=refuse(3)))
-    reader = GpuReader(NOWHERE, driver)
-    (gpu,) = reader.read(0.0).gpus
-    assert (gpu.name, gpu.energy_j) == ("NVIDIA GB10", None)
-    driver.lost = {0}
-    assert reader.read(1.0).gpus == ()
-    driver.lost = set()
-    driver.gpus = [h200()]
-    driver.driver = "590.10.01"
-    (gpu,) = reader.read(31.0).gpus
-    assert (gpu.name, gpu.sm_clock_max_mhz, gpu.power_limit_w) == ("NVIDIA H200", 1980, 700.0)
-    assert gpu.energy_j == 5_123_456.789
-    assert reader.driver == "590.10.01"

@@ -93,14 +93,6 @@ def test_a_process_that_holds_more_than_there_is_is_a_contradiction() -> None:
     assert (check.status, "contradictory" in check.message) == (Status.WARN, True)
 
 
-def test_more_than_the_machine_has_is_only_said() -> None:
-    """Where it fits nowhere, nothing is concluded from it."""
-    odd = h200(nvmlDeviceGetComputeRunningProcesses=[process(4242, 900 * GIB)])
-    (gpu,) = GpuReader(NOWHERE, FakeDriver(odd)).read(1.0, 128 * GIB).gpus
-    assert gpu.memory_total_bytes == 141 * GIB
-    assert gpu.memory_note is not None
-
-
 @pytest.mark.parametrize(("clock", "unified"), [(refuse(NOT_SUPPORTED), True), (0, True), (2619, False)])
 def test_a_coherent_gpu_without_a_node_uses_the_machine_s_memory(clock: object, *, unified: bool) -> None:
     """ATS and no node: unified, whatever total the driver reports; with a memory clock it has its own."""
@@ -126,9 +118,3 @@ def test_kexec_handover_is_named_as_the_cause(spark: Path) -> None:
     assert "ENOMEM" in lines
     check = _check_memory(sample, NodeIdentity())
     assert (check.status, "kho=off" in check.advice) == (Status.WARN, True)
-
-
-@pytest.mark.parametrize(("total", "free"), [(8 << 30, 7 << 30), (0, 0), (None, 9 << 30), (0, 1 << 20)])
-def test_a_usual_cma_area_is_no_handover(total: int | None, free: int) -> None:
-    """Free pages of an area that is reserved as CMA have another cause, and unknown stays unknown."""
-    assert MemoryReading(cma_free_bytes=free, cma_total_bytes=total).handover_cause is None

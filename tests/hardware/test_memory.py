@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.hardware.memory import NAMED_USE, Meminfo, MemoryReader, _parse_meminfo, lay_out, read_meminfo
+from sparktop.hardware.memory import Meminfo, MemoryReader, _parse_meminfo, read_meminfo
 from sparktop.model.node import (
     CACHE_PART,
     CMA_FREE_PART,
@@ -23,7 +22,7 @@ from sparktop.model.node import (
     MemoryReading,
 )
 from tests.hardware.conftest import MEMINFO, write
-from tests.hardware.gb10_root import GPU_PROCESS_BYTES, HUGE_PAGES_FREE, build, meminfo
+from tests.hardware.gb10_root import GPU_PROCESS_BYTES
 
 KIB = 1024
 FIGURES = (
@@ -86,15 +85,6 @@ def test_headroom_leaves_out_cma_pages(spark: Path) -> None:
     assert reading.headroom_bytes == (20_971_520 - 9_227_469) * KIB
 
 
-def test_headroom_is_what_is_available_without_cma(spark: Path) -> None:
-    """Without CMA, headroom is MemAvailable."""
-    lines = [line for line in MEMINFO.splitlines(keepends=True) if not line.startswith("Cma")]
-    write(spark, "proc/meminfo", "".join(lines))
-    reading = read(spark)
-    assert reading.cma_free_bytes is None
-    assert reading.headroom_bytes == reading.available_bytes
-
-
 def test_huge_pages_say_what_is_available_on_unified_memory(spark: Path) -> None:
     """On unified memory with huge pages, only free huge pages are available."""
     write(spark, "proc/meminfo", _with_huge_pages(total=40_000, free=10_000))
@@ -102,32 +92,6 @@ def test_huge_pages_say_what_is_available_on_unified_memory(spark: Path) -> None
     assert reading.huge_pages
     assert reading.available_bytes == reading.headroom_bytes == 10_000 * 2048 * KIB
     assert reading.used_bytes == (124_609_375 - 10_000 * 2048) * KIB
-
-
-def test_huge_pages_say_nothing_on_other_machines(spark: Path) -> None:
-    """On other machines huge pages do not change the available memory."""
-    write(spark, "proc/meminfo", _with_huge_pages(total=16, free=16))
-    reading = read(spark, unified=False)
-    assert not reading.huge_pages
-    assert reading.available_bytes == 20_971_520 * KIB
-
-
-def test_the_pool_adds_up(spark: Path) -> None:
-    """GPU processes, named use, page cache, CMA in use, free and unattributed memory add up to the total."""
-    gpu_bytes = 80 * 1024**3
-    reading = read(spark, gpu_processes_bytes=gpu_bytes)
-    meminfo = read_meminfo(spark)
-    named = sum(meminfo.get(name, 0) for name in NAMED_USE)
-    assert reading.unattributed_bytes
-    assert reading.page_cache_bytes is not None
-    cma = meminfo["CmaTotal"] - meminfo["CmaFree"]
-    whole = gpu_bytes + named + reading.page_cache_bytes + cma + meminfo["MemFree"]
-    assert whole + reading.unattributed_bytes == reading.total_bytes
-
-
-def test_unattributed_is_never_negative(spark: Path) -> None:
-    """Unattributed memory is at least 0, although a GPU process may hold what the host counts too."""
-    assert read(spark, gpu_processes_bytes=200 * 1024**3).unattributed_bytes == 0
 
 
 def test_the_bar_of_a_spark_in_its_order(gb10_tree: Path) -> None:
@@ -147,65 +111,6 @@ def test_the_bar_of_a_spark_in_its_order(gb10_tree: Path) -> None:
     assert (reading.overlap_bytes, reading.unattributed_bytes) == (0, 894_007 * KIB)
 
 
-def test_huge_pages_have_a_part_of_their_own(tmp_path: Path) -> None:
-    """Free huge pages are a part of their own; used ones belong to programs."""
-    build(tmp_path, huge_pages=True)
-    reading = read(tmp_path, gpu_processes_bytes=GPU_PROCESS_BYTES)
-    plain = lay_out(parse(meminfo()), GPU_PROCESS_BYTES)
-    sizes, before = sizes_of(reading.parts), sizes_of(plain.parts if plain else ())
-    assert sizes[HUGE_PART] == HUGE_PAGES_FREE * 2048 * KIB
-    assert HUGE_PART not in before
-    assert sizes[OTHER_PART] == before[OTHER_PART]
-    assert reading.headroom_bytes == HUGE_PAGES_FREE * 2048 * KIB
-    assert sum(sizes.values()) == reading.total_bytes
-
-
-def test_cma_pages_that_others_count_are_not_counted_again(gb10_tree: Path) -> None:
-    """CMA pages are counted only as far as nothing else explains them; the rest is overlap."""
-    left_kib = 894_007 + 10_485_760 - 9_227_469
-    reading = read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES + (left_kib - 1000) * KIB)
-    sizes = sizes_of(reading.parts)
-    assert sizes[CMA_PART] == 1000 * KIB
-    assert reading.overlap_bytes == (10_485_760 - 9_227_469 - 1000) * KIB
-    assert OTHER_PART not in sizes
-    assert reading.unattributed_bytes == 0
-
-
-def test_pages_shared_with_the_host_are_the_gpus(gb10_tree: Path) -> None:
-    """Memory that both driver and kernel count is taken off the programs' part, then off the cache."""
-    explained_kib = 894_007 + 10_485_760 - 9_227_469
-    reading = read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES + (explained_kib + 500_000) * KIB)
-    before = sizes_of(read(gb10_tree, gpu_processes_bytes=GPU_PROCESS_BYTES).parts)
-    sizes = sizes_of(reading.parts)
-    assert before[PROGRAMS_PART] - sizes[PROGRAMS_PART] == 500_000 * KIB
-    assert sizes[CACHE_PART] == before[CACHE_PART]
-    assert sizes[GPU_PART] == reading.gpu_processes_bytes
-    assert reading.overlap_bytes == (10_485_760 - 9_227_469 + 500_000) * KIB
-
-
-def test_a_bar_without_a_unified_gpu_has_no_part_for_it(gb10_tree: Path) -> None:
-    """Memory of processes on a discrete GPU has no part in the bar."""
-    reading = read(gb10_tree, unified=False, gpu_processes_bytes=GPU_PROCESS_BYTES)
-    assert GPU_PART not in sizes_of(reading.parts)
-    assert sum(sizes_of(reading.parts).values()) == reading.total_bytes
-
-
-@pytest.mark.parametrize("missing", ["MemTotal", "MemFree", "Cached"])
-def test_a_bar_that_cannot_be_told_is_empty(gb10_tree: Path, missing: str) -> None:
-    """Without total, free or cached memory there are no parts, and the overlap is unknown."""
-    lines = (gb10_tree / "proc/meminfo").read_text().splitlines(keepends=True)
-    write(gb10_tree, "proc/meminfo", "".join(line for line in lines if not line.startswith(f"{missing}:")))
-    reading = read(gb10_tree)
-    assert (reading.parts, reading.overlap_bytes, reading.unattributed_bytes) == ((), None, None)
-
-
-def test_gpu_processes_count_on_unified_memory_only(spark: Path) -> None:
-    """Memory of GPU processes counts on unified memory only."""
-    reading = read(spark, unified=False, gpu_processes_bytes=1024)
-    assert reading.gpu_processes_bytes is None
-    assert reading.unattributed_bytes == read(spark, unified=False).unattributed_bytes
-
-
 def test_swap_traffic_is_pages_times_their_size(spark: Path) -> None:
     """Swap traffic is pages times their size: 100 pages of 4 KiB in 2 s are 204,800 B/s."""
     reader, meminfo = MemoryReader(spark, page_bytes=4096), read_meminfo(spark)
@@ -218,30 +123,12 @@ def test_swap_traffic_is_pages_times_their_size(spark: Path) -> None:
     assert second.swap_used_bytes == 1_048_576 * KIB
 
 
-def test_pressure_is_the_full_line(spark: Path) -> None:
-    """Memory pressure is the share of time in which all tasks waited ("full")."""
-    assert read(spark).pressure_full_avg10 == 1.25
-
-
 def test_pressure_is_unknown_without_psi(spark: Path) -> None:
     """Without PSI, or with invalid content, pressure is unknown."""
     (spark / "proc/pressure/memory").unlink()
     assert read(spark).pressure_full_avg10 is None
     write(spark, "proc/pressure/memory", "full avg10=lots\n")
     assert read(spark).pressure_full_avg10 is None
-
-
-def test_a_bare_container_knows_little(bare: Path) -> None:
-    """What /proc does not contain is unknown."""
-    reading = read(bare, unified=None)
-    assert reading.total_bytes == 4 * 1024**3
-    unknown = (reading.unified, reading.used_bytes, reading.headroom_bytes, reading.page_cache_bytes)
-    assert unknown == (None, None, None, None)
-    assert (reading.unattributed_bytes, reading.swap_used_bytes, reading.swap_in_bytes_per_s) == (
-        None,
-        None,
-        None,
-    )
 
 
 _meminfos = st.dictionaries(

@@ -7,7 +7,6 @@ from pathlib import Path
 from sparktop.hardware.sensors import PowerRailReader
 from sparktop.model.node import PowerRail
 from tests.hardware.conftest import write
-from tests.hardware.gb10_root import build
 
 CHIP = "sys/class/hwmon/hwmon7"
 
@@ -22,14 +21,6 @@ def test_rails_are_watts_and_joules(gb10_tree: Path) -> None:
         PowerRail("gpu", 30.75, 5100.5),
         PowerRail("dc_input", 66.0),
     )
-
-
-def test_a_machine_without_the_driver_has_no_rails(tmp_path: Path) -> None:
-    """Without the third-party driver there are no rails, and power of other chips is not used."""
-    build(tmp_path, spbm=False)
-    write(tmp_path, "sys/class/hwmon/hwmon0/power1_input", "1000000\n")
-    assert PowerRailReader(tmp_path).read(0.0) == ()
-    assert PowerRailReader(tmp_path / "nowhere").read(0.0) == ()
 
 
 def test_a_rail_that_does_not_answer_is_unknown(gb10_tree: Path) -> None:
@@ -47,24 +38,6 @@ def test_a_rail_that_does_not_answer_is_unknown(gb10_tree: Path) -> None:
         "gpu": (None, 5100.5),
         "dc_input": (66.0, None),
     }
-
-
-def test_a_rail_that_falls_silent_stays_in_its_place(gb10_tree: Path) -> None:
-    """A rail whose file is missing keeps its position for a minute."""
-    reader = PowerRailReader(gb10_tree)
-    reader.read(0.0)
-    (gb10_tree / f"{CHIP}/power1_input").unlink()
-    assert reader.read(1.0)[0] == PowerRail("sys_total")
-    assert reader.read(60.0)[0].name == "soc_pkg"
-
-
-def test_rails_are_read_once_a_second(gb10_tree: Path) -> None:
-    """Rails are read once a second at most."""
-    reader = PowerRailReader(gb10_tree)
-    reader.read(0.0)
-    write(gb10_tree, f"{CHIP}/power1_input", "70000000\n")
-    assert reader.read(0.5)[0].power_w == 61.5
-    assert reader.read(1.0)[0].power_w == 70.0
 
 
 def test_a_label_is_cleaned_and_a_missing_one_is_numbered(gb10_tree: Path) -> None:

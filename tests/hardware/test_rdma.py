@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -59,15 +57,6 @@ def test_traffic_is_in_words_of_four_bytes(machine: Path) -> None:
     assert reader.read(6.5)[3].tx_bytes_per_s is None
 
 
-def test_a_counter_of_64_bits_wraps(machine: Path) -> None:
-    """The rate of a 64-bit counter continues across its wrap."""
-    reader = RdmaReader(machine)
-    write(machine, f"{PORT}/counters/port_rcv_data", f"{2**64 - 1000}\n")
-    reader.read(0.0)
-    write(machine, f"{PORT}/counters/port_rcv_data", "1500\n")
-    assert reader.read(1.0)[2].rx_bytes_per_s == 4 * 2500
-
-
 def test_a_counter_of_32_bits_wraps_where_the_link_leaves_no_doubt(machine: Path) -> None:
     """A 32-bit wrap is certain at 10 Gb/s; at 200 Gb/s several fit into a second: the rate is unknown."""
     for rate, expected in (("10 Gb/sec (4X SDR)", 4 * 2500), ("200 Gb/sec (2X NDR)", None)):
@@ -77,16 +66,6 @@ def test_a_counter_of_32_bits_wraps_where_the_link_leaves_no_doubt(machine: Path
         reader.read(0.0)
         write(machine, f"{PORT}/counters/port_rcv_data", "1500\n")
         assert reader.read(1.0)[2].rx_bytes_per_s == expected
-
-
-def test_a_counter_that_was_set_back_has_no_rate_once(machine: Path) -> None:
-    """A counter that restarts at 0 has no rate once."""
-    reader = RdmaReader(machine)
-    reader.read(0.0)
-    write(machine, f"{PORT}/counters/port_rcv_data", "0\n")
-    assert reader.read(1.0)[2].rx_bytes_per_s is None
-    write(machine, f"{PORT}/counters/port_rcv_data", "250\n")
-    assert reader.read(2.0)[2].rx_bytes_per_s == 1000.0
 
 
 def test_a_full_counter_tells_nothing(machine: Path) -> None:
@@ -119,70 +98,3 @@ def test_congestion_is_named_but_no_error(machine: Path) -> None:
         write(machine, f"{PORT}/hw_counters/{counter}", "500\n")
     port = reader.read(10.0)[2]
     assert (port.errors_per_s, dict(port.errors)) == (0.0, dict.fromkeys(CONGESTION_COUNTERS, 50.0))
-
-
-def test_only_counters_that_are_shown_are_read(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only counters that are shown are read, and none of a port that is down."""
-    opened: Counter[str] = Counter()
-    real = os.open
-
-    def watch(path: str, flags: int, mode: int = 0o777) -> int:
-        opened[os.path.relpath(path, machine)] += 1
-        return real(path, flags, mode)
-
-    monkeypatch.setattr(os, "open", watch)
-    reader = RdmaReader(machine)
-    for second in range(61):
-        reader.read(float(second))
-    names = {Path(path).name for path in opened if "/hw_counters/" in path}
-    assert names == set(gb10_root.ERROR_COUNTERS)
-    assert not [path for path in opened if "/rocep1s0f1/" in path and "counters/" in path]
-    assert opened.total() / 61 < 10
-    assert opened[f"{PORT}/hw_counters/out_of_sequence"] == 7
-
-
-def test_a_port_that_comes_up_is_seen(machine: Path) -> None:
-    """The state of a port is read every 5 s, and its counters once it is up."""
-    reader = RdmaReader(machine)
-    reader.read(0.0)
-    write(machine, "sys/class/infiniband/rocep1s0f1/ports/1/state", "4: ACTIVE\n")
-    assert reader.read(5.0)[3].up is True
-    assert reader.read(6.0)[3].rx_bytes_per_s == 0.0
-
-
-def test_an_interface_is_told_by_the_ports_own_address(machine: Path) -> None:
-    """The interface is that of the port's address table, as for a bond; without one it must be unique."""
-    assert RdmaReader(machine).read(0.0)[2].netdev == "enp1s0f0np0"
-    write(machine, f"{DEVICE}/device/net/enp1s0f9/type", "1\n")
-    assert RdmaReader(machine).read(0.0)[2].netdev is None
-    write(machine, f"{PORT}/gid_attrs/ndevs/0", "bond0\n")
-    assert RdmaReader(machine).read(0.0)[2].netdev == "bond0"
-
-
-def test_several_ports_carry_their_number(spark: Path) -> None:
-    """A device with two ports gives two readings with numbered names."""
-    write(spark, "sys/class/infiniband/rocep1s0f0/ports/2/state", "4: ACTIVE\n")
-    names = [port.name for port in RdmaReader(spark).read(0.0)]
-    assert names == ["rocep1s0f0/1", "rocep1s0f0/2", "rocep1s0f1"]
-
-
-def test_no_rdma_is_normal(bare: Path, tmp_path: Path) -> None:
-    """Without RDMA devices there are no ports, and no error."""
-    assert RdmaReader(bare).read(0.0) == ()
-    assert RdmaReader(gb10_root.build(tmp_path / "spark", rdma=False)).read(0.0) == ()
-
-
-@pytest.mark.parametrize("rate", ["", "fast", "x Gb/sec", "inf Gb/sec", "-2 Gb/sec", "200 Mb/sec"])
-def test_a_strange_link_rate_is_unknown(spark: Path, rate: str) -> None:
-    """An invalid link rate is unknown."""
-    write(spark, f"{PORT}/rate", rate)
-    assert first(RdmaReader(spark), 0.0).link_bits_per_s is None
-
-
-def test_a_port_without_counters_is_no_port_without_traffic(spark: Path) -> None:
-    """Missing counters are unknown, not 0."""
-    write(spark, "sys/class/infiniband/rocep1s0f1/ports/1/state", "4: ACTIVE\n")
-    reader = RdmaReader(spark)
-    reader.read(0.0)
-    port = reader.read(10.0)[1]
-    assert (port.rx_bytes_per_s, port.rx_packets_per_s, port.errors_per_s) == (None, None, None)

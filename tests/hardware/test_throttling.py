@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.hardware.gpu import GpuReader, reason_words, throttle_fields
-from tests.hardware.fake_driver import FIELDS_AT_0, FakeDriver, gb10, refuse
+from tests.hardware.fake_driver import FIELDS_AT_0, FakeDriver, gb10
 
 SECOND_NS = 10**9
 
@@ -46,39 +46,11 @@ def test_reasons_are_words(bits: int, words: tuple[str, ...] | int) -> None:
     assert (len(found) if isinstance(words, int) else found) == words
 
 
-def test_a_share_is_growth_over_wall_time() -> None:
-    """A share is the growth of a counter in nanoseconds over the elapsed time."""
-    assert shares([(0.0, 7 * SECOND_NS), (2.0, 7 * SECOND_NS + SECOND_NS // 2)]) == [None, 25.0]
-
-
 def test_a_counter_in_another_unit_has_no_share() -> None:
     """A counter that grows by more than 100 % has another unit, and is unknown from then on."""
     picoseconds = SECOND_NS * 1000
     readings = [(0.0, 0), (1.0, picoseconds), (2.0, picoseconds + picoseconds // 4000)]
     assert shares(list(readings)) == [None, None, None]
-
-
-def test_a_counter_that_is_a_little_late_is_no_other_unit() -> None:
-    """Slightly more than 100 %, from the driver's own steps of counting, is 100 %."""
-    assert shares([(0.0, 0), (10.0, 0), (11.0, SECOND_NS * 104 // 100)]) == [None, 0.0, 100.0]
-
-
-def test_a_counter_that_went_back_has_no_share() -> None:
-    """A counter that decreased, as after a reset, has no share."""
-    assert shares([(0.0, 5 * SECOND_NS), (1.0, 0), (2.0, SECOND_NS // 2)]) == [None, None, 50.0]
-
-
-def test_a_counter_that_the_driver_lacks_is_no_0_percent() -> None:
-    """A counter that the driver lacks has no share, not 0 %."""
-    assert shares([(0.0, None), (1.0, None)]) == [None, None]
-
-
-def test_a_driver_without_counters_has_no_shares() -> None:
-    """If the driver lacks the call there are no shares."""
-    driver = FakeDriver(gb10())
-    driver.failing["nvmlDeviceGetFieldValues"] = refuse(13)
-    (gpu,) = GpuReader(Path("/nonexistent"), driver).read(0.0).gpus
-    assert gpu.throttled_percent == {}
 
 
 @pytest.mark.parametrize(
@@ -100,11 +72,6 @@ def test_the_counters_numbers_belong_to_the_driver(driver: str | None, numbers: 
     fields = throttle_fields(driver)
     assert set(fields) == numbers
     assert len(set(fields.values())) == len(fields)
-
-
-def test_an_older_driver_is_read_by_its_own_numbers() -> None:
-    """Driver 580.65.06 has hardware thermal throttling in field 252."""
-    assert shares([(0.0, 0), (1.0, SECOND_NS)], field=252, driver="580.65.06") == [None, 100.0]
 
 
 @settings(max_examples=40)

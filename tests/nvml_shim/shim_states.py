@@ -93,11 +93,6 @@ def eight_h100(*, seconds: int = 0) -> str:
     return driver(8) + whole + _split(3, seconds)
 
 
-def split_h100(*, seconds: int = 0) -> str:
-    """Return a machine with one H100 that is split."""
-    return driver(1) + _split(0, seconds)
-
-
 def _split(gpu: int, seconds: int) -> str:
     """Return a GPU with two instances; the name of the second lacks its profile, so attributes are needed."""
     whole = {

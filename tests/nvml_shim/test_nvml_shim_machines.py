@@ -110,26 +110,6 @@ def test_a_gb10_is_read_whole_whatever_it_says_of_memory(read: Read, kind: str) 
     )
 
 
-@pytest.mark.parametrize("kind", UNIFIED)
-def test_memory_is_unified_without_a_name_that_says_so(read: Read, kind: str) -> None:
-    """Memory is unified without a known name if the driver's answer and the missing memory clock say so."""
-    found = read[f"unnamed, {kind}"][-1]
-    assert found["unified"] is True
-    assert found["gpus"][0]["memory_total_bytes"] is None
-
-
-def test_an_h200_has_all_there_is(read: Read) -> None:
-    """An H200 has its own memory, power limit and energy, and uses none of the machine's memory."""
-    found = read["h200"][-1]
-    (gpu,) = found["gpus"]
-    assert (gpu["memory_total_bytes"], gpu["memory_used_bytes"]) == (141 * GIB, 90 * GIB)
-    assert (gpu["power_w"], gpu["power_limit_w"], gpu["energy_j"]) == (612.0, 700.0, 5_124_680.0)
-    assert (gpu["mig"], gpu["slowdown_c"], gpu["throttle_reasons"]) == (False, None, [])
-    assert gpu["throttled_percent"] == dict.fromkeys(SHARES, 0.0)
-    assert (found["unified"], found["processes_bytes"]) == (False, None)
-    assert all(word in found["detail"] for word in ("NVIDIA H200", "87 %", "612", "35 to limit", "90.0"))
-
-
 def test_eight_gpus_are_read_each_for_itself_and_mig_is_named(read: Read) -> None:
     """Each of eight GPUs is read; the split one lists its instances and has no utilization."""
     found = read["eight"][-1]
@@ -166,13 +146,6 @@ def test_a_gpu_lost_in_mid_run_is_a_line_and_comes_back(read: Read) -> None:
     assert later["gpus"][0]["throttled_percent"]["software power cap"] == 25.0
 
 
-def test_one_lost_gpu_leaves_seven(read: Read) -> None:
-    """The note names the lost GPU, and the other seven are read."""
-    found = read["one of eight lost"][-1]
-    assert [gpu["index"] for gpu in found["gpus"]] == [0, 1, 2, 4, 5, 6, 7]
-    assert found["note"] == "GPU 3 does not answer any more: the driver lost it"
-
-
 @pytest.mark.parametrize(
     ("name", "note"),
     [("not loaded", "the NVIDIA driver is not loaded"), ("no device", "no NVIDIA GPU on this machine")],
@@ -183,21 +156,6 @@ def test_a_library_without_a_gpu_is_one_honest_line(read: Read, name: str, note:
     assert (found["gpus"], found["note"], found["unified"]) == ([], note, None)
     assert note in found["panel"]
     assert note in found["detail"]
-
-
-def test_names_from_the_driver_are_cleaned(read: Read) -> None:
-    """Names from the driver are cleaned in JSON and on the screen."""
-    found = read["strange names"][-1]
-    assert found["gpus"][0]["name"] == "NVIDIA [31mred H200"
-    assert not {"\x1b", "\x07"} & set(found["panel"] + found["detail"] + str(found["gpus"]))
-
-
-def test_figures_that_cannot_be_are_unknown(read: Read) -> None:
-    """A value with all bits set, which some drivers use for "unknown", is unknown."""
-    (gpu,) = read["nonsense"][-1]["gpus"]
-    fields = ("temperature_c", "utilization_percent", "power_w", "sm_clock_mhz")
-    assert [gpu[field] for field in fields] == [None] * 4
-    assert gpu["power_limit_w"] == 700.0
 
 
 def test_an_old_driver_is_read_by_the_calls_that_it_has(old_shim: Shim, spark_root: Path) -> None:

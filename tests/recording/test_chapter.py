@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable
 
 from sparktop.model.series import HistoryTable, Page
@@ -33,29 +32,6 @@ def test_compressed_pictures_have_the_same_figures() -> None:
     assert [(one.at, one.wall, one.generation_tps) for one in chapter.stamps] == [
         (one.at, one.wall, one.generation_tps) for one in pictures
     ]
-
-
-def test_histories_stay_shared() -> None:
-    """Pages are not copied into a chapter: two chapters and what is read from them refer to the same ones."""
-    rehearsal = Rehearsal()
-    first, second = (Chapter([Picture(rehearsal.play(5).snapshot())]) for _ in range(2))
-    assert pages([first]) == pages([second])
-    read = Chapter(first.pictures())
-    assert pages([read]) == pages([first])
-
-
-def test_pictures_are_gone_once_they_are_compressed() -> None:
-    """Without a collection of garbage, which may come a minute later."""
-    rehearsal = Rehearsal()
-    picture = Picture(rehearsal.play(5).snapshot())
-    Chapter([picture])
-    gc.collect()
-    gc.disable()
-    try:
-        Chapter([picture])
-        assert gc.collect() == 0
-    finally:
-        gc.enable()
 
 
 def test_memory_of_pictures_and_histories_is_bounded() -> None:

@@ -63,22 +63,6 @@ def test_all_of_it_is_played_in_order(tmp_path: Path, step: timedelta) -> None:
     assert recording.end == instant(SECONDS - 1.0).wall + ahead
 
 
-def test_a_clock_that_is_right_again_is_believed() -> None:
-    """An hour back and then forward again: later times are those of the clock."""
-    clock = ForwardClock()
-    given = [(0.0, 0.0), (1.0, 1.0), (2.0, -3_598.0), (3.0, -3_597.0), (4.0, 4.0), (5.0, 5.0)]
-    moved = [clock.moved(Instant(at, instant(wall).wall)).wall for at, wall in given]
-    assert moved == [instant(at).wall for at, _ in given]
-    assert clock.ahead == timedelta()
-
-
-def test_small_corrections_are_no_steps() -> None:
-    """A clock that is slewed by some milliseconds keeps its own times."""
-    clock = ForwardClock()
-    times = [Instant(0.0, instant(0.0).wall), Instant(0.2, instant(-0.5).wall)]
-    assert [clock.moved(one) for one in times] == times
-
-
 def test_another_boot_with_an_older_clock_goes_on_after_the_first() -> None:
     """The monotonic clock begins again, so nothing is known of the time between."""
     clock = ForwardClock()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.recording.flight import flight_folder, is_network, make_folder, parts, retain
+from sparktop.recording.flight import is_network, make_folder, parts, retain
 
 NETWORK = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "9p", "ceph", "fuse.glusterfs")
 MOUNTS = """\
@@ -31,12 +31,6 @@ def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path, kind: str) 
     assert is_network(home / "state", table) == (kind in NETWORK)
     assert is_network(tmp_path / "link" / "state", table) == (kind in NETWORK)
     assert not is_network(tmp_path / "a home of others", table)
-
-
-def test_without_a_table_of_mounts_the_state_folder_is_used(tmp_path: Path) -> None:
-    """Nothing says that it lies on a network."""
-    assert not is_network(tmp_path, tmp_path / "none")
-    assert flight_folder({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "sparktop" / "flight"
 
 
 def test_a_folder_within_that_of_another_user_is_refused(

@@ -123,21 +123,3 @@ def test_a_recording_of_too_many_servers_is_refused(honest: list[Record], tmp_pa
         Player(Recording([path]))
     player = Player(Recording([with_targets(1024, honest, tmp_path / "most")]))
     assert len(player.store.targets()) == 1024
-
-
-def test_servers_that_are_added_later_are_bounded_too(honest: list[Record], tmp_path: Path) -> None:
-    """Records that add servers until there are too many are passed over."""
-    path = tmp_path / "a"
-    frame = FrameWriter(3)
-    data = frame.add(encode(honest[0]))
-    for part in range(100):
-        targets = [
-            {"kind": "backend", "name": f"b{part}-{n}", "url": "http://127.0.0.1:1"} for n in range(100)
-        ]
-        data += frame.add(
-            encode(replace(honest[1], kind=Kind.WATCH, source=None, fields={"add": targets[:20]}, body=b""))
-        )
-    path.write_bytes(data + frame.end())
-    player = Player(Recording([path]))
-    player.play(player.recording.end)
-    assert len(player.store.targets()) <= 1024

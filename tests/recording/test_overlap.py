@@ -66,14 +66,3 @@ def test_overlapping_files_are_one_time_line(tmp_path: Path) -> None:
         assert player.snapshot().backends[0].failing_since == START + timedelta(seconds=1)
         assert player.unreadable == 0
         recording.close()
-
-
-def test_a_gap_is_filled_from_another_file(tmp_path: Path) -> None:
-    """The first file goes on where the second ends."""
-    a = recorded(tmp_path / "a", range(1, 900), skipped=range(200, 700))
-    b = recorded(tmp_path / "b", range(150, 760))
-    recording = Recording([a, b])
-    found = at_s(recording)
-    assert found == sorted(found)
-    assert set(found) >= {float(second) for second in range(1, 900)} - {float(one) for one in range(200, 242)}
-    recording.close()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import math
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from sparktop.errors import OutputError
-from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
@@ -119,60 +116,9 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
     assert sum(record.kind == "lag" for record in after) == 1
 
 
-def test_a_full_disk_leaves_no_empty_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each try begins a file of another name: those to which nothing could be written are deleted."""
-    monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.0)
-    monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 0.01)
-    monkeypatch.setattr(recording_file, "_write", refuse)
-    tried: list[Path] = []
-
-    def next_path(instant: Instant) -> Path:
-        tried.append(tmp_path / str(instant.at))
-        return tried[-1]
-
-    run = Recorded(tmp_path / "a", next_path)
-    for _ in range(3):
-        before = len(tried)
-        run.second()
-        wait(lambda before=before: len(tried) > before)  # type: ignore[misc]  # it is called at once
-    run.recorder.stop("quit")
-    assert list(tmp_path.iterdir()) == []
-    assert len(run.problems) == 1
-
-
-def test_many_pages_are_written_before_the_second_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of hundreds of servers would take 100 MB until then; all are read back, in their order."""
-    monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 3600.0)
-    monkeypatch.setattr("sparktop.recording.recorder._PIECE_BYTES", 5_000)
-    run = Recorded(tmp_path / "a")
-    pages = [b"# HELP vllm:x %d\n" % number + b"x" * 100_000 for number in range(100)]
-    for page in pages:
-        run.at += 0.002
-        run.store.accept(
-            SourceKey.backend("a"), EngineSample(run.at, "vllm", (LaneSample("0"),), page=page), 1.0
-        )
-    wait(lambda: run.path.exists() and run.path.stat().st_size)
-    early, _ = read(tmp_path / "copy", run.path.read_bytes())
-    run.recorder.stop("quit")
-    records, reader = read(tmp_path / "copy", run.path.read_bytes())
-    assert sum(record.kind == "page" for record in early) > 0
-    assert [record.body for record in records if record.kind == "page"] == pages
-    assert (reader.damage, run.problems) == ([], [])
-
-
 def refuse(*_: object) -> None:
     """Write nothing: the disk is full, although it reports room."""
     raise OSError(errno.ENOSPC, "no space left on device")
-
-
-def test_an_empty_file_of_the_user_is_not_deleted(tmp_path: Path) -> None:
-    """Only a file that was created here, and has nothing in it, is deleted when it is closed."""
-    (tmp_path / "mine").touch()
-    RecordingFile(tmp_path / "mine").close()
-    RecordingFile(tmp_path / "new").close()
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize("lost", ["folder", "queue"])
@@ -219,53 +165,6 @@ def test_a_value_that_cannot_be_written_costs_only_its_own_record(tmp_path: Path
     kinds = [record.kind for record in records if record.kind not in {"head", "lag"}]
     assert kinds == ["fail", "tick", "fail", "tick", "end"]
     assert (run.problems, reader.damage) == ([], [])
-
-
-def test_a_lock_that_is_only_tested_refuses_no_writer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another viewer that looks for files to delete holds the lock of each for a moment."""
-    path = tmp_path / "a"
-    path.touch()
-    holder = os.open(path, os.O_RDWR)
-    fcntl.flock(holder, fcntl.LOCK_EX)
-    sleeping = SimpleNamespace(sleep=lambda _: fcntl.flock(holder, fcntl.LOCK_UN))
-    monkeypatch.setattr(recording_file, "time", sleeping)
-    RecordingFile(path).close()
-    os.close(holder)
-
-
-def test_a_file_deleted_before_it_is_locked_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another viewer deletes old files: nothing is written to one that no path leads to."""
-    path, plain = tmp_path / "a", recording_file._is_locked
-    deleted: list[Path] = []
-
-    def late(descriptor: int) -> bool:
-        if not deleted:
-            path.unlink()
-            deleted.append(path)
-        return plain(descriptor)
-
-    monkeypatch.setattr(recording_file, "_is_locked", late)
-    file = RecordingFile(path)
-    assert (deleted, file.is_gone()) == ([path], False)
-    file.close()
-
-
-def test_a_deleted_file_is_made_again(tmp_path: Path) -> None:
-    """A new file is begun if the file was removed or its folder was renamed."""
-    run = Recorded(tmp_path / "a")
-    run.second()
-    wait(lambda: run.path.exists() and run.path.stat().st_size)
-    run.path.unlink()
-    run.second()
-    wait(lambda: run.path.exists() and run.path.stat().st_size)
-    run.recorder.stop("quit")
-    player = Player(Recording([run.path]))
-    player.play(instant(run.at).wall)
-    assert player.snapshot().backends[0].failure is not None
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import os
 import random
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.snapshot import Snapshot
-from sparktop.recording.player import Player, Recording
+from sparktop.recording.player import Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
 from sparktop.report.json_snapshot import to_json
@@ -109,32 +107,6 @@ def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Taped, re
         assert comparable(shown) == comparable(exact.snapshot())
 
 
-def test_a_jump_is_done_in_slices(taped: Taped, replay: Replay, clock: Clock) -> None:
-    """No call takes longer than its budget plus one record; a first picture precedes the complete replay."""
-    replay.past.clear()
-    replay.go(taped.live[15].taken_at)
-    before, calls, pictures = replay.picture(), 0, []
-    while replay.busy:
-        began = clock.at
-        replay.work(0.05)
-        assert clock.at - began < 0.06
-        calls += 1
-        if replay.picture() is not before:
-            before = replay.picture()
-            pictures.append((calls, replay.word()))
-    assert calls > 10
-    assert pictures[0][1].endswith("filling")
-    assert pictures[0][0] < calls / 2
-
-
-def test_steps_back_show_kept_pictures_at_once(replay: Replay) -> None:
-    """After a jump the minutes before are in memory."""
-    for _ in range(20):
-        replay.step(-10)
-        assert not replay.busy
-    assert replay.snapshot().at == pytest.approx(SECONDS - 200, abs=2)
-
-
 def test_events_are_found(replay: Replay) -> None:
     """The outage from the end backwards and from the start forwards, and a mark on the bar."""
     finish(replay)
@@ -148,44 +120,6 @@ def test_events_are_found(replay: Replay) -> None:
     assert any(abs(at - 121) < 4 for at in steps)
     assert replay.bar().events
     assert {point for _, point in replay.bar().load} != {None}
-
-
-def test_it_plays_at_its_speed_and_stops_at_the_end(taped: Taped, replay: Replay, clock: Clock) -> None:
-    """A second of the clock is 16 seconds of the recording; nothing is left out at the end."""
-    replay.to_start()
-    finish(replay)
-    for _ in range(4):
-        replay.faster(1)
-    replay.play()
-    replay.work(10.0)
-    for _ in range(10):
-        clock.at += 0.25
-        replay.work(10.0)
-    assert replay.snapshot().at == pytest.approx(1 + 2.5 * 16, abs=6)
-    assert " ▶ 16×" in replay.word()
-    for _ in range(200):
-        clock.at += 0.25
-        replay.work(10.0)
-    assert replay.word().endswith(" end")
-    assert not replay.busy
-    assert [one.id for one in replay.snapshot().alerts] == [one.id for one in taped.live[-1].alerts]
-
-
-def test_a_slow_machine_shows_the_speed_that_it_reaches(taped: Taped, replay: Replay, clock: Clock) -> None:
-    """No record is left out to keep the speed."""
-    replay.to_start()
-    finish(replay)
-    replay.speed = 64
-    replay.play()
-    for _ in range(100):
-        clock.at += 0.1
-        replay.work(0.01)
-    assert "64× (" in replay.word()
-    replay.play()
-    finish(replay)
-    exact = Recording([taped.path]).player()
-    exact.play(replay.snapshot().taken_at)
-    assert comparable(replay.snapshot()) == comparable(exact.snapshot())
 
 
 def test_a_file_that_grows_is_followed(taped: Taped, tmp_path: Path, clock: Clock) -> None:
@@ -243,21 +177,6 @@ def test_a_file_of_a_killed_writer_is_over(taped: Taped, tmp_path: Path) -> None
     recording.close()
 
 
-def test_a_recording_of_one_frame(taped: Taped, tmp_path: Path) -> None:
-    """Less than a minute is a recording too; an empty file is refused."""
-    path = tmp_path / "one.rec.zst"
-    second = Recording([taped.path]).frames[1].offset
-    path.write_bytes(taped.data[:second])
-    replay = Replay(Recording([path]))
-    finish(replay)
-    replay.step(-1000)
-    finish(replay)
-    assert replay.snapshot().at < 10
-    path.write_bytes(b"")
-    with pytest.raises(UsageError, match="is not a recording of sparktop"):
-        Recording([path])
-
-
 @pytest.mark.parametrize("seed", range(15))
 def test_damaged_files_are_shown_as_far_as_they_go(taped: Taped, tmp_path: Path, seed: int) -> None:
     """Flipped, cut and added bytes: a refusal in words or a replay, never an exception."""
@@ -284,26 +203,4 @@ def test_damaged_files_are_shown_as_far_as_they_go(taped: Taped, tmp_path: Path,
     replay.work(5.0)
     assert replay.bar().first <= replay.bar().last
     assert replay.word().startswith("REPLAY")
-    recording.close()
-
-
-def test_hours_without_records_are_passed_over(taped: Taped, clock: Clock) -> None:
-    """Playing goes on at the next record instead of waiting for it."""
-    recording = Recording([taped.path])
-    frames = recording.frames
-    replay = Replay(recording, clock=clock)
-    replay.go(frames[2].instant.wall)
-    finish(replay)
-    player = replay._player
-    assert isinstance(player, Player)
-    ahead = player._peek()
-    assert ahead is not None
-    late = ahead.instant.wall + timedelta(hours=5)
-    player._next = replace(ahead, instant=dataclasses.replace(ahead.instant, wall=late))
-    recording.end = late + timedelta(hours=1)
-    replay.play()
-    replay.work(10.0)
-    clock.at += 0.25
-    replay.work(10.0)
-    assert replay._wanted >= late
     recording.close()

@@ -6,20 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.model.event import Alert
-from sparktop.model.snapshot import BackendState, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import NodeThresholds, StateThresholds, Thresholds
-from sparktop.recording.frames import Kind, Record, RecordError
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
-from sparktop.recording.records import call_of, read_head, record_of, record_of_head
 from sparktop.report.json_snapshot import to_json
-from sparktop.store import Store
-from sparktop.store.store import Call, Change, Journals
+from sparktop.store.store import Journals
 from stage.rehearsal import Rehearsal
-from tests.recording.conftest import instant
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
 
@@ -69,14 +64,6 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> Tape:
     return Tape(tmp_path_factory.mktemp("thresholds"))
 
 
-def test_limits_hold_from_the_next_sample_on(tape: Tape) -> None:
-    """The alert of the stricter limit begins and ends with it, and states follow."""
-    assert [bool(headroom(tape.live[second])) for second in (18, 25, 45, 65)] == [False, True, False, True]
-    assert tape.live[25].nodes[0].headroom.limit_bytes == tape.live[18].nodes[0].headroom.limit_bytes
-    states = {view.state for second in range(25, 40) for view in tape.live[second].backends}
-    assert BackendState.BORED not in states
-
-
 def test_a_replay_judges_as_the_live_run_did(tape: Tape) -> None:
     """Each second's snapshot is the live one, played from the start and after a jump."""
     recording = Recording([tape.paths[0]])
@@ -89,51 +76,3 @@ def test_a_replay_judges_as_the_live_run_did(tape: Tape) -> None:
         jumped = Player(recording)
         jumped.seek(tape.live[second].taken_at)
         assert comparable(jumped.snapshot()) == comparable(tape.live[second])
-
-
-def test_a_recording_begins_with_the_limits_of_its_moment(tape: Tape) -> None:
-    """A recording that is started after a change has the changed thresholds in its head."""
-    player = Player(Recording([tape.paths[1]]))
-    assert player.store.thresholds == STRICT
-    player.play(tape.live[50].taken_at)
-    assert player.store.thresholds == Thresholds()
-
-
-def test_a_lost_record_of_limits_is_made_good_by_the_next_head(tape: Tape) -> None:
-    """The head of a frame has the thresholds; a player whose store has others takes them over."""
-    player = Player(Recording([tape.paths[0]]))
-    head = replace(player.head, thresholds=STRICT.states, node_thresholds=STRICT.nodes)
-    player._pass_head(record_of_head(player.instant, head))
-    assert player.store.thresholds == STRICT
-
-
-def test_the_record_of_limits_is_read_back() -> None:
-    """Thresholds are written with all fields and read with defaults for fields that are missing."""
-    call = Call(Change.SET_THRESHOLDS, (STRICT,))
-    record = record_of(instant(1.0), call)
-    assert record is not None
-    assert call_of(record) == call
-    old = Record(
-        Kind.WATCH, instant(1.0), fields={"thresholds": {"states": {"busy_share": 0.05}, "nodes": {}}}
-    )
-    assert call_of(old) == Call(Change.SET_THRESHOLDS, (Thresholds(StateThresholds(busy_share=0.05)),))
-    for wrong in ({"states": {"busy_share": "x"}}, {"nodes": 3}):
-        with pytest.raises(RecordError):
-            call_of(Record(Kind.WATCH, instant(1.0), fields={"thresholds": wrong}))
-
-
-def test_a_head_keeps_changed_limits(tape: Tape) -> None:
-    """The head of the next frame has the thresholds of the newest change."""
-    head = Player(Recording([tape.paths[0]])).head.after(Call(Change.SET_THRESHOLDS, (STRICT,)))
-    again = read_head(record_of_head(instant(1.0), head))
-    assert (again.thresholds, again.node_thresholds) == (STRICT.states, STRICT.nodes)
-
-
-def test_sources_that_are_added_later_have_the_limits() -> None:
-    """A backend or node found after the change is judged by the new thresholds, too."""
-    live = Rehearsal(nodes=2)
-    store = Store(replace(live.watch, backends=(), nodes=()), clock=lambda: 0.0)
-    store.set_thresholds(STRICT)
-    store.add(*live.watch.backends, *live.watch.nodes)
-    assert {track._thresholds for track in store._tracks.nodes.values()} == {STRICT.nodes}
-    assert {track._thresholds for track in store._tracks.backends.values()} == {STRICT.states}

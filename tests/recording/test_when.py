@@ -124,10 +124,3 @@ def test_a_moment_outside_is_said_with_both_ends() -> None:
         require_within(read_time("2026-11-22 12:00", FRAME), FRAME)
     assert require_within(END, FRAME) == END
     assert time_words(END, ZoneInfo("America/New_York")) == "2026-11-22 19:30:00 EST"
-
-
-def test_the_zone_of_the_system_is_the_default() -> None:
-    """Without a zone, times are those of the machine."""
-    frame = TimeRange(END, END, END)
-    here = END.astimezone()
-    assert read_time(f"{here:%H:%M}", frame) == END

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.simulation.engine import BlockPool
-
-
-def test_a_new_pool_is_empty() -> None:
-    """All blocks can be allocated and none is held."""
-    pool = BlockPool(8)
-    assert (pool.available, pool.held) == (8, 0)
-
-
-def test_more_than_there_is_is_refused_and_changes_nothing() -> None:
-    """Asking for one block too many raises and leaves the pool as it was."""
-    pool = BlockPool(8)
-    pool.allocate(5)
-    with pytest.raises(ValueError, match="4 blocks wanted, 3 available"):
-        pool.allocate(4)
-    assert (pool.available, pool.held) == (3, 5)
 
 
 def test_a_released_prefix_is_found_and_shared() -> None:
@@ -54,39 +38,6 @@ def test_kept_blocks_go_last_and_the_end_of_a_prefix_first() -> None:
     assert pool.match([1, 2, 3]) == 2
     pool.allocate(1)
     assert pool.match([1, 2, 3]) == 1
-
-
-def test_the_prefix_unused_longest_goes_first() -> None:
-    """A prefix that was held again outlives one that was not."""
-    pool = BlockPool(2)
-    pool.allocate(2)
-    pool.name(1)
-    pool.name(2)
-    pool.release(0, [1])
-    pool.release(0, [2])
-    pool.hold([1])
-    pool.release(0, [1])
-    pool.allocate(1)
-    assert (pool.match([1]), pool.match([2])) == (1, 0)
-
-
-def test_a_name_is_given_once() -> None:
-    """A second block with the same tokens gets no name."""
-    pool = BlockPool(4)
-    pool.allocate(2)
-    assert pool.name(7)
-    assert not pool.name(7)
-
-
-def test_forgetting_empties_what_nobody_holds() -> None:
-    """A reset cache finds only prefixes that are in use."""
-    pool = BlockPool(4)
-    pool.allocate(2)
-    pool.name(1)
-    pool.name(2)
-    pool.release(0, [2])
-    pool.forget()
-    assert (pool.match([1]), pool.match([2]), pool.available) == (1, 0, 3)
 
 
 @given(

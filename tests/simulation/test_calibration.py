@@ -6,14 +6,10 @@ import pytest
 
 from sparktop.model.load import Level
 from sparktop.simulation.calibration import (
-    CAPTURE_SIZES_DEFAULT,
-    CAPTURE_SIZES_PATCHED,
     CLUSTER_TP2,
     GX10_PATCHED,
     GX10_VANILLA,
     LONG_CONTEXT,
-    PROFILES,
-    SHORT_CONTEXT,
     SOLO,
 )
 from sparktop.simulation.engine import Engine, EngineProfile
@@ -76,27 +72,6 @@ def test_long_prompts_take_as_long_as_their_table_says(
     assert mean(figures.output_tps) == pytest.approx(tokens_per_s, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("concurrency", "output_tps"), [(1, 31.6), (2, 55.0), (4, 83.9), (8, 127.0), (16, 183.4)]
-)
-def test_the_long_context_server_is_as_fast_as_its_batch_table(concurrency: int, output_tps: float) -> None:
-    """105 prompt tokens and 256 generated ones: within 10 % at each batch size."""
-    figures = burst(LONG_CONTEXT, concurrency, 105, 256)
-    assert mean(figures.output_tps) == pytest.approx(output_tps, rel=0.10)
-
-
-def test_prefill_of_131072_tokens_fits_and_grows_faster_than_its_length() -> None:
-    """A token of 128,000 costs more than half as much again as one of 39,026; the cache holds them."""
-    times = []
-    for prompt_tokens in (39_026, 128_000):
-        figures = burst(LONG_CONTEXT, 1, prompt_tokens, 1)
-        assert figures.ttft_ms is not None
-        times.append(figures.ttft_ms.mean / prompt_tokens)
-    assert 1.5 < times[1] / times[0] < 2.0
-    assert LONG_CONTEXT.kv_capacity_tokens > LONG_CONTEXT.max_model_len == 131_072
-    assert 20_000 < SHORT_CONTEXT.max_model_len < 39_026
-
-
 def test_missing_capture_sizes_cost_what_padding_costs() -> None:
     """At c = 5 the default list is 10 to 25 % slower than the one with a graph for 5; at c = 8 it is not."""
     dips = {
@@ -107,23 +82,3 @@ def test_missing_capture_sizes_cost_what_padding_costs() -> None:
     }
     assert 0.10 < dips[5] < 0.25
     assert dips[8] == pytest.approx(0.0, abs=0.001)
-
-
-def test_the_capture_lists_are_those_of_the_recipe() -> None:
-    """83 sizes by default; the patched list adds 5 and 10 and nothing else."""
-    assert len(CAPTURE_SIZES_DEFAULT) == 83
-    assert CAPTURE_SIZES_DEFAULT[:6] == (1, 2, 4, 8, 16, 24)
-    assert CAPTURE_SIZES_DEFAULT[-1] == 1024
-    assert set(CAPTURE_SIZES_PATCHED) - set(CAPTURE_SIZES_DEFAULT) == {5, 10}
-
-
-def test_eager_engines_pad_nothing() -> None:
-    """The topology runs used enforce_eager."""
-    assert [SOLO.padded(rows) for rows in (3, 5, 47)] == [3, 5, 47]
-    assert CLUSTER_TP2.padded(5) == 5
-
-
-def test_profiles_are_found_by_their_tables_names() -> None:
-    """Each profile stands under its own name, and two machines share the cluster's steps."""
-    assert all(profile.name == name for name, profile in PROFILES.items())
-    assert (SOLO.nodes, CLUSTER_TP2.nodes, len(Engine(CLUSTER_TP2).nodes)) == (1, 2, 2)

@@ -107,24 +107,6 @@ def test_asking_in_between_changes_nothing(
     assert play(profile, asked, pauses=pauses)[0] == play(profile, asked)[0]
 
 
-@given(asked=loads(cancelling=True))
-@settings(max_examples=40, deadline=None)
-def test_knowing_arrivals_beforehand_changes_nothing(asked: list[Asked]) -> None:
-    """Requests submitted ahead of their time give the same events as when they are submitted on time."""
-    assert play(SMALL, asked, early=True)[0] == play(SMALL, asked)[0]
-
-
-@pytest.mark.parametrize("profile", [SMALL, ROOMY], ids=lambda profile: profile.name)
-@given(asked=loads(cancelling=True))
-@settings(max_examples=40, deadline=None)
-def test_without_token_events_the_rest_is_the_same(profile: EngineProfile, asked: list[Asked]) -> None:
-    """First tokens, ends and counters do not depend on whether each token is an event."""
-    full, counting, _ = play(profile, asked)
-    brief, silent, _ = play(profile, asked, token_events=False)
-    assert [event for event in full if not isinstance(event, Tokens)] == brief
-    assert counters(silent) == counters(counting)
-
-
 def counters(engine: Engine) -> tuple[object, ...]:
     tally = engine.tally
     return (
@@ -157,24 +139,6 @@ def test_tokens_are_conserved(profile: EngineProfile, asked: list[Asked]) -> Non
     assert engine.tally.preemptions >= sum(end.preemptions > 0 for end in ends)
 
 
-@given(asked=loads(cancelling=True))
-@settings(max_examples=40, deadline=None)
-def test_events_come_in_order(asked: list[Asked]) -> None:
-    """Times never fall; of a request the first token is first, and nothing follows its end."""
-    events, _, ends = play(SMALL, asked)
-    assert [event.at for event in events] == sorted(event.at for event in events)
-    seen: dict[str, type] = {}
-    for event in events:
-        before = seen.get(event.request_id)
-        assert before is not RequestEnded
-        assert isinstance(event, FirstToken) == (before is None and not isinstance(event, RequestEnded))
-        seen[event.request_id] = type(event)
-    for end in ends:
-        times = [end.arrived_s, end.admitted_s, end.first_token_s, end.last_token_s, end.ended_s]
-        known = [time for time in times if time is not None]
-        assert known == sorted(known)
-
-
 @given(asked=loads(cancelling=True), pauses=st.lists(st.floats(0.0, 6.0), min_size=4, max_size=20))
 @settings(max_examples=40, deadline=None)
 def test_slots_and_blocks_are_never_overdrawn(asked: list[Asked], pauses: list[float]) -> None:
@@ -199,18 +163,6 @@ def test_slots_and_blocks_are_never_overdrawn(asked: list[Asked], pauses: list[f
     _, engine, _ = play(SMALL, asked, pauses=pauses, check=check)
     assert (engine.running, engine.waiting, engine.kv_usage) == (0, 0, 0.0)
     assert engine._batch.context_tokens == 0
-
-
-def test_the_small_engine_does_preempt_and_share() -> None:
-    """The load of these tests reaches what they are about: preemptions and prefix hits."""
-    asked = [
-        Asked(0.001 * number, SimulatedRequest(f"r{number}", 30, 40, block_hashes=(1, 2, 3)))
-        for number in range(6)
-    ]
-    _, engine, ends = play(SMALL, asked)
-    assert engine.tally.preemptions > 2
-    assert engine.tally.prefix_hits > 0
-    assert {end.generated_tokens for end in ends} == {40}
 
 
 @given(asked=loads())

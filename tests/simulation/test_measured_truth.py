@@ -42,19 +42,6 @@ def test_pure_decode_is_the_true_rate(profile: Maker, level: Level) -> None:
     assert figures.pure_decode_tps.mean == pytest.approx(4 / TRUE_STEP_S, rel=1e-6)
 
 
-def test_the_windows_of_one_burst_differ_as_they_must(profile: Maker) -> None:
-    """The rate over the run is lower than that while decoding, where equal streams begin and end together."""
-    figures, engine = measured(profile(), Level("x", 4, 8, 40))
-    assert figures.decode_tps is not None
-    assert figures.output_tps is not None
-    assert figures.ttft_ms is not None
-    assert figures.decode_tps.mean == pytest.approx(4 / TRUE_STEP_S)
-    ttft_s = 0.02 + 0.040 + 0.0001 * 32
-    assert figures.ttft_ms.mean == pytest.approx(1000 * ttft_s)
-    assert figures.output_tps.mean == pytest.approx(160 / (ttft_s + 39 * TRUE_STEP_S))
-    assert figures.tokens.generated == engine.tally.generation_tokens == 160
-
-
 def test_sustained_is_what_the_engine_made_in_that_time(profile: Maker) -> None:
     """Over 60 s the sustained rate is the engine's own, ramp left out, to 2 %."""
     level = Level("x", 4, 8, 40, mode=LoadMode.STEADY, duration_s=60.0)

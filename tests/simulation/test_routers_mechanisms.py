@@ -49,14 +49,6 @@ def test_cooldowns_make_a_limit_cycle(cooling: Seen, warm: Seen) -> None:
     assert cooling.way.failed[500] > 500
 
 
-def test_the_same_errors_without_cooldowns_do_nothing(warm: Seen) -> None:
-    """With `disable_cooldowns` the load is flat, and the rate is that without errors."""
-    seen = play(Scene(habits=BREAKING, settings=RouterSettings(cooldown_s=None)))
-    assert seen.imbalance < 0.05
-    assert seen.tps == pytest.approx(warm.tps, rel=0.05)
-    assert seen.way.failed[500] > 500
-
-
 def test_one_429_empties_a_backend() -> None:
     """A refusal is enough: five seconds with nothing new, then everything new."""
     habits = ProxyHabits(
@@ -70,24 +62,6 @@ def test_one_429_empties_a_backend() -> None:
     assert fmean(quiet) < 0.1
     assert min(after) < -0.4
     assert seen.way.failed[429] >= 1
-
-
-def test_requests_that_arrive_together_go_to_one_backend() -> None:
-    """A first burst within the hop: 64/0 until it ends; with fixed lengths the convoy stays together."""
-    seen = play(Scene(settings=LATE, clients=16, prompt=32, output=60))
-    first = next(row for row in seen.loads if sum(row) == 16)
-    assert first == (16, 0)
-    assert one_sided(seen.steady) > 0.95
-    assert seen.period_s == pytest.approx(2 * seen.e2e_s, rel=0.1)
-
-
-def test_convoys_dissolve_when_lengths_differ() -> None:
-    """The same late counts and variable lengths: one-sided for one life of a request, then even."""
-    seen = play(Scene(settings=LATE, clients=16, prompt=32, output=60, variable=True))
-    first = next(row for row in seen.loads if sum(row) == 16)
-    assert max(first) >= 14
-    assert one_sided(seen.steady) == 0.0
-    assert seen.imbalance < 0.15
 
 
 def test_counts_that_expire_freeze_the_skew_of_that_moment() -> None:
@@ -122,28 +96,6 @@ def test_counts_that_leak_leave_a_constant_skew() -> None:
     assert leak(leaks=False) == [16, 16]
 
 
-def test_workers_that_count_apart_prefer_the_first() -> None:
-    """Four workers, each with ties of its own, give the first backend a small constant lead and no swing."""
-    seen = play(Scene(workers=4, variable=True))
-    difference = fmean(first - second for first, second in seen.steady)
-    assert 0.5 < difference < 6
-    assert one_sided(seen.steady) == 0.0
-    assert seen.imbalance < 0.1
-
-
-def test_random_ties_take_that_preference_away() -> None:
-    """The newest LiteLLM chooses any of equal backends."""
-    seen = play(Scene(workers=4, variable=True, settings=RouterSettings(random_ties=True)))
-    assert abs(fmean(first - second for first, second in seen.steady)) < 0.5
-
-
-def test_requests_that_are_not_counted_all_go_to_the_first() -> None:
-    """12/12 on one: every choice is a tie at nothing."""
-    seen = play(Scene(clients=12, habits=ProxyHabits(counted=False), seconds=90.0))
-    assert seen.way.served[1] == 0
-    assert all(row == (12, 0) for row in seen.steady)
-
-
 @pytest.mark.parametrize("strategy", ["least-busy", "power-of-two"])
 def test_stale_counts_swing_with_fixed_lengths(strategy: str) -> None:
     """Counts polled every second: a period of two lives, a fifth of the tokens lost; of two, either way."""
@@ -152,14 +104,6 @@ def test_stale_counts_swing_with_fixed_lengths(strategy: str) -> None:
     assert seen.imbalance > 0.8
     assert seen.period_s == pytest.approx(2 * seen.e2e_s, rel=0.15)
     assert 0.7 < seen.tps / shuffled.tps < 0.9
-
-
-def test_stale_counts_are_harmless_with_variable_lengths() -> None:
-    """With lengths from half to one and a half, stale counts are as fast as shuffle and have no rhythm."""
-    seen = play(Scene(settings=RouterSettings(poll_s=1.0), output=60, variable=True))
-    shuffled = play(Scene("simple-shuffle", output=60, variable=True))
-    assert seen.imbalance < 0.2
-    assert seen.tps == pytest.approx(shuffled.tps, rel=0.05)
 
 
 def test_refused_requests_are_the_routers_own_failures(cooling: Seen) -> None:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.simulation.thermal import (
-    AMBIENT_C,
     IDLE_CLOCK_MHZ,
     REFERENCE_CLOCK_MHZ,
-    RISE_C_PER_W,
-    TIME_CONSTANT_S,
     NodeThermal,
-    step_power_w,
 )
 
 HOUR_S = 3600.0
-
-
-def test_power_follows_the_work() -> None:
-    """Decode draws 30 to 45 W in small batches, prefill and large batches 60 to 75."""
-    assert 30 <= step_power_w(1) <= 33
-    assert 38 <= step_power_w(8) <= 45
-    assert 58 <= step_power_w(32) <= 65
-    assert 74 <= step_power_w(1024) <= 75
 
 
 def test_lasting_load_ends_between_84_and_90_degrees() -> None:
@@ -35,16 +21,6 @@ def test_lasting_load_ends_between_84_and_90_degrees() -> None:
         node = NodeThermal()
         node.draw(0.0, power_w)
         assert 84 <= node.temperature_c(HOUR_S) <= 90
-
-
-def test_warming_is_an_exponential() -> None:
-    """After one time constant 63 % of the way is done."""
-    node = NodeThermal()
-    start_c = node.temperature_c(0.0)
-    node.draw(0.0, 70.0)
-    target_c = AMBIENT_C + 70.0 * RISE_C_PER_W
-    expected_c = target_c + (start_c - target_c) / math.e
-    assert node.temperature_c(TIME_CONSTANT_S) == pytest.approx(expected_c)
 
 
 @given(cuts=st.lists(st.floats(0.0, 300.0), max_size=10))
@@ -74,17 +50,6 @@ def test_the_clock_sags_only_when_hot_and_sleeps_when_idle() -> None:
     assert 0.93 * REFERENCE_CLOCK_MHZ < node.clock_mhz(HOUR_S) < 0.96 * REFERENCE_CLOCK_MHZ
 
 
-def test_throttled_time_is_counted_only_when_hot() -> None:
-    """No second while cool; at a settled temperature, its share of each second."""
-    node = NodeThermal()
-    node.draw(0.0, 75.0)
-    assert node.throttled_s(10.0) == 0.0
-    node.draw(HOUR_S, 75.0)
-    share = node.throttled_share(HOUR_S)
-    assert 0.4 < share < 0.5
-    assert node.throttled_s(HOUR_S + 10.0) - node.throttled_s(HOUR_S) == pytest.approx(10 * share, rel=1e-6)
-
-
 def test_a_power_delivery_fault_is_slow_cool_and_silent() -> None:
     """The pinned clock is 611 MHz under load at 15 to 18 W, and no throttling is reported."""
     node = NodeThermal()
@@ -93,12 +58,3 @@ def test_a_power_delivery_fault_is_slow_cool_and_silent() -> None:
     assert node.clock_mhz(HOUR_S) == 611.0
     assert 15 <= node.power_w() <= 18
     assert node.throttled_s(HOUR_S) == 0.0
-
-
-def test_energy_is_power_times_time() -> None:
-    """10 s at 50 W are 500 J, on top of what idling drew."""
-    node = NodeThermal(idle_w=10.0)
-    node.draw(4.0, 50.0)
-    node.draw(14.0, None)
-    assert node.energy_j(14.0) == pytest.approx(540.0)
-    assert node.power_w() == 10.0

@@ -12,7 +12,7 @@ import pytest
 from sparktop.agent.access import bind
 from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
-from sparktop.demo.ras import Habits, RasServer
+from sparktop.demo.ras import RasServer
 from sparktop.hardware.ras import Found, RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer
@@ -90,7 +90,7 @@ async def test_an_agent_asks_nothing_for_those_without_the_token(agent_url: str,
 
 async def test_why_nccl_gave_no_answer_reaches_the_viewer(agent_url: str, ras: RasServer) -> None:
     """The kind and the message of a failure on the node are those at the viewer."""
-    ras.habits = Habits(body=b"{}")
+    ras.body = b"{}"
     failure = await failure_by(AgentSource(NodeTarget("n", "agent", agent_url, token=TOKEN)))
     assert failure.kind is FailureKind.MALFORMED
     assert "lists no communicators" in failure.message

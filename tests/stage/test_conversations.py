@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 
-import pytest
 from msgspec.structs import replace
 
 from sparktop.model.conversation import CallStart, ConversationCall, Turn
@@ -71,37 +69,6 @@ def test_a_large_pool_hits_all_that_an_endless_cache_would_hit() -> None:
     admitted = [end for end in ran.ends.values() if end.generated_tokens]
     assert tally.prefix_hits == sum(end.cached_tokens or 0 for end in admitted)
     assert tally.prefix_queries == sum(end.prompt_tokens or 0 for end in admitted)
-
-
-def test_a_small_pool_forgets_conversations_in_their_pauses() -> None:
-    """Where the conversations do not fit, the hit rate falls far below that of a large pool."""
-    shares = []
-    for kv_blocks in (KV_BLOCKS, 4_000):
-        tally = _run(8, kv_blocks).engine.tally
-        shares.append(tally.prefix_hits / tally.prefix_queries)
-    assert shares[0] > 0.75
-    assert shares[1] < 0.75 * shares[0]
-
-
-def test_warm_up_calls_are_not_measured_and_precede_the_run() -> None:
-    """One call for each conversation under way; the calls of the ramp are not measured either."""
-    ran = _run(3, KV_BLOCKS)
-    before = [start for start in ran.starts.values() if start.at < ran.begin_s]
-    assert len(before) == 3
-    for start in ran.starts.values():
-        assert _place(start).measured == (ran.begin_s + 5 <= start.at < ran.begin_s + 125)
-    measured = [name for name, start in ran.starts.items() if _place(start).measured]
-    assert all(ran.ends[name].ok for name in measured)
-
-
-def test_pauses_lie_between_an_answer_and_the_next_call() -> None:
-    """Each lane sends its next call exactly one pause after its answer."""
-    ran = _run(2, KV_BLOCKS)
-    for lane in range(2):
-        turns = list(islice(planned_turns(QUICK, 1, lane, ENGINE.max_model_len), 400))
-        calls = [(name, one) for name, one in ran.starts.items() if _place(one).lane == lane]
-        for (before, _), (_, start), turn in zip(calls[1:], calls[2:], turns[2:], strict=False):
-            assert start.at - ran.ends[before].at == pytest.approx(turn.pause_s, abs=1e-9)
 
 
 def test_hashes_change_with_conversation_compaction_and_salt() -> None:

@@ -46,21 +46,6 @@ def test_the_way_there_does_not_matter() -> None:
     assert to_json(store.snapshot()) == to_json(at_once)
 
 
-def test_it_says_that_it_is_simulated() -> None:
-    """The mark stands in the JSON, and servers and machines say so themselves."""
-    told = to_json(Rehearsal().play(10).snapshot())
-    assert told["simulated"] is True
-    backends = told["backends"]
-    assert isinstance(backends, list)
-    assert all("simulated" in one["engine_version"] for one in backends)
-
-
-def test_another_seed_is_another_day() -> None:
-    """Seeds give other loads."""
-    one, other = (Rehearsal(seed=seed).play(60).snapshot() for seed in (1, 2))
-    assert to_json(one)["backends"] != to_json(other)["backends"]
-
-
 def test_an_engine_that_spans_machines_slows_with_the_slower_one() -> None:
     """A power fault on one of two machines costs the whole engine."""
     speeds: list[float] = []

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
-from sparktop.demo.engine import EngineServer, LiveEngine
+from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.engine_page import Ledger
 from sparktop.demo.proxy import Proxy, Upstream
 from sparktop.model.targets import BackendTarget, ModelFacts, RouterTarget, Watch
@@ -49,7 +49,7 @@ async def engine(profile: EngineProfile = QUICK) -> AsyncIterator[str]:
     """Serve an engine on a free port; yield its URL."""
     ledger = Ledger(profile.max_model_len)
     live = LiveEngine(Engine(profile, seed=1, start_s=time.monotonic(), on_end=ledger.finished), ledger)
-    application = EngineServer(live, started_unix_s=time.time()).application()
+    application = EngineServer(LiveCores([live]), started_unix_s=time.time()).application()
     server = TestServer(application, handler_cancellation=True)
     await server.start_server()
     try:

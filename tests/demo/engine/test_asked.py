@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from sparktop.demo.engine_requests import (
     Asked,
     RefusedError,
-    check_model,
     read_body,
     read_completion,
-    read_prompt,
 )
 
 LENGTH = 100
@@ -28,15 +26,6 @@ def refusal(body: dict[str, object], *, chat: bool = False) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
         read_completion(body, chat=chat, max_model_len=LENGTH)
     return caught.value
-
-
-def test_what_nobody_says_has_vllms_defaults() -> None:
-    """By default a completion generates 16 tokens, and a chat as many as fit."""
-    asked = completion()
-    assert (asked.max_tokens, asked.min_tokens, asked.stream, asked.ignore_eos) == (16, 0, False, False)
-    messages = {"messages": [{"role": "user", "content": "one two"}]}
-    chat = read_completion(messages, chat=True, max_model_len=LENGTH)
-    assert chat.max_tokens == LENGTH - len(chat.prompt)
 
 
 def test_everything_that_is_asked_for_is_kept() -> None:
@@ -65,28 +54,6 @@ def test_everything_that_is_asked_for_is_kept() -> None:
         seed=5,
     )
     assert asked == expected
-
-
-def test_a_prompt_is_text_or_tokens_or_one_of_them_in_a_list() -> None:
-    """A prompt may be text, tokens, or a list with one of these; text is tokenized as by /tokenize."""
-    tokens = read_prompt({"prompt": "one two"}, chat=False)
-    for form in (["one two"], list(tokens), [list(tokens)]):
-        assert read_prompt({"prompt": form}, chat=False) == tokens
-
-
-def test_a_chats_parts_of_text_are_its_text() -> None:
-    """A chat message in text parts has the tokens of the joined text; images are ignored."""
-    parts = [{"type": "text", "text": "one"}, {"type": "image_url"}, {"type": "text", "text": " two"}]
-    whole = read_prompt({"messages": [{"role": "user", "content": "one two"}]}, chat=True)
-    assert read_prompt({"messages": [{"role": "user", "content": parts}]}, chat=True) == whole
-
-
-def test_the_newer_name_of_max_tokens_wins_in_a_chat() -> None:
-    """In a chat, `max_completion_tokens` overrides `max_tokens`; in a completion it does not."""
-    both = {"max_tokens": 9, "max_completion_tokens": 4}
-    messages = {"messages": [{"role": "user", "content": "one"}]}
-    assert read_completion({**messages, **both}, chat=True, max_model_len=LENGTH).max_tokens == 4
-    assert completion(**both).max_tokens == 9
 
 
 def too_long(count: str, value: int) -> str:
@@ -126,47 +93,6 @@ def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
     assert error.body() == {
         "error": {"message": words, "type": "BadRequestError", "param": error.param, "code": 400}
     }
-
-
-def test_an_answer_that_does_not_fit_is_cut() -> None:
-    """`max_tokens` is limited to what fits: 10 beside a prompt of 90 tokens in a context of 100."""
-    assert completion(prompt=[1] * 90, max_tokens=20).max_tokens == 10
-    assert completion(prompt=[1] * 90).max_tokens == 10
-
-
-@pytest.mark.parametrize("key", ["max_tokens", "stream", "seed", "ignore_eos", "messages"])
-def test_a_value_of_a_wrong_kind_names_its_field(key: str) -> None:
-    """A value of a wrong type is refused with the name of its field."""
-    chat = key == "messages"
-    body: dict[str, object] = {"prompt": "a", "messages": [], key: "seven"}
-    assert f"('body', '{key}')" in str(refusal(body, chat=chat))
-
-
-def test_a_missing_prompt_is_told() -> None:
-    """Without prompt or messages the error names the missing field."""
-    assert "'missing'" in str(refusal({}))
-    assert "('body', 'messages')" in str(refusal({}, chat=True))
-
-
-def test_another_model_is_not_found() -> None:
-    """The served model, or none, is accepted; another one gets 404 with its cleaned name."""
-    check_model({}, "m")
-    check_model({"model": "m"}, "m")
-    with pytest.raises(RefusedError, match="The model `a b` does not exist") as caught:
-        check_model({"model": "a\x1bb"}, "m")
-    assert caught.value.status == 404
-
-
-@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-@settings(max_examples=80)
-def test_any_body_is_read_or_refused(body: bytes) -> None:
-    """Any body is read or refused with 400."""
-    statuses: list[int] = []
-    try:
-        read_completion(read_body(body), chat=True, max_model_len=LENGTH)
-    except RefusedError as error:
-        statuses.append(error.status)
-    assert set(statuses) <= {400}
 
 
 VALUES = st.recursive(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from typing import Any
@@ -11,8 +10,7 @@ import aiohttp
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.engine_requests import STOP, tokenize
-from sparktop.model.load import EndReason
+from sparktop.demo.engine_requests import tokenize
 from tests.demo.quick_engines import QUICK, StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"
@@ -99,53 +97,6 @@ async def test_without_a_stream_the_answer_is_one_object(
     assert (first["choices"][0]["finish_reason"], first["usage"]["completion_tokens"]) == ("length", 6)
 
 
-async def test_an_answer_may_end_by_itself_but_not_too_early(
-    http: aiohttp.ClientSession, start_server: StartServer
-) -> None:
-    """Without `ignore_eos` the model stops by itself, after `min_tokens`, with a last token without text."""
-    url = await start_server(live_engine(time.monotonic))
-    body = {"prompt": "a", "max_tokens": 3000, "min_tokens": 900, "return_token_ids": True}
-    _, answer = await post(http, url + COMPLETIONS, body)
-    choice = answer["choices"][0]
-    assert choice["finish_reason"] == "stop"
-    assert answer["usage"]["completion_tokens"] >= 900
-    assert choice["token_ids"][-1] == STOP
-    assert tokenize(choice["text"]) == choice["token_ids"][:-1]
-
-
-async def test_a_prompt_that_comes_again_is_cached_under_its_salt(
-    http: aiohttp.ClientSession, start_server: StartServer
-) -> None:
-    """Full blocks of a repeated prompt are cached, but not under another salt."""
-    live = live_engine(time.monotonic)
-    url = await start_server(live)
-    body = {"prompt": "word " * 100, "max_tokens": 2, "ignore_eos": True}
-    told = []
-    for salt in ("one", "one", "two"):
-        _, answer = await post(http, url + COMPLETIONS, {**body, "cache_salt": salt})
-        told.append(answer["usage"]["prompt_tokens_details"])
-    assert told == [None, {"cached_tokens": 96}, None]
-    assert live.engine.tally.prefix_hits == 96
-
-
-async def test_a_client_that_hangs_up_frees_its_slot(
-    http: aiohttp.ClientSession, start_server: StartServer
-) -> None:
-    """If the client disconnects during its stream, the engine aborts the request."""
-    slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
-    live = live_engine(time.monotonic, slow)
-    ended = asyncio.Event()
-    live.engine._on_end = lambda _: ended.set()
-    url = await start_server(live)
-    body = {"prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
-    async with http.post(url + COMPLETIONS, json=body) as response:
-        await response.content.readany()
-        response.close()
-    await asyncio.wait_for(ended.wait(), 20)
-    assert live.engine.tally.ended[EndReason.ABORT] == 1
-    assert live.engine.running == 0
-
-
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -167,51 +118,6 @@ async def test_what_is_refused_has_an_error_object(
     assert told["error"]["code"] == status
     assert set(told["error"]) == {"message", "type", "param", "code"}
     assert live.engine.in_flight == ()
-
-
-async def test_tokenize_counts_what_a_completion_counts(
-    http: aiohttp.ClientSession, start_server: StartServer
-) -> None:
-    """/tokenize counts as many tokens of a prompt or chat as its completion is charged for."""
-    url = await start_server(live_engine(time.monotonic))
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello, world!"}]
-    for path, body in ((COMPLETIONS, {"prompt": "Hello, world!"}), (CHAT, {"messages": messages})):
-        _, counted = await post(http, f"{url}/tokenize", body)
-        _, answer = await post(http, url + path, {**body, "max_tokens": 1})
-        assert counted["count"] == len(counted["tokens"]) == answer["usage"]["prompt_tokens"]
-        assert counted["max_model_len"] == 4096
-
-
-async def test_the_routes_that_viewers_ask_answer(
-    http: aiohttp.ClientSession, start_server: StartServer
-) -> None:
-    """Metrics, models, version and health answer 200; the version states that it is simulated."""
-    url = await start_server(live_engine(time.monotonic))
-    got: dict[str, bytes] = {}
-    for path in ("/metrics", "/v1/models", "/version", "/health", "/ping"):
-        async with http.get(url + path) as response:
-            assert response.status == 200
-            got[path] = await response.read()
-    assert b"vllm:num_requests_running{" in got["/metrics"]
-    (model,) = json.loads(got["/v1/models"])["data"]
-    assert (model["id"], model["max_model_len"]) == (MODEL, 4096)
-    assert "simulated" in json.loads(got["/version"])["version"]
-
-
-async def test_answers_are_counted_on_the_page(
-    http: aiohttp.ClientSession, start_server: StartServer
-) -> None:
-    """Completions are counted by handler and status; requests for the page are not."""
-    url = await start_server(live_engine(time.monotonic))
-    await post(http, url + COMPLETIONS, {"prompt": "a", "max_tokens": 1})
-    await post(http, url + COMPLETIONS, {"prompt": "a", "max_tokens": 0})
-    for _ in range(2):
-        async with http.get(f"{url}/metrics") as response:
-            page = await response.text()
-    line = 'http_requests_total{handler="/v1/completions",method="POST",status="%s"} 1.0'
-    assert line % "2xx" in page
-    assert line % "4xx" in page
-    assert 'handler="/metrics"' not in page
 
 
 async def test_an_engine_that_goes_away_breaks_its_streams_off(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 
@@ -11,7 +10,7 @@ import pytest
 
 from sparktop.demo.engine import EngineSite
 from sparktop.demo.machine import MachineReader
-from sparktop.demo.scenario import SCENARIOS, Restarts
+from sparktop.demo.scenario import SCENARIOS
 from sparktop.engines import read_page
 
 pytestmark = pytest.mark.outside
@@ -59,25 +58,3 @@ async def test_it_comes_back_at_the_same_address_as_another_process(
     assert before is not None
     assert after is not None
     assert after > before
-
-
-async def test_shutting_breaks_requests_off(http: aiohttp.ClientSession, site: EngineSite) -> None:
-    """Shutting down cuts streams in progress."""
-    body = {"prompt": "a", "max_tokens": 3000, "ignore_eos": True, "stream": True}
-    async with http.post(f"http://127.0.0.1:{site.port}/v1/completions", json=body) as response:
-        await response.content.readany()
-        await site.shut()
-        with pytest.raises(aiohttp.ClientPayloadError):
-            await response.read()
-
-
-async def test_it_can_restart_again_and_again(http: aiohttp.ClientSession, site: EngineSite) -> None:
-    """With restarts configured, it comes back with later start times until it is closed."""
-    site.keep_restarting(Restarts(0, every_s=0.2, down_s=0.1))
-    starts: set[float] = set()
-    async with asyncio.timeout(PATIENCE_S):
-        while len(starts) < 3:
-            told = await start_time(http, site)
-            starts |= set() if told is None else {told}
-    await site.close()
-    assert await start_time(http, site) is None

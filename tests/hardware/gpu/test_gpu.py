@@ -14,15 +14,12 @@ from tests.hardware.fake_driver import (
     FUNCTION_NOT_FOUND,
     GIB,
     MACHINE_BYTES,
-    MEMORY_CLOCK,
     NOT_SUPPORTED,
     UNKNOWN_ERROR,
     FakeDriver,
     gb10,
-    h100,
     h200,
     memory,
-    mig_slice,
     process,
     refuse,
 )
@@ -114,45 +111,6 @@ def test_a_discrete_gpu_has_memory_of_its_own() -> None:
     assert (gpu.power_w, gpu.power_limit_w, gpu.throttle_reasons) == (612.0, 700.0, ())
 
 
-def test_a_discrete_gpu_can_have_as_much_memory_as_its_machine() -> None:
-    """A GPU with as much memory as its machine, like an H200, is discrete if it has a memory clock."""
-    reader = GpuReader(NOWHERE, FakeDriver(h200()))
-    assert reader.read(0.0, 135 * GIB).unified is False
-
-
-def test_a_gb10_is_unified_whatever_clock_it_tells() -> None:
-    """A GB10 is unified by its name, even if the driver reports a memory clock."""
-    answers = gb10(nvmlDeviceGetMemoryInfo=memory(MACHINE_BYTES)) | {MEMORY_CLOCK: 8533}
-    assert read(FakeDriver(answers)).unified is True
-    other = h200(nvmlDeviceGetName="NVIDIA GB100", nvmlDeviceGetMemoryInfo=memory(MACHINE_BYTES))
-    assert read(FakeDriver(other)).unified is False
-
-
-def test_a_gb10_is_unified_though_its_memory_cannot_be_asked_for() -> None:
-    """An unknown error of the memory call does not change that a GB10 is unified."""
-    picture = read(FakeDriver(gb10(nvmlDeviceGetMemoryInfo=refuse(UNKNOWN_ERROR))))
-    assert (picture.unified, picture.processes_bytes) == (True, (102_625 + 60) * 1024**2)
-
-
-def test_a_passing_error_does_not_make_memory_unified() -> None:
-    """A memory clock that cannot be read once does not make a discrete GPU unified."""
-    answers = h200() | {MEMORY_CLOCK: refuse(UNKNOWN_ERROR)}
-    assert GpuReader(NOWHERE, FakeDriver(answers)).read(0.0, 141 * GIB).unified is False
-
-
-def test_a_discrete_gpu_without_the_memory_call_is_not_unified() -> None:
-    """A GPU with a memory clock is discrete, even if the memory call is NOT_SUPPORTED."""
-    picture = read(FakeDriver(h200(nvmlDeviceGetMemoryInfo=refuse(NOT_SUPPORTED))))
-    assert (picture.unified, picture.processes_bytes) == (False, None)
-
-
-def test_memory_that_fails_leaves_the_question_open() -> None:
-    """After an unknown error of the memory call, only a memory clock decides; without one it is unknown."""
-    answers = h200(nvmlDeviceGetMemoryInfo=refuse(UNKNOWN_ERROR))
-    assert read(FakeDriver(answers)).unified is False
-    assert read(FakeDriver(answers | {MEMORY_CLOCK: refuse(NOT_SUPPORTED)})).unified is None
-
-
 def test_an_old_driver_is_asked_in_the_old_way() -> None:
     """A driver that has only the older calls for memory, reasons and power limit is read by these."""
     answers = {
@@ -188,22 +146,6 @@ def test_one_failing_call_costs_no_other_reading(call: str, code: int) -> None:
     assert picture.note is None
 
 
-def test_a_function_newer_than_the_driver_is_no_answer() -> None:
-    """A function that the driver lacks counts as no answer, though its error is not an NVMLError."""
-    driver = FakeDriver(gb10())
-    driver.failing["nvmlDeviceGetComputeRunningProcesses"] = driver.NVMLLibraryMismatchError("too new")
-    assert [held.pid for held in only(read(driver)).processes or ()] == [900]
-
-
-def test_without_either_list_processes_are_unknown() -> None:
-    """Without both process lists the processes are None, not empty."""
-    driver = FakeDriver(gb10())
-    for kind in ("Compute", "Graphics"):
-        driver.failing[f"nvmlDeviceGet{kind}RunningProcesses"] = refuse(NOT_SUPPORTED)
-    picture = read(driver)
-    assert (only(picture).processes, picture.processes_bytes) == (None, None)
-
-
 def test_what_the_driver_does_not_know_is_not_asked_for_ten_minutes() -> None:
     """A NOT_SUPPORTED call is repeated after ten minutes, because the driver may have been replaced."""
     driver = FakeDriver(gb10(nvmlDeviceGetMarginTemperature=refuse(NOT_SUPPORTED)))
@@ -213,14 +155,6 @@ def test_what_the_driver_does_not_know_is_not_asked_for_ten_minutes() -> None:
     assert driver.calls["nvmlDeviceGetMarginTemperature"] == 1
     driver.gpus[0]["nvmlDeviceGetMarginTemperature"] = 20
     assert only(reader.read(600.0, MACHINE_BYTES)).limit_margin_c == 20.0
-
-
-def test_memory_stays_unified_while_it_is_not_asked_for() -> None:
-    """Unified memory is queried once, in both versions of the call, and then remembered."""
-    driver = FakeDriver(gb10(nvmlDeviceGetName="NVIDIA Thor"))
-    reader = GpuReader(NOWHERE, driver)
-    assert [reader.read(now, MACHINE_BYTES).unified for now in (0.0, 1.0, 2.0)] == [True, True, True]
-    assert driver.calls["nvmlDeviceGetMemoryInfo"] == 2
 
 
 def test_a_passing_error_is_asked_again_at_once() -> None:
@@ -250,18 +184,6 @@ def test_a_figure_that_cannot_be_is_unknown(field: str, call: str, nonsense: Any
     assert getattr(only(read(FakeDriver(gb10(**{call: nonsense})))), field) is None
 
 
-def test_a_process_that_computes_and_draws_is_one() -> None:
-    """A process in both of the driver's lists is one process, whose memory counts once."""
-    answers = {
-        "nvmlDeviceGetComputeRunningProcesses": [process(7, 5 * GIB), process(8, None)],
-        "nvmlDeviceGetGraphicsRunningProcesses": [process(7, 5 * GIB), process(9, 2**64 - 1)],
-    }
-    picture = read(FakeDriver(gb10(**answers)))
-    held = [(entry.pid, entry.memory_bytes, entry.kind) for entry in only(picture).processes or ()]
-    assert held == [(7, 5 * GIB, "both"), (8, None, "compute"), (9, None, "graphics")]
-    assert picture.processes_bytes == 5 * GIB
-
-
 def test_names_of_processes_are_looked_up_once_and_cleaned(spark: Path) -> None:
     """A process name comes from the driver, from /proc or is the pid; it is looked up once and cleaned."""
     (spark / "proc/8").mkdir()
@@ -279,30 +201,6 @@ def test_names_of_processes_are_looked_up_once_and_cleaned(spark: Path) -> None:
     assert driver.calls["nvmlSystemGetProcessName"] == 3
 
 
-def test_a_number_used_again_is_looked_up_again() -> None:
-    """A pid that is used again by another process is looked up again."""
-    driver = FakeDriver(gb10(nvmlDeviceGetGraphicsRunningProcesses=[]))
-    reader = GpuReader(NOWHERE, driver)
-    reader.read(0.0)
-    driver.gpus[0]["nvmlDeviceGetComputeRunningProcesses"] = []
-    reader.read(1.0)
-    driver.gpus[0]["nvmlDeviceGetComputeRunningProcesses"] = [process(4242, 1)]
-    driver.names[4242] = "another"
-    assert [entry.name for entry in only(reader.read(2.0)).processes or ()] == ["another"]
-
-
-@pytest.mark.parametrize("name", ["NVIDIA\x1b[2J GB10\u202e", "NVIDIA\n[2J GB10"])
-def test_names_of_devices_are_cleaned(name: str) -> None:
-    """Device names are cleaned."""
-    assert only(read(FakeDriver(gb10(nvmlDeviceGetName=name)))).name == "NVIDIA [2J GB10"
-
-
-def test_names_that_are_no_utf8_are_unknown() -> None:
-    """A name that is not valid UTF-8, for which nvidia-ml-py raises, is unknown."""
-    driver = FakeDriver(gb10(nvmlDeviceGetName=UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")))
-    assert only(read(driver)).name is None
-
-
 def test_several_gpus_are_read_each_for_itself() -> None:
     """Eight discrete GPUs give eight readings in the driver's order."""
     driver = FakeDriver(*(h200(nvmlDeviceGetTemperature=40 + index) for index in range(8)))
@@ -318,58 +216,9 @@ def test_energy_is_in_joules_where_the_driver_counts_it() -> None:
     assert only(read(FakeDriver(h200(nvmlDeviceGetTotalEnergyConsumption=0)))).energy_j is None
 
 
-def test_the_slowdown_threshold_is_for_drivers_that_tell_no_margin() -> None:
-    """The slowdown threshold is read only if the driver reports no margin: newer drivers deprecate it."""
-    driver = FakeDriver(h200(), h200(nvmlDeviceGetMarginTemperature=refuse(FUNCTION_NOT_FOUND)))
-    first, second = read(driver).gpus
-    assert (first.limit_margin_c, first.slowdown_c) == (13.0, None)
-    assert (second.limit_margin_c, second.slowdown_c) == (None, 87.0)
-    assert driver.calls["nvmlDeviceGetTemperatureThreshold"] == 1
-
-
-def test_a_power_limit_of_nothing_is_no_limit() -> None:
-    """A power limit of 0 W is unknown."""
-    assert only(read(FakeDriver(h200(nvmlDeviceGetEnforcedPowerLimit=0)))).power_limit_w == 700.0
-
-
-def test_a_changed_power_limit_is_seen_within_half_a_minute() -> None:
-    """The power limit is read again after half a minute."""
-    driver = FakeDriver(h200())
-    reader = GpuReader(NOWHERE, driver)
-    reader.read(0.0)
-    driver.gpus[0]["nvmlDeviceGetEnforcedPowerLimit"] = 500_000
-    assert only(reader.read(29.0)).power_limit_w == 700.0
-    assert only(reader.read(30.0)).power_limit_w == 500.0
-
-
 def test_a_gpu_that_answers_nothing_is_said() -> None:
     """A GPU of which only name and UUID are known gets a note, rather than a row of dashes only."""
     silent = {"nvmlDeviceGetName": "NVIDIA GB10", "nvmlDeviceGetUUID": "GPU-1"}
     picture = GpuReader(NOWHERE, FakeDriver(h200(), silent)).read(0.0)
     assert [gpu.name for gpu in picture.gpus] == ["NVIDIA H200", "NVIDIA GB10"]
     assert picture.note == "GPU 1 reports nothing: the driver answers no query about it"
-
-
-@pytest.mark.parametrize(
-    ("gpus", "most"),
-    [
-        ([gb10()], 8.5),
-        ([gb10(nvmlDeviceGetName="Thor", nvmlDeviceGetMemoryInfo=memory(MACHINE_BYTES))], 8.5),
-        ([gb10(nvmlDeviceGetName="Thor", nvmlDeviceGetMemoryInfo=memory(0))], 8.5),
-        ([h200()], 10.5),
-        ([h200()] * 8, 84.0),
-        ([h100(*[mig_slice((place, 0)) for place in range(7)])], 12.0),
-    ],
-    ids=["GB10", "with the machine's total", "with total 0", "H200", "eight", "seven slices"],
-)
-def test_a_sample_costs_few_calls(gpus: list[dict[str, Any]], most: float) -> None:
-    """Over a minute at one sample a second, constants are never read again and other calls are limited."""
-    driver = FakeDriver(*gpus)
-    reader = GpuReader(NOWHERE, driver)
-    reader.read(0.0, MACHINE_BYTES)
-    driver.calls.clear()
-    for second in range(1, 61):
-        reader.read(float(second), MACHINE_BYTES)
-    assert driver.calls.total() / 60 <= most
-    once = {"nvmlDeviceGetName", "nvmlDeviceGetMaxClockInfo", "nvmlSystemGetDriverVersion"}
-    assert not once & driver.calls.keys()

@@ -6,15 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sparktop.hardware.gpu import GpuReader, profile_name
 from sparktop.model.node import GpuReading, MigInstance
 from tests.hardware.fake_driver import (
-    FUNCTION_NOT_FOUND,
     GIB,
-    NOT_SUPPORTED,
     UNKNOWN_ERROR,
     FakeDriver,
     gb10,
@@ -59,31 +55,6 @@ def test_whether_a_gpu_is_split(gpu: dict[str, object], mig: bool | None) -> Non
     assert (reading.mig, reading.mig_instances) == (mig, ())
 
 
-def test_the_layout_is_asked_for_seldom_and_a_change_is_seen() -> None:
-    """The layout is read twice a minute; the identity of a known instance is not read again."""
-    driver = FakeDriver(h100(mig_slice((7, 0))))
-    reader = GpuReader(NOWHERE, driver)
-    only(reader)
-    asked = driver.calls["nvmlDeviceGetGpuInstanceId"]
-    driver.gpus[0]["slices"] = (mig_slice((7, 0)), mig_slice((8, 0)))
-    assert len(only(reader, 29.0).mig_instances) == 1
-    assert len(only(reader, 30.0).mig_instances) == 2
-    assert driver.calls["nvmlDeviceGetGpuInstanceId"] == asked + 1
-    driver.gpus[0]["nvmlDeviceGetMigMode"] = [0, 0]
-    gpu = only(reader, 60.0)
-    assert (gpu.mig, gpu.mig_instances) == (False, ())
-
-
-def test_what_instances_hold_is_read_every_five_seconds() -> None:
-    """The memory of instances is read every five seconds, to limit the number of calls."""
-    driver = FakeDriver(h100(mig_slice()))
-    reader = GpuReader(NOWHERE, driver)
-    only(reader)
-    driver.gpus[0]["slices"][0]["nvmlDeviceGetMemoryInfo"] = memory(10 * GIB, 9 * GIB)
-    held = [only(reader, now).mig_instances[0].memory_used_bytes for now in (4.0, 5.0)]
-    assert held == [3 * GIB, 9 * GIB]
-
-
 def test_processes_name_their_instance() -> None:
     """With permission to see all processes, each one has the index of its instance, if it is known."""
     listed = [process(11, 3 * GIB, (7, 0)), process(12, GIB, (9, 1)), process(13, GIB, (4, 4))]
@@ -105,29 +76,6 @@ def test_without_permission_each_instance_lists_its_own() -> None:
     assert [(held.pid, held.mig_index) for held in gpu.processes or ()] == [(11, 0)]
 
 
-@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, UNKNOWN_ERROR])
-@pytest.mark.parametrize(
-    ("call", "lost"),
-    [
-        ("nvmlDeviceGetMaxMigDeviceCount", set()),
-        ("nvmlDeviceGetName", {"name"}),
-        ("nvmlDeviceGetUUID", {"uuid"}),
-        ("nvmlDeviceGetMemoryInfo", {"memory_total_bytes", "memory_used_bytes"}),
-        ("nvmlDeviceGetGpuInstanceId", set()),
-        ("nvmlDeviceGetComputeInstanceId", set()),
-        ("nvmlDeviceGetAttributes", set()),
-    ],
-)
-def test_one_failing_call_costs_an_instance_no_other_field(call: str, lost: set[str], code: int) -> None:
-    """If one call about instances fails, only its own fields are unknown."""
-    whole = only(GpuReader(NOWHERE, FakeDriver(h100(mig_slice())))).mig_instances[0]
-    driver = FakeDriver(h100(mig_slice()))
-    driver.failing[call] = refuse(code)
-    (one,) = only(GpuReader(NOWHERE, driver)).mig_instances
-    assert {name for name in MigInstance.__slots__ if getattr(one, name) != getattr(whole, name)} == lost
-    assert all(getattr(one, name) is None for name in lost)
-
-
 def test_an_instance_that_is_taken_away_is_no_lost_gpu() -> None:
     """An instance that is gone does not count as a lost GPU; the layout is read again."""
     driver = FakeDriver(h100(mig_slice((7, 0)), mig_slice((8, 0))))
@@ -138,17 +86,6 @@ def test_an_instance_that_is_taken_away_is_no_lost_gpu() -> None:
     assert [one.memory_total_bytes for one in gpu.mig_instances] == [10 * GIB, None]
     driver.gpus[0]["slices"] = (mig_slice((7, 0)),)
     assert len(only(reader, 6.0).mig_instances) == 1
-
-
-def test_a_lost_gpu_takes_its_instances_along() -> None:
-    """A lost GPU is removed with its instances; the note names it, and the other GPU stays."""
-    driver = FakeDriver(h200(), h100(mig_slice()))
-    reader = GpuReader(NOWHERE, driver)
-    reader.read(0.0)
-    driver.lost = {1}
-    picture = reader.read(1.0)
-    assert [gpu.index for gpu in picture.gpus] == [0]
-    assert picture.note == "GPU 1 does not answer any more: the driver lost it"
 
 
 @pytest.mark.parametrize(
@@ -172,16 +109,3 @@ def test_a_profile_is_named_by_its_slices(
     unnamed = mig_slice(nvmlDeviceGetName="NVIDIA H100", nvmlDeviceGetAttributes=attributes)
     driver = FakeDriver(h100(unnamed, nvmlDeviceGetMemoryInfo=memory(int(gpu_gib * GIB))))
     assert only(GpuReader(NOWHERE, driver)).mig_instances[0].name == name
-
-
-@settings(max_examples=60)
-@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 2**40), st.none() | st.integers(0, 2**44))
-def test_a_profile_is_named_or_not(slices: int, compute: int, held_mib: int, gpu_bytes: int | None) -> None:
-    """Any attributes give a profile name of the known form or None."""
-    attributes = SimpleNamespace(
-        gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=held_mib
-    )
-    name = profile_name(attributes, gpu_bytes)
-    assert (name is not None) == bool(slices and held_mib and gpu_bytes)
-    assert name is None or name.endswith("gb")
-    assert profile_name(None, gpu_bytes) is None

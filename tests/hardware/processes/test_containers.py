@@ -36,35 +36,8 @@ def test_each_form_of_a_cgroup_names_its_container(line: str) -> None:
     assert container_id(line.encode()) == ID
 
 
-@pytest.mark.parametrize("line", ["0::/", "0::/user.slice", f"0::/x-{ID}0.scope", "", "garbage"])
-def test_other_cgroups_are_not_containers(line: str) -> None:
-    """Other cgroups, and an id of 65 digits, are not containers."""
-    assert container_id(line.encode()) is None
-
-
-def test_a_process_outside_of_containers_has_neither_id_nor_name(tmp_path: Path) -> None:
-    """A process outside of containers, or one that has ended, has neither id nor name."""
-    write(tmp_path, "proc/7/cgroup", "0::/init.scope\n")
-    reader = ContainerReader(tmp_path)
-    assert (reader.find(7, 1), reader.find(8, 1)) == ((None, None), (None, None))
-
-
-def test_an_id_has_twelve_digits(tmp_path: Path) -> None:
-    """A container id is cut to twelve digits, as by Docker; without a socket there is no name."""
-    write(tmp_path, "proc/7/cgroup", f"0::/docker/{ID}\n")
-    reader = ContainerReader(tmp_path)
-    reader.learn_names(0.0)
-    assert reader.find(7, 1) == ("0123456789ab", None)
-
-
 def http(body: object, status: str = "200 OK") -> bytes:
     return f"HTTP/1.0 {status}\r\nContent-Type: application/json\r\n\r\n{json.dumps(body)}".encode()
-
-
-def test_names_are_cleaned() -> None:
-    """Container names are cleaned."""
-    listed = [{"Id": ID, "Names": ["/sparkrun_0a1b_solo"]}, {"Id": OTHER, "Names": ["/a\x1b]0;b"]}]
-    assert read_names(http(listed)) == {ID: "sparkrun_0a1b_solo", OTHER: "a ]0;b"}
 
 
 @pytest.mark.parametrize(

@@ -48,34 +48,6 @@ def test_processor_use_is_of_the_time_between_tables(tree: Path) -> None:
     assert [one.cpu_percent for one in reader.read(5.0).processes] == [150.0, 0.0]
 
 
-def test_a_fresh_table_is_given_again_with_its_age(tree: Path) -> None:
-    """Within 5 s the table is not read again, and is returned with its age."""
-    reader = make_reader(tree)
-    first = reader.read(10.0)
-    write(tree, "proc/901/stat", stat_line(901, "new"))
-    again = reader.read(14.5)
-    assert (again.processes, again.count, again.age_s) == (first.processes, 2, 4.5)
-    assert (reader.read(15.0).count, reader.read(15.0).age_s) == (3, 0.0)
-
-
-def test_a_number_that_was_given_out_anew_has_no_use_yet(tree: Path) -> None:
-    """A pid with another start time is another process, whose CPU use is not known yet."""
-    reader = make_reader(tree)
-    reader.read(0.0)
-    write(tree, "proc/900/stat", stat_line(900, "sleep", ticks=21, start=77, rss_pages=50))
-    shown = reader.read(5.0).processes[1]
-    assert (shown.name, shown.cpu_percent) == ("sleep", None)
-
-
-def test_a_table_from_long_ago_says_nothing_of_now(tree: Path) -> None:
-    """CPU use is unknown after a minute without a table, and after the clock has gone back."""
-    reader = make_reader(tree)
-    reader.read(100.0)
-    assert {one.cpu_percent for one in reader.read(160.0).processes} == {None}
-    assert {one.cpu_percent for one in reader.read(165.0).processes} == {0.0}
-    assert {one.cpu_percent for one in reader.read(20.0).processes} == {None}
-
-
 def test_200_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     """The 200 largest processes are listed, and all are counted."""
     for pid in range(1, 251):
@@ -92,12 +64,6 @@ def test_a_process_that_vanishes_or_hides_is_skipped(tree: Path) -> None:
     write(tree, "proc/904/stat", "904 (cut) S 1 2\n")
     write(tree, "proc/905/stat", b"\xff\n")
     assert make_reader(tree).read(0.0).count == 2
-
-
-def test_where_no_process_shows_their_count_is_unknown(bare: Path) -> None:
-    """If no process can be read, the count is None, not 0."""
-    table = make_reader(bare).read(0.0)
-    assert (table.processes, table.count) == ((), None)
 
 
 @pytest.mark.parametrize(
@@ -120,18 +86,6 @@ def test_a_name_is_whole_and_clean(tree: Path, comm: str, command: bytes | None,
     if command is not None:
         write(tree, "proc/900/cmdline", command)
     assert make_reader(tree).read(0.0).processes[1].name == name
-
-
-def test_a_command_line_is_read_once(tree: Path) -> None:
-    """The command line is read once, until the process changes its name."""
-    reader = make_reader(tree)
-    write(tree, "proc/900/stat", stat_line(900, "VLLM::Worker_TP", rss_pages=50))
-    write(tree, "proc/900/cmdline", b"VLLM::Worker_TP0\0")
-    reader.read(0.0)
-    (tree / "proc/900/cmdline").unlink()
-    assert reader.read(5.0).processes[1].name == "VLLM::Worker_TP0"
-    write(tree, "proc/900/stat", stat_line(900, "VLLM::Worker_PP", rss_pages=50))
-    assert reader.read(10.0).processes[1].name == "VLLM::Worker_PP"
 
 
 @pytest.mark.outside

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.hardware.processes import Title, arguments_of, read_title, short_model
+from sparktop.hardware.processes import Title, arguments_of, read_title
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,6 @@ def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | 
     title = read_title(line.split())
     assert title is not None
     assert title._replace(path=None) == Title(engine, "server", None, model, port)
-
-
-@pytest.mark.parametrize(
-    "line", ["vllm bench serve", "python3", "python -m http.server", "bash", "", "ray::IDLE"]
-)
-def test_other_programs_are_not_servers(line: str) -> None:
-    """Other programs are not servers, such as a benchmark of the same package."""
-    assert read_title(line.split(" ")) is None
-
-
-def test_a_downloaded_model_keeps_its_owner() -> None:
-    """A model path in the hub's cache is shortened to owner and name."""
-    path = "/home/user/.cache/huggingface/hub/models--Qwen--Qwen3-32B/snapshots/0123abcd"
-    assert short_model(path) == "Qwen/Qwen3-32B"
-    assert short_model("/models/evil\x1b[31m") == "evil [31m"
 
 
 @given(st.binary(max_size=300))

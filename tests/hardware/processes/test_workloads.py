@@ -77,26 +77,9 @@ def test_a_process_is_recognised_when_it_gets_its_title(tree: Path) -> None:
     assert found.compilers == 0
 
 
-def test_compilers_are_counted(tree: Path) -> None:
-    """Compilers are counted: they explain a server without progress."""
-    process(tree, 103, "/usr/local/cuda/bin/cicc", "-v")
-    process(tree, 104, "ninja")
-    assert make_reader(tree).read(0.0).compilers == 2
-
-
 def test_what_holds_gpu_memory_is_a_workload_of_no_engine(tree: Path) -> None:
     """A process that holds GPU memory is a workload without an engine; one that has ended is left out."""
     found = make_reader(tree).read(0.0, {90, 4711})
     shell = found.processes[0]
     assert (shell.pid, shell.engine, shell.role, shell.server) == (90, None, None, None)
     assert len(found.processes) == 3
-
-
-def test_command_lines_are_read_once(tree: Path) -> None:
-    """The command line of a known process is not read again."""
-    reader = make_reader(tree)
-    reader.read(0.0)
-    process(tree, 90, "VLLM::EngineCore")
-    assert [one.pid for one in reader.read(10.0).processes] == [90, 100, 101]
-    process(tree, 90, "bash")
-    assert [one.pid for one in reader.read(300.0).processes] == [90, 100, 101]

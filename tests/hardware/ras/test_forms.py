@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.demo.ras import as_json, as_text
 from sparktop.hardware.ras import RanksError, parse_json, parse_text
 from sparktop.model.ranks import RanksAnswer, RankStatus
-from tests.hardware.ras.examples import answer, example
+from tests.hardware.ras.examples import example
 
 TP_HASH = "d1a8f06e2b947c35"
 ALL_REDUCE = "AllReduce"
@@ -30,13 +29,6 @@ def test_a_healthy_job_as_json() -> None:
     assert (rank.rank, rank.host, rank.pid, rank.device) == (1, "192.168.100.12", 298, 0)
     assert rank.status is RankStatus.RUNNING
     assert rank.error is None
-
-
-def test_a_healthy_job_as_text_names_no_communicator() -> None:
-    """The text of a healthy job has the number of communicators, but names none."""
-    found = parse_text(example("healthy", "txt"))
-    assert (found.nccl, found.form, found.unnamed, found.took_s) == ("2.30.7", "text", 3, 0.001)
-    assert found.communicators == ()
 
 
 @pytest.mark.parametrize(
@@ -64,34 +56,6 @@ def test_a_dead_rank_is_missing_in_both_forms() -> None:
             assert [(one.rank, one.host, one.pid, one.dead) for one in comm.missing] == [
                 (1, "192.168.100.12", 298, True)
             ]
-
-
-def test_a_missing_comma_is_inserted() -> None:
-    """A missing comma is inserted."""
-    for version in ("2.28.7", "2.28.9"):
-        broken = as_json(answer("dead", version), comma=False)
-        with pytest.raises(ValueError, match="Expecting ',' delimiter"):
-            __import__("json").loads(broken)
-        assert parse_json(broken) == answer("dead", version)
-
-
-def test_lines_before_the_document_are_skipped() -> None:
-    """Lines before the document are skipped."""
-    assert parse_json("OK\nOK\n" + example("dead")) == parse_json(example("dead"))
-
-
-def test_jobs_are_told_apart_by_their_hashes() -> None:
-    """Jobs are distinguished by their hashes."""
-    assert parse_json(example("healthy")).job == parse_json(example("lags-by-one")).job
-    assert parse_json(example("healthy")).job != parse_json(example("second-job")).job
-
-
-@pytest.mark.parametrize("name", ["healthy", "in-flight-1", "lags-by-one", "dead"])
-def test_the_simulated_thread_writes_what_nccl_writes(name: str) -> None:
-    """The simulated thread writes what NCCL writes."""
-    assert as_text(answer(name)).split() == example(name, "txt").split() or name == "dead"
-    assert parse_text(as_text(answer(name))).communicators == parse_text(example(name, "txt")).communicators
-    assert parse_json(as_json(answer(name))) == answer(name)
 
 
 def test_ranks_that_are_counted_and_not_named() -> None:
@@ -122,16 +86,6 @@ def test_a_group_that_starts_is_no_healthy_group() -> None:
     """A group that is still starting is not a healthy group."""
     found = parse_text(example("healthy", "txt").replace("RUNNING", "   INIT"))
     assert [comm.ranks[0].status for comm in found.communicators] == [RankStatus.STARTING]
-
-
-def test_the_single_count_of_older_versions() -> None:
-    """The single count of older versions is read as operations."""
-    text = example("lags-by-one", "txt").replace("different AllReduce operation", "different operation")
-    ranks = parse_text(text).communicators[0].ranks
-    assert {rank.rank: dict(rank.counts) for rank in ranks} == {
-        0: {"operations": 27911},
-        1: {"operations": 27910},
-    }
 
 
 @pytest.mark.parametrize("name", ["healthy", "dead"])

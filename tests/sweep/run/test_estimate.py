@@ -54,7 +54,7 @@ def made(kind: str, seed: int) -> tuple[TimedSweep, str]:
     profile = replace(profile, cost=cost, max_num_seqs=dice.choice(slots))
     strategy = dice.choice(("simple-shuffle", "least-busy", "round-robin"))
     routed = kind == "router"
-    scenario = Scenario(kind, kind, strategy, profile=profile)
+    scenario = Scenario(kind, strategy, profile=profile)
     return TimedSweep(scenario, backends=1 + routed, seed=seed), "proxy" if routed else "spark-a"
 
 

@@ -123,7 +123,7 @@ async def _demo() -> AsyncIterator[Watch]:
 
     reading, writing = os.pipe()
     plan = Plan(SCENARIO, seed=SEED, load=LOAD, visitors=writing)
-    cluster = DemoCluster(scenario=SCENARIO, seed=SEED, load=LOAD)
+    cluster = DemoCluster(Plan(scenario=SCENARIO, seed=SEED, load=LOAD))
     async with AsyncExitStack() as stack:
         stack.callback(os.close, writing)
         served: dict[str, Any] = await stack.enter_async_context(engines(plan))
