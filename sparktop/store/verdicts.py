@@ -95,7 +95,7 @@ class LimitBook:
             return None
         if progress is Progress.STILL and (found is None or found.kind is not LimitKind.POWER):
             return None
-        if found is not None and view.waiting and found.kind in _TOO_LITTLE_SENT:
+        if found is not None and found.kind in _TOO_LITTLE_SENT and _has_queue(view):
             return None  # since the verdict, requests have begun to wait
         return shown_limit(found, view.state)
 
@@ -146,6 +146,11 @@ class LimitBook:
             self._next.pop(name, None)
         else:
             self._next[name] = kind
+
+
+def _has_queue(view: BackendView) -> bool:
+    """Return whether requests wait; one that has come to an empty server only awaits its next step."""
+    return bool(view.waiting and (view.running or view.waiting > 1))
 
 
 def _running_on(backends: Mapping[str, BackendTrack]) -> dict[str, list[str]]:

@@ -67,6 +67,21 @@ def test_a_pinned_clock_explains_a_long_step_while_nothing_moves() -> None:
     assert all(limit is not None and limit.kind is LimitKind.POWER for limit in standing)
 
 
+@pytest.mark.parametrize(("running", "waiting", "stays"), [(0, 1, True), (0, 3, False), (1, 1, False)])
+def test_the_limit_by_a_client_stays_while_a_lone_request_begins(
+    running: float, waiting: float, *, stays: bool
+) -> None:
+    """A poll that meets a request before its first step does not end the verdict; a queue does."""
+    run = LimitedRun(Setting(SOLO, Users(0, LENGTHS, per_s=1e-6)), 1)
+    run.play(40)
+    limit = of(run)
+    assert limit is not None
+    assert limit.kind is LimitKind.CLIENT
+    lane = LaneSample("0", running=running, waiting=waiting)
+    run.store.accept(SourceKey.backend("server-1"), EngineSample(40.5, "vllm", (lane,)), 1.0)
+    assert (of(run) is not None) == stays
+
+
 def test_one_judgement_that_differs_does_not_replace_a_verdict(full: LimitedRun) -> None:
     """Two in a row must agree, so that the line on the screen does not flicker."""
     full.play(30)
