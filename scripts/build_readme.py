@@ -27,7 +27,7 @@ from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STA
 from sparktop.sweep.plan.capacity import PUBLISHED_LIMITS
 from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.presets import BUILT_IN
-from sparktop.sweep.terms.definitions import MEANINGS, METRICS, TERMS, WORDS
+from sparktop.sweep.terms.definitions import METRICS, TERMS, WARNINGS
 from sparktop.ui.screens.help import FIGURES
 
 ROOT = Path(__file__).parent.parent
@@ -162,7 +162,7 @@ def words_block() -> str:
         ("Alerts", ALERTS),
     ]
     blocks = [f"## {title}\n\n{_explained('word', words)}" for title, words in parts]
-    rows = [(f"`{code}`", WORDS[code], one.meaning, one.remedy or "–") for code, one in MEANINGS.items()]
+    rows = [(f"`{one.code}`", one.word, one.meaning, one.remedy or "–") for one in WARNINGS.values()]
     marks = table(("code in files", "on the screen", "meaning", "what to do"), rows)
     return "\n\n".join([*blocks, f"## Warnings on a level of a sweep\n\n{marks}"])
 

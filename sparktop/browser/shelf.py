@@ -17,9 +17,8 @@ from sparktop.errors import SparktopError
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import HistoryRow, SweepView
 from sparktop.panels.parts.text import Row, row_text
-from sparktop.panels.sweep.curves import curves_screen
 from sparktop.panels.sweep.history import TOP, history_screen
-from sparktop.panels.sweep.screen import notices_screen, sweep_screen
+from sparktop.panels.sweep.screen import curves_screen, notices_screen, sweep_screen
 from sparktop.panels.sweep.table import all_levels
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.history import History

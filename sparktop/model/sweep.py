@@ -652,24 +652,6 @@ class LevelEvidence(Struct, frozen=True, eq=False):
     """Seconds of a time slot in `shares`."""
 
 
-class SloAnswer(Struct, frozen=True):
-    """The highest concurrency (`holds_to`) at which a target meets the conditions of a search (`Slo`)."""
-
-    target: str
-    holds_to: int | None
-    low: int | None
-    """Lower bound of its confidence interval: up to here the target meets the conditions."""
-    high: int | None
-    """Upper bound: above it the target fails the conditions; None: not found."""
-
-
-class Slo(Struct, frozen=True):
-    """A search for the highest concurrency at which targets meet given conditions, with its results."""
-
-    conditions: tuple[str, ...]
-    answers: tuple[SloAnswer, ...]
-
-
 class SweepView(Struct, frozen=True, eq=False):
     """A sweep, running or finished, with everything that its screen and its report show."""
 
@@ -702,7 +684,6 @@ class SweepView(Struct, frozen=True, eq=False):
     plots: tuple[CurvePlot, ...] = ()
     topologies: Topologies | None = None
     """None for a single target."""
-    slo: Slo | None = None
     searches: tuple[SearchView, ...] = ()
     """Searches for the largest load; while it runs only the one that is being made."""
     notices: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
@@ -12,24 +12,21 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from msgspec.structs import replace
-
 from sparktop.ending import timeout
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.sweep import Countdown, LevelEvidence, LevelKey, SweepStatus, SweepView
+from sparktop.model.sweep import Countdown, SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import clean
 from sparktop.store import Store
-from sparktop.sweep.compare.series import Reference
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
 from sparktop.sweep.run.progress import SweepEvent
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.view.live import LiveView, countdown_of
-from sparktop.sweep.view.result import Findings, SweepSource
+from sparktop.sweep.view.result import SweepSource
 from sparktop.watch.state_files import announced_load
 
 COUNTDOWN_S = 3.0
@@ -81,30 +78,16 @@ def real_runner(plan: Plan, store: Store, models: Mapping[str, ModelFacts], keep
     return SweepRunner(plan, store, models=models, save=keep, simulated=simulated)
 
 
-class LiveSweep:
-    """The view of a running sweep; it computes findings in a thread and reports an unexpected failure."""
+class Background:
+    """Computes in a thread what the levels of a sweep show together; of waiting calls the newest is kept."""
 
-    def __init__(self, plan: Plan, clock: Callable[[], float]) -> None:
-        """Create the view of a sweep after `plan`, without events yet; `clock` returns monotonic seconds."""
-        self.live = LiveView(plan, clock=clock, digest=self._digest)
-        self.failure: str | None = None  # the error message of a sweep that raised an exception
-        self._wanted: tuple[Callable[[], Findings], Callable[[Findings], None]] | None = None
+    def __init__(self) -> None:
+        """Start without a call."""
+        self._wanted: tuple[Callable[[], SweepView], Callable[[SweepView], None]] | None = None
         self._making: asyncio.Task[None] | None = None
 
-    @property
-    def result(self) -> SweepResult | None:
-        """The sweep's result as of the last completed level; None before the first one."""
-        return self.live.result
-
-    def take(self, event: SweepEvent) -> None:
-        """Update the view from an event; an exception in the view is logged and does not end the sweep."""
-        try:
-            self.live.take(event)
-        except Exception:  # noqa: BLE001 - whatever it is, the sweep goes on
-            _log.exception("the picture of a sweep could not take %s", type(event).__name__)
-
-    def _digest(self, make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
-        """Call `make` in a thread, then `adopt` with its result; only the newest of waiting calls is kept."""
+    def __call__(self, make: Callable[[], SweepView], adopt: Callable[[SweepView], None]) -> None:
+        """Call `make` in a thread, then `adopt` with its result."""
         self._wanted = make, adopt
         if self._making is None or self._making.done():
             self._making = asyncio.get_running_loop().create_task(self._make_all())
@@ -118,24 +101,9 @@ class LiveSweep:
                 _log.exception("what the levels of a sweep say together could not be made")
 
     async def settled(self) -> None:
-        """Wait until the findings over all levels measured so far are in the view."""
+        """Wait until all calls so far are done."""
         if self._making is not None:
             await self._making
-
-    def view(self) -> SweepView:
-        """Return the present view of the sweep; its status is "failed" if the sweep raised an exception."""
-        view = self.live.view()
-        if self.failure is None or view.status.over:
-            return view
-        return replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
-
-    def evidence(self, key: LevelKey) -> LevelEvidence | None:
-        """Return the details of the level `key`, for its opened row; None before the level begins."""
-        return self.live.evidence(key)
-
-    def refer(self, references: Sequence[Reference]) -> None:
-        """Replace the published tables whose curves are drawn in the plots."""
-        self.live.refer(references)
 
 
 class Sweeping:
@@ -171,7 +139,8 @@ class Sweeping:
         """The file of the newest sweep's result; None if there is no file for it."""
         self._plan: Plan | None = None
         self._began_at = 0.0
-        self._source: LiveSweep | None = None
+        self._source: LiveView | None = None
+        self._background = Background()
         self._runner: Runner | None = None
         self._counting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -235,7 +204,7 @@ class Sweeping:
     def look(self, snapshot: Snapshot) -> None:
         """Add the samples of servers and machines in a new snapshot to the running sweep's view."""
         if self.stage is Stage.RUNNING and self._source is not None:
-            self._source.live.look(snapshot)
+            self._source.look(snapshot)
 
     async def finish(self, reason: str) -> None:
         """Stop the sweep and wait until its result is saved, for at most `LEAVE_S` seconds."""
@@ -254,17 +223,25 @@ class Sweeping:
         now = datetime.now(UTC)
         self.path, self._saved = self._reserve(plan, now), False
         self._what = f"{plan.preset or 'sweep'} of {now.astimezone():%H:%M:%S}"
-        source = LiveSweep(plan, self._clock)
+        source = LiveView(plan, clock=self._clock, digest=self._background)
         self._source = source
         runner = self._make_runner(plan, self._store, self._models, self._keep if self.path else None)
-        runner.listen(source.take)
+        runner.listen(self._take)
         self._runner = runner
         names = ", ".join(one.name for one in plan.targets)
         self._store.note(_SUBJECT, f"{self._what} started on {names}")
         self._to(Stage.RUNNING)
         self._task = asyncio.get_running_loop().create_task(self._run(runner, source, plan))
 
-    async def _run(self, runner: Runner, source: LiveSweep, plan: Plan) -> None:
+    def _take(self, event: SweepEvent) -> None:
+        """Update the view from an event; an exception in the view is logged and does not end the sweep."""
+        try:
+            if self._source is not None:
+                self._source.take(event)
+        except Exception:  # noqa: BLE001 - whatever it is, the sweep goes on
+            _log.exception("the picture of a sweep could not take %s", type(event).__name__)
+
+    async def _run(self, runner: Runner, source: LiveView, plan: Plan) -> None:
         try:
             with self._store.loaded_from_here(plan.loaded), announced_load(plan.loaded_urls):
                 await runner.run()
@@ -273,13 +250,17 @@ class Sweeping:
         except Exception as error:  # noqa: BLE001 - whatever it is, the monitor goes on
             source.failure = _bug(error)
         self._drop_empty_file()
-        await source.settled()
+        await self.settled()
         view = source.view()
         kept = f"kept in {shown_path(self.path)}" if self.path is not None else "not kept in a file"
         severity = Severity.INFO if view.status is SweepStatus.DONE else Severity.WARNING
         self._store.note(_SUBJECT, f"{self._what}: {view.words}; {kept}", severity)
         self._say(f"sweep {view.words}; {kept}", severity)
         self._to(Stage.OVER)
+
+    async def settled(self) -> None:
+        """Wait until what the levels measured so far show together is in the view."""
+        await self._background.settled()
 
     def _reserve(self, plan: Plan, now: datetime) -> Path | None:
         if self._folder is None:

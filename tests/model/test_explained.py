@@ -12,7 +12,6 @@ from sparktop.model.event import ALERT_KINDS
 from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STATES, Explained
 from sparktop.model.ranks import RanksWord
 from sparktop.model.snapshot import BackendState, LimitKind
-from sparktop.sweep.terms.definitions import MEANINGS, WORDS
 
 SPEED_WORDS = (
     speed_state.UNKNOWN,
@@ -33,7 +32,6 @@ SPEED_WORDS = (
         (RanksWord, RANKS),
         (SPEED_WORDS, SPEEDS),
         (ALERT_KINDS, ALERTS),
-        (WORDS, MEANINGS),
     ],
 )
 def test_every_word_has_its_meaning(words: Iterable[str], explained: dict[str, Explained]) -> None:

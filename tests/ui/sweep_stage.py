@@ -23,7 +23,7 @@ from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import Notice, SweepEnded, SweepEvent
-from sparktop.sweep.session import LiveSweep, Stage, Sweeping
+from sparktop.sweep.session import Stage, Sweeping
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.dialogs import AskScreen
 from sparktop.ui.screens.sweep import SweepScreen
@@ -240,9 +240,7 @@ class SweepStage:
 
     async def settled(self) -> None:
         """Wait until what was played is in the picture, and draw it."""
-        source = self.sweeping.source
-        assert isinstance(source, LiveSweep)
-        await source.settled()
+        await self.sweeping.settled()
         self.app._redraw()
 
     async def start(self, pilot: Pilot[None], key: str = "s") -> None:

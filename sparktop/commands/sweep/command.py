@@ -420,7 +420,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
     import asyncio
 
     from sparktop.commands.sweep.run import Keeper, make_sweep, plan_line
-    from sparktop.sweep.view.result import findings
+    from sparktop.sweep.view.result import result_view
 
     for line in plan_line(plan).splitlines():
         tell(line)
@@ -431,7 +431,7 @@ def _make(plan: Plan, chosen: Chosen, form: str, output: Path | None) -> int:
         (write_markdown if form in {"md", "post"} else write_out)(render(result, form))
     _draw(result)
     code = verdict(result, plan)
-    found = findings(result).headline
+    found = result_view(result).headline
     if found is not None:
         tell(found)  # last, where the eye is after pages of tables and plots
     return code

@@ -18,7 +18,7 @@ from sparktop.graphics.braille import NO_LAYER, DotGrid
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import tick
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine, SweepView, Value
+from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
 from sparktop.panels.parts.figures import (
     bar_runs,
     figure,
@@ -29,7 +29,7 @@ from sparktop.panels.parts.figures import (
     part_role,
     wrapped,
 )
-from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged, spread_row
+from sparktop.panels.parts.text import Row, fit_row, merged, spread_row
 
 
 def better_words(*, more: bool, mean: bool = True) -> str:
@@ -511,15 +511,6 @@ def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
     return rows
 
 
-def curves_screen(view: SweepView, width: int, height: int) -> list[Row]:
-    """Draw all plots of a sweep in a frame of `width` cells: `height` rows, or more, which scroll."""
-    inner = width - 4
-    legend = legend_rows(view.plots, inner)
-    least = _LEAST_ROWS * -(-len(view.plots) // max(1, (inner + 2) // (_WIDE + 2)))
-    room = max(least, height - 2 - len(legend))
-    rows = [[(" ", "text"), *row] for row in [*plots_rows(view.plots, inner, room), *legend]]
-    title: Row = [("┐", "border"), ("curves", "title"), ("┌", "border"), label(f" {view.title} ")]
-    status: Row = [("simulated ", "warn")] if view.simulated else []
-    tall = max(height, len(rows) + 2)
-    drawn = framed(rows, width, tall, role=frame_role("sweep"), title=title, status=status)
-    return [merged(row) for row in drawn]
+def least_plots_height(plots: Sequence[CurvePlot], width: int) -> int:
+    """Return the least height in rows in which all plots fit into `width` cells."""
+    return _LEAST_ROWS * -(-len(plots) // max(1, (width + 2) // (_WIDE + 2)))

@@ -18,9 +18,9 @@ from sparktop.panels.parts.figures import (
     wrapped,
 )
 from sparktop.panels.parts.graph import area_rows
-from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged
+from sparktop.panels.parts.text import Row, fit_row
 from sparktop.panels.sweep.live import timeline_rows
-from sparktop.panels.sweep.table import DOUBT, SLOW
+from sparktop.panels.sweep.table import DOUBT, SLOW, framed_sweep, page_title
 
 _FIGURE = 9
 """Width in cells of a figure of a server."""
@@ -62,15 +62,10 @@ def evidence_screen(
     rows += _timelines(evidence, inner, run, height - 2 - len(rows))
     rows += _running(evidence, inner, height - 2 - len(rows))
     key = evidence.row.key
-    title: Row = [("┐", "border"), ("why?", "title"), ("┌", "border"), label(f" {key.target} ")]
     name = level_name(key.point, key.prompt_tokens, lengths=lengths, wide=True, depth=key.depth)
-    title.append((f"{name} ", "title"))
-    status: Row = [("simulated ", "warn")] if simulated else []
-    note: Row = [(" tab other run ", "muted")] if len(evidence.timelines) > 1 else []
-    tall = max(height, len(rows) + 2)
-    body = [[(" ", "text"), *row] for row in rows]
-    drawn = framed(body, width, tall, role=frame_role("sweep"), title=title, status=status, note=note)
-    return [merged(row) for row in drawn]
+    title: Row = [*page_title("why?", key.target), (f"{name} ", "title")]
+    note = "tab other run" if len(evidence.timelines) > 1 else ""
+    return framed_sweep(rows, width, height, title=title, simulated=simulated, note=note)
 
 
 def _marks(evidence: LevelEvidence, width: int) -> list[Row]:

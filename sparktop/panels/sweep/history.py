@@ -11,9 +11,10 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep import HistoryRow, SweepView
 from sparktop.model.text import clean
 from sparktop.panels.parts.figures import heading, label
-from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged
+from sparktop.panels.parts.text import Row, fit_row
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.screen import STATUS_ROLES, headline_rows, levels_and_findings
+from sparktop.panels.sweep.table import framed_sweep, page_title
 
 TOP = 2
 """Rows above the first result: the frame and the heading."""
@@ -134,29 +135,27 @@ def history_screen(
         body += _detail(rows[index], inner)
         if preview is not None and rows[index].problem is None:
             body += preview_rows(preview, inner, height - 2 - len(body))
-    drawn = framed(
-        [[(" ", "text"), *row] for row in body],
+    return framed_sweep(
+        body[: height - 2],
         width,
         height,
-        role=frame_role("sweep"),
         title=_title(rows, query, unread),
         note=_note(len(rows) - len(shown), len(marked)),
         footnote=[(f" {notice} ", "warn")] if notice else [],
     )
-    return [merged(row) for row in drawn]
 
 
 def _title(rows: Sequence[HistoryRow], query: str, unread: int) -> Row:
     found = f" found for “{query}”" if query else ""
     reading = f", reading {unread} more" if unread else ""
-    count = f" {len(rows)} result{'' if len(rows) == 1 else 's'}{found}{reading} "
-    return [("┐", "border"), ("history", "title"), ("┌", "border"), label(count)]
+    count = f"{len(rows)} result{'' if len(rows) == 1 else 's'}{found}{reading}"
+    return page_title("history", count)
 
 
-def _note(hidden: int, marked: int) -> Row:
+def _note(hidden: int, marked: int) -> str:
     words = [f"{marked} marked"] if marked else []
     words += [f"{hidden} more row{'' if hidden == 1 else 's'}"] if hidden > 0 else []
-    return [(f" {' · '.join(words)} ", "muted")] if words else []
+    return " · ".join(words)
 
 
 def _nothing(query: str, unread: int, width: int) -> list[Row]:

@@ -14,16 +14,18 @@ from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import Countdown, LevelKey, SweepStatus, SweepView
 from sparktop.panels.parts.figures import bar_runs, figure, flowed, heading, label, sentence_rows, wrapped
-from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged, name_tab, row_width
-from sparktop.panels.sweep.curves import has_one_level, legend_rows, plots_rows
+from sparktop.panels.parts.text import Row, fit_row, name_tab, row_width, tab
+from sparktop.panels.sweep.curves import has_one_level, least_plots_height, legend_rows, plots_rows
 from sparktop.panels.sweep.live import conversations_height, conversations_rows, letters, live_rows
 from sparktop.panels.sweep.table import (
     all_levels,
     capacity_rows,
+    framed_sweep,
     level_row,
     levels_beside,
     marks_key,
     newest_levels,
+    page_title,
     shown_levels,
     table_heading,
     table_rows,
@@ -51,15 +53,8 @@ def status_run(view: SweepView) -> Row:
 
     The number of failed requests, if there are any, comes before the status.
     """
-    simulated: Row = [("simulated ", "warn")] if view.simulated else []
     failed: Row = [(f"{view.failed} failed ", "warn")] if view.failed else []
-    return [
-        *simulated,
-        *failed,
-        ("┐", "border"),
-        (view.status.value, STATUS_ROLES[view.status]),
-        ("┌", "border"),
-    ]
+    return [*failed, *tab((view.status.value, STATUS_ROLES[view.status]))]
 
 
 def title_run(view: SweepView, width: int) -> Row:
@@ -67,12 +62,13 @@ def title_run(view: SweepView, width: int) -> Row:
 
     The last clauses of the plan are left out where its status would have no room.
     """
-    tab = name_tab("sweep", fit(view.title, min(30, cell_width(view.title))))
-    room = width - _CORNERS - row_width(tab) - row_width(status_run(view))
+    name = name_tab("sweep", fit(view.title, min(30, cell_width(view.title))))
+    simulated = len("simulated ") if view.simulated else 0
+    room = width - _CORNERS - row_width(name) - simulated - row_width(status_run(view))
     words = view.plan_words
     while words and cell_width(words) + 2 > room:
         words = _LAST_CLAUSE.sub("", words) if _LAST_CLAUSE.search(words) else ""
-    return [*tab, label(f" {words} " if words else "")]
+    return [*name, label(f" {words} " if words else "")]
 
 
 def progress_pieces(view: SweepView) -> list[Row]:
@@ -241,17 +237,15 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     shown = [*rows[: max(1, room - 1)], keys][:room]
     title = name_tab("sweep", countdown.title)
     title.append(label(f" {countdown.plan_words} " if countdown.plan_words else ""))
-    status: Row = [("simulated ", "warn")] if countdown.simulated else []
-    status += [("┐", "border"), ("about to start", "accent"), ("┌", "border")]
-    drawn = framed(
-        [[(" ", "text"), *fit_row(row, inner)] for row in shown],
+    return framed_sweep(
+        [fit_row(row, inner) for row in shown],
         width,
         height,
-        role=frame_role("sweep", selected=selected),
         title=title,
-        status=status,
+        simulated=countdown.simulated,
+        status=tab(("about to start", "accent")),
+        selected=selected,
     )
-    return [merged(row) for row in drawn]
 
 
 _AXES = {
@@ -301,12 +295,19 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
             rows += sentence_rows((sign, role), sentence, "text", inner)
     if not rows:
         rows = [[label("nothing was said")]]
-    body = [[(" ", "text"), *fit_row(row, inner)] for row in rows]
-    title: Row = [("┐", "border"), ("notices", "title"), ("┌", "border"), label(f" {view.title} ")]
-    status: Row = [("simulated ", "warn")] if view.simulated else []
-    tall = max(height, len(rows) + 2)
-    drawn = framed(body, width, tall, role=frame_role("sweep"), title=title, status=status)
-    return [merged(row) for row in drawn]
+    body = [fit_row(row, inner) for row in rows]
+    title = page_title("notices", view.title)
+    return framed_sweep(body, width, height, title=title, simulated=view.simulated)
+
+
+def curves_screen(view: SweepView, width: int, height: int) -> list[Row]:
+    """Draw all plots of a sweep in a frame of `width` cells: `height` rows, or more, which scroll."""
+    inner = width - 4
+    legend = legend_rows(view.plots, inner)
+    room = max(least_plots_height(view.plots, inner), height - 2 - len(legend))
+    body = [*plots_rows(view.plots, inner, room), *legend]
+    title = page_title("curves", view.title)
+    return framed_sweep(body, width, height, title=title, simulated=view.simulated)
 
 
 # Draws a sweep (a benchmark) as a low panel on the overview: progress and findings, graphs beside them.
@@ -327,22 +328,20 @@ _LEAST_LEVELS = 3
 def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw a sweep (a benchmark), running or finished, as exactly `height` rows of `width` cells."""
     inner, inside = width - 4, height - 2
-    whole = " enter whole sweep " if selected else ""  # else both keys open the selected panel
-    legend = marks_key(view, inner - len(whole)) if view.status.over else []
+    whole = "enter whole sweep" if selected else ""  # else both keys open the selected panel
+    legend = marks_key(view, inner - len(f" {whole} " if whole else "")) if view.status.over else []
     rows = _answer(view, inner, inside) if view.status.over else _running(view, inner, inside)
-    return [
-        merged(row)
-        for row in framed(
-            [[(" ", "text"), *row] for row in rows],
-            width,
-            height,
-            role=frame_role("sweep", selected=selected),
-            title=title_run(view, width),
-            status=status_run(view),
-            footnote=legend,
-            note=[(whole, "muted")],
-        )
-    ]
+    return framed_sweep(
+        rows,
+        width,
+        height,
+        title=title_run(view, width),
+        simulated=view.simulated,
+        status=status_run(view),
+        note=whole,
+        footnote=legend,
+        selected=selected,
+    )
 
 
 def _running(view: SweepView, width: int, height: int) -> list[Row]:
@@ -478,20 +477,19 @@ def drawn_sweep(
         body = [[*a, ("  ", "text"), *b] for a, b in zip(left, right, strict=True)]
     else:
         body, table = _stacked(view, inner, room, chosen, curves=curves)
-    rows = [[(" ", "text"), *row] for row in [*words, *body]]
-    drawn = framed(
-        rows,
+    drawn = framed_sweep(
+        [*words, *body],
         width,
         height,
-        role=frame_role("sweep"),
         title=title_run(view, width),
+        simulated=view.simulated,
         status=status_run(view),
-        note=[(f" {note} ", "muted")] if note else [],
+        note=note,
     )
     table = table.moved(2, 1 + len(words))
     levels = shown_levels(view, table.height, chosen)
     spots = {table.y + 1 + index: level.key for index, level in enumerate(levels)}
-    return DrawnSweep([merged(row) for row in drawn], spots, table.x)
+    return DrawnSweep(drawn, spots, table.x)
 
 
 def sweep_screen(

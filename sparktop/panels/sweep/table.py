@@ -27,7 +27,17 @@ from sparktop.model.sweep import (
     level_name,
 )
 from sparktop.panels.parts.figures import bar_runs, label, part_role, sentence_rows
-from sparktop.panels.parts.text import Row, Run, fit_row, merged, row_width, spread_row
+from sparktop.panels.parts.text import (
+    Row,
+    Run,
+    fit_row,
+    frame_role,
+    framed,
+    merged,
+    row_width,
+    spread_row,
+    tab,
+)
 from sparktop.panels.sweep.live import letters
 
 _FULL, _EMPTY, _LIMIT = "█", "·", "┃"
@@ -383,6 +393,38 @@ _SIGNS = 4
 _WIDE = 90
 _NARROW = 48
 """Width in cells below which a table shows only the signs of marks."""
+
+
+def framed_sweep(
+    body: Sequence[Row],
+    width: int,
+    height: int,
+    *,
+    title: Row,
+    simulated: bool = False,
+    status: Sequence[Run] = (),
+    note: str = "",
+    footnote: Row | None = None,
+    selected: bool = False,
+) -> list[Row]:
+    """Draw rows in the frame of a sweep: `height` rows, or more where `body` has more, which scroll."""
+    rows = [[(" ", "text"), *row] for row in body]
+    drawn = framed(
+        rows,
+        width,
+        max(height, len(rows) + 2),
+        role=frame_role("sweep", selected=selected),
+        title=title,
+        status=[*([("simulated ", "warn")] if simulated else []), *status],
+        note=[(f" {note} ", "muted")] if note else [],
+        footnote=footnote or [],
+    )
+    return [merged(row) for row in drawn]
+
+
+def page_title(word: str, about: str = "") -> Row:
+    """Return the name of a page and what it is about, for the upper edge of its frame."""
+    return [*tab((word, "title")), *([label(f" {about} ")] if about else [])]
 
 
 def columns_for(view: SweepView, width: int) -> list[Column]:

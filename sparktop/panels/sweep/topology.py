@@ -25,9 +25,9 @@ from sparktop.model.sweep import (
     several_lengths,
 )
 from sparktop.panels.parts.figures import flowed, heading, label, part_role, sentence_rows
-from sparktop.panels.parts.text import Row, fit_row, frame_role, framed, merged, row_width
+from sparktop.panels.parts.text import Row, fit_row, row_width
 from sparktop.panels.sweep.curves import AXES, better_words, legend_rows, plots_rows
-from sparktop.panels.sweep.table import ALIKE, BEST
+from sparktop.panels.sweep.table import ALIKE, BEST, framed_sweep, page_title
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
 """Metrics on the screen; other metrics are shown only if none of these was measured."""
@@ -72,13 +72,7 @@ def topology_screen(
     else:
         body += [*_judgement_and_plot(compared, plots, inner), *tables_rows(compared, inner)]
         body += rest_rows(compared, inner)
-    rows = [[(" ", "text"), *row] for row in body]
-    named = label(f" {title} " if title else "")
-    head: Row = [("┐", "border"), ("topologies", "title"), ("┌", "border"), named]
-    status: Row = [("simulated ", "warn")] if simulated else []
-    tall = max(height, len(rows) + 2)
-    drawn = framed(rows, width, tall, role=frame_role("sweep"), title=head, status=status)
-    return [merged(row) for row in drawn]
+    return framed_sweep(body, width, height, title=page_title("topologies", title), simulated=simulated)
 
 
 def _wide_rows(compared: Topologies, plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]:
@@ -389,17 +383,14 @@ def difference_screen(
     words = [f"{UNTESTED} single run, no test possible"] if _untested(difference) else []
     words += [f"↑ {top} above"] if top > 0 else []
     words += [f"↓ {below} more row{'' if below == 1 else 's'}"] if below > 0 else []
-    head: Row = [("┐", "border"), ("before and after", "title"), ("┌", "border")]
-    drawn = framed(
-        [[(" ", "text"), *row] for row in rows[top:]],
+    return framed_sweep(
+        rows[top : top + tall - 2],
         width,
         tall,
-        role=frame_role("sweep"),
-        title=[*head, label(f" {pair} ")] if pair else head,
-        status=[("simulated ", "warn")] if simulated else [],
-        note=[(f" {' · '.join(words)} ", "muted")] if words else [],
+        title=page_title("before and after", pair),
+        simulated=simulated,
+        note=" · ".join(words),
     )
-    return [merged(row) for row in drawn]
 
 
 def _untested(difference: Difference) -> bool:

@@ -43,7 +43,7 @@ from sparktop.sweep.result.results import (
     IndependentEngines,
     axis_fields,
 )
-from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS, WORDS, Metric
+from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS, WARNINGS, Metric
 from sparktop.sweep.terms.statistics import value_of
 
 # N engines that share c concurrent requests evenly achieve N times the rate of a single engine at c / N. A
@@ -659,7 +659,8 @@ def _in_doubt(series: Sequence[Series]) -> Iterator[str]:
         places: dict[str, list[str]] = {}
         for level in one.levels:
             for mark in level.validity:
-                places.setdefault(WORDS.get(mark, mark), []).append(_where(level, one))
+                word = WARNINGS[mark].word if mark in WARNINGS else mark
+                places.setdefault(word, []).append(_where(level, one))
         doubts = (
             f"{word} at {'every level' if len(where) == len(one.levels) > 1 else ', '.join(where)}"
             for word, where in places.items()

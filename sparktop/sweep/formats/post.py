@@ -36,7 +36,7 @@ from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepRe
 from sparktop.sweep.terms.definitions import METRICS, Metric, in_sentence
 from sparktop.sweep.terms.statistics import P95_FROM
 from sparktop.sweep.view.marks import marks_of
-from sparktop.sweep.view.result import findings
+from sparktop.sweep.view.result import result_view
 
 MOST_LINES = 60
 """A table with too many levels for this is thinned out; the first and the last level stay."""
@@ -93,7 +93,7 @@ def _sentences(
     beside: Sequence[Series],
 ) -> Iterator[str]:
     """Yield the paragraphs before the table: answer, what was compared, levels, routers, warnings."""
-    found = findings(result)
+    found = result_view(result)
     first, *others = answer(result, found) or ["Nothing was measured"]
     yield f"**{first}.**"
     doubtful = _doubtful(result)

@@ -19,7 +19,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.load import LoadKind, LoadMode, LoadPoint
 from sparktop.model.router import LITELLM
-from sparktop.model.sweep import Mark, Value
+from sparktop.model.sweep import Mark, SweepView, Value
 from sparktop.model.text import names_in_words
 from sparktop.report.document.document import Cell, Grid, Outside, Section, plain, to_markdown
 from sparktop.report.markdown import code
@@ -67,7 +67,7 @@ from sparktop.sweep.terms.definitions import CLIENT_LAG, METRICS, in_sentence, l
 from sparktop.sweep.view.capacity import capacity_sentences, compared_words
 from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import PADDING, REFUSED, UNBALANCED, marks_of
-from sparktop.sweep.view.result import Findings, findings, topologies
+from sparktop.sweep.view.result import result_view, topologies
 from sparktop.sweep.view.words import headline, judgements, main_sentences, slo_sentences
 
 COMPARISON_TITLE = "sparktop compare"
@@ -388,7 +388,7 @@ def sections(
     before the definitions.
     """
     series = series_of(result)
-    found = findings(result)
+    found = result_view(result)
     first, *others = answer(result, found) or ("",)
     parts = [Section(paragraphs=(f"**{first}**",) if first else (), items=tuple(others))]
     parts += [Section(paragraphs=tuple(_about(result))), Section(plots=tuple(plots))]
@@ -555,7 +555,7 @@ def _target_tables(result: SweepResult) -> Iterator[Section]:
     yield Section(table=hardware_grid(result))
 
 
-def answer(result: SweepResult, found: Findings) -> list[str]:
+def answer(result: SweepResult, found: SweepView) -> list[str]:
     """Return the first sentences of a report as Markdown, the most important first; the list may be empty."""
     searched = [*capacity_sentences(result, code), *slo_sentences(result, code)]
     if searched:

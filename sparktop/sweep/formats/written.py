@@ -37,7 +37,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.view.capacity import amount, answer_words, compared_words, condition_words
 from sparktop.sweep.view.curves import sweep_plots
-from sparktop.sweep.view.result import findings
+from sparktop.sweep.view.result import result_view
 
 
 def repeat_command(result: SweepResult, *, addresses: bool = False) -> str:
@@ -415,7 +415,7 @@ def save_reports(
 
 def render_json(result: SweepResult) -> str:
     """Return a sweep's result and headline as indented JSON text with every key; unknown values are null."""
-    answered = result.model_copy(update={"headline": findings(result).headline})
+    answered = result.model_copy(update={"headline": result_view(result).headline})
     return json.dumps(answered.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 

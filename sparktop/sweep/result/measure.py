@@ -232,22 +232,27 @@ def collect(events: Iterable[LoadEvent]) -> list[RequestTrace]:
     """
     traces: dict[str, RequestTrace] = {}
     for event in events:
-        if isinstance(event, RequestStarted):
-            traces[event.request_id] = RequestTrace(
-                event.request_id,
-                event.at,
-                event.run,
-                event.prompt_tokens,
-                event.due,
-                event.call,
-                event.resent,
-                expected_prompt_tokens=event.prompt_tokens,
-            )
-        elif isinstance(event, ResponseStarted | FirstToken | Tokens | RequestEnded):
-            trace = traces.get(event.request_id)
-            if trace is not None:
-                _add(trace, event)
+        collect_into(traces, event)
     return list(traces.values())
+
+
+def collect_into(traces: dict[str, RequestTrace], event: LoadEvent) -> None:
+    """Add an event to the traces by request; events without a request, or of an unknown one, are ignored."""
+    if isinstance(event, RequestStarted):
+        traces[event.request_id] = RequestTrace(
+            event.request_id,
+            event.at,
+            event.run,
+            event.prompt_tokens,
+            event.due,
+            event.call,
+            event.resent,
+            expected_prompt_tokens=event.prompt_tokens,
+        )
+    elif isinstance(event, ResponseStarted | FirstToken | Tokens | RequestEnded):
+        trace = traces.get(event.request_id)
+        if trace is not None:
+            _add(trace, event)
 
 
 def _add(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens | RequestEnded) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 
 from sparktop.model.judgement import NO_DIFFERENCE
-from sparktop.model.load import FirstToken, LoadEvent, LoadKind, RequestEnded, RequestStarted
+from sparktop.model.load import LoadEvent, LoadKind, RequestEnded
 from sparktop.model.snapshot import LimitKind
 from sparktop.model.sweep import (
     ConditionBar,
@@ -22,7 +22,7 @@ from sparktop.model.sweep import (
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.compare import compared_targets
 from sparktop.sweep.plan.plan import Capacity
-from sparktop.sweep.result.measure import RequestTrace
+from sparktop.sweep.result.measure import RequestTrace, collect_into
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityComparison,
@@ -342,21 +342,12 @@ class CapacityLedger(Struct, eq=False):
                 pass
 
     def _request(self, event: LoadEvent) -> None:
-        match event:
-            case RequestStarted():
-                self._traces[event.request_id] = RequestTrace(
-                    event.request_id, event.at, 0, event.prompt_tokens, event.due, event.call
-                )
-            case FirstToken() if event.request_id in self._traces:
-                self._traces[event.request_id].arrivals.append((event.at, event.count))
-            case RequestEnded() if event.request_id in self._traces:
-                trace = self._traces[event.request_id]
-                left = (event.generated_tokens or 0) - trace.placed
-                if trace.arrivals and left > 0 and event.at > trace.arrivals[-1][0]:
-                    trace.arrivals.append((event.at, left))
-                trace.ended = event
-            case _:
-                pass
+        collect_into(self._traces, event)
+        if not isinstance(event, RequestEnded) or (trace := self._traces.get(event.request_id)) is None:
+            return
+        left = (event.generated_tokens or 0) - trace.placed  # single tokens are not reported while it runs
+        if trace.arrivals and left > 0 and event.at > trace.arrivals[-1][0]:
+            trace.arrivals.append((event.at, left))
 
     def views(self) -> tuple[SearchView, ...]:
         """Return the search on the target that is being measured; nothing if there is none."""

@@ -1,7 +1,7 @@
 """The screen's view of a running sweep, updated from the sweep's events and from the monitor's snapshots.
 
 Nothing in this module waits or reads files. The cost of an event does not depend on the sweep's duration.
-Findings (tables, plots and comparisons over all levels) are computed only when a level is complete.
+SweepView (tables, plots and comparisons over all levels) are computed only when a level is complete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.time_range import TimeRange
 from sparktop.sweep.compare.series import Reference
-from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.forecast import Forecast, conditions_words, forecast
 from sparktop.sweep.run.progress import (
@@ -63,7 +63,7 @@ from sparktop.sweep.view.levels import (
     stored_prefill_s,
 )
 from sparktop.sweep.view.marks import balance_reasons, balance_word
-from sparktop.sweep.view.result import Findings, end_words, findings, plan_words, status_of
+from sparktop.sweep.view.result import end_words, plan_words, result_view, status_of
 from sparktop.sweep.view.series import MOST_SLOTS, SweepCurves, TimeGrid
 
 
@@ -307,12 +307,12 @@ class _Present(Struct, eq=False):
         return known[half] if len(known) % 2 else (known[half - 1] + known[half]) / 2
 
 
-Digest = Callable[[Callable[[], Findings], Callable[[Findings], None]], None]
+Digest = Callable[[Callable[[], SweepView], Callable[[SweepView], None]], None]
 """Calls its first argument to compute findings, possibly in the background, then passes the findings to its
 second argument."""
 
 
-def at_once(make: Callable[[], Findings], adopt: Callable[[Findings], None]) -> None:
+def at_once(make: Callable[[], SweepView], adopt: Callable[[SweepView], None]) -> None:
     """Compute findings with `make` and pass them to `adopt` before returning, not in the background."""
     adopt(make())
 
@@ -359,9 +359,13 @@ class LiveView:
         self._notices: list[str] = []
         self._guard: str | None = None
         self._result: SweepResult | None = None
+        self.failure: str | None = None
+        """The error message of a sweep that raised an exception."""
         self._ahead: TimeRange | None = None
         """Range of the sweep's duration before anything is measured; None before the first snapshot."""
-        self._found = Findings(targets=tuple(map(_target, plan.targets)))
+        targets = tuple(SweptTarget(one.name, one.kind.value, one.model) for one in plan.targets)
+        self._found = SweepView(plan.preset or "sweep", SweepStatus.STARTING, "", targets=targets)
+        """What the measured levels show; computed anew after each level."""
 
     @property
     def result(self) -> SweepResult | None:
@@ -417,32 +421,25 @@ class LiveView:
         status = self._status()
         over = status.over and result is not None
         levels, present = self._ledger.levels(at, self._present.ended_in_run), self._present.key
-        return SweepView(
-            title=self._plan.preset or "sweep",
+        view = replace(
+            found,
             status=status,
             words=end_words(status, result) if over and result is not None else self._words(),
             plan_words=self._plan_words(),
             guard=self._guard if result is None else result.guard,
-            started_at=None if result is None else result.started_at,
             elapsed_s=max(0.0, at - self._began),
             left=self._left(at),
             progress=None if over else self._progress.share(self._plan, levels, present, result),
             may_go_on_to=None if over else may_go_on_to(self._plan, levels, present, result),
-            simulated=found.simulated,
-            targets=found.targets,
             levels=levels,
             moment=None if over else self._moment(at),
             live=self._curves.series(at),
-            rows=found.rows,
-            plots=found.plots,
-            topologies=found.topologies,
-            slo=found.slo,
             searches=found.searches if over else self._capacity.views(),
             notices=tuple(self._notices),
-            doubts=found.doubts,
-            headline=found.headline,
-            verdict=found.verdict,
         )
+        if self.failure is None or status.over:
+            return view
+        return replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
 
     def evidence(self, key: LevelKey, now: float | None = None) -> LevelEvidence | None:
         """Return the details of the level `key`, running or complete; None if it has not begun."""
@@ -528,7 +525,7 @@ class LiveView:
             if target.error is not None:
                 self._ledger.left_out(target.name)
 
-    def _adopter(self) -> Callable[[Findings], None]:
+    def _adopter(self) -> Callable[[SweepView], None]:
         """Return a function that stores findings; only the newest function that was returned has an effect.
 
         So findings that were computed late never replace newer ones.
@@ -536,16 +533,16 @@ class LiveView:
         self._digests += 1
         number = self._digests
 
-        def adopt(found: Findings) -> None:
+        def adopt(found: SweepView) -> None:
             if number == self._digests:
                 self._found = found
 
         return adopt
 
-    def _making(self, result: SweepResult) -> Callable[[], Findings]:
+    def _making(self, result: SweepResult) -> Callable[[], SweepView]:
         unfinished = [level.key for level in self._ledger.levels(self._phase_at, 0) if level.share != 1.0]
         return partial(
-            findings,
+            result_view,
             result,
             references=self._references,
             unfinished=() if result.status is not None else unfinished,
@@ -614,7 +611,3 @@ class LiveView:
             trace_at_s=None if trace_s is None else min(trace_s, self._rates.run_s(now) or 0.0),
             trace_s=trace_s,
         )
-
-
-def _target(target: SweepTarget) -> SweptTarget:
-    return SweptTarget(target.name, target.kind.value, target.model)

@@ -9,34 +9,7 @@ from sparktop.model.snapshot import LimitKind
 from sparktop.model.sweep import Mark
 from sparktop.sweep.result.results import LevelResult, LimitSide, TargetResult
 from sparktop.sweep.run.server_side import FULL_PERCENT
-from sparktop.sweep.terms.definitions import (
-    CACHE_HITS,
-    CLIENT_LAG,
-    CLOCK_SHIFT,
-    CONTEXT_LOST,
-    CONTEXT_UNKNOWN,
-    COUNT_MISMATCH,
-    CUT_SHORT,
-    DRIFT,
-    ERRORS,
-    FEW_RUNS,
-    FOREIGN_TRAFFIC,
-    HIDDEN_TOKENS,
-    LATE_SENDS,
-    MDNS_TARGET,
-    NO_PREFIX_CACHE,
-    OVERLOADED,
-    QUEUE_LIMITED,
-    RESTARTED,
-    SHORT_OUTPUT,
-    SHORT_PROMPT,
-    THROTTLED,
-    TOO_SHORT,
-    UNANSWERED,
-    UNCOUNTED_TOKENS,
-    UNSTABLE,
-    WORDS,
-)
+from sparktop.sweep.terms.definitions import DRIFT, QUEUE_LIMITED, SHORT_PROMPT, WARNINGS
 
 PADDING, UNBALANCED, PREEMPTING, KV_FULL = "padding", "unbalanced", "preempting", "kv_full"
 REFUSED, LIMITED = "refused", "limited"
@@ -45,53 +18,15 @@ _UNMARKED = {"unknown", "client"}
 _WAITED_FOR = {"slots": "slots", "KV cache": "KV cache", "prefill compute": "prefill"}
 """What requests wait for at a limit, as narrow tables name it: the first mark of a level may be the only one
 that fits."""
-_BRIEF = {
+_LIMIT_BRIEF = {
     LimitKind.BANDWIDTH.value: "bandwidth",
     LimitKind.DECODE.value: "decode",
     LimitKind.PREFILL.value: "prefill",
     LimitKind.CPU.value: "CPU core",
     LimitKind.POWER.value: "power",
     LimitKind.NETWORK.value: "network",
-    CLIENT_LAG: "generator",
-    QUEUE_LIMITED: "queue",
-    FOREIGN_TRAFFIC: "foreign",
-    COUNT_MISMATCH: "count",
-    HIDDEN_TOKENS: "hidden",
-    SHORT_OUTPUT: "short",
-    SHORT_PROMPT: "prompt",
-    UNCOUNTED_TOKENS: "uncounted",
-    CLOCK_SHIFT: "clock",
-    DRIFT: "drift",
-    CONTEXT_LOST: "evicted",
-    CONTEXT_UNKNOWN: "hits",
-    NO_PREFIX_CACHE: "no cache",
 }
-"""One word for limits and doubts with long names, by kind or code."""
-_ORDER = (
-    UNSTABLE,
-    OVERLOADED,
-    SHORT_PROMPT,
-    CUT_SHORT,
-    DRIFT,
-    ERRORS,
-    RESTARTED,
-    UNANSWERED,
-    LATE_SENDS,
-    CLIENT_LAG,
-    CACHE_HITS,
-    FOREIGN_TRAFFIC,
-    COUNT_MISMATCH,
-    HIDDEN_TOKENS,
-    UNCOUNTED_TOKENS,
-    THROTTLED,
-    CLOCK_SHIFT,
-    QUEUE_LIMITED,
-    SHORT_OUTPUT,
-    MDNS_TARGET,
-    TOO_SHORT,
-    FEW_RUNS,
-)
-"""Codes of doubts, the most serious first: narrow tables show only the first marks of a level."""
+"""One word for limits with long names."""
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 
 
@@ -102,30 +37,28 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     """
     if level.error is not None:
         return (Mark(REFUSED, "refused", level.error),)
-    doubts = [
-        Mark(one.code, _label(one.code, level), one.message, brief=_brief(one.code, level))
-        for one in level.validity
-    ]
-    rank = {code: index for index, code in enumerate(_ORDER)}
-    doubts.sort(key=lambda mark: rank.get(mark.code, len(rank)))
+    order = list(WARNINGS)
+    found = sorted(
+        level.validity, key=lambda one: order.index(one.code) if one.code in WARNINGS else len(order)
+    )
+    words = [(one, *_words(one.code, level)) for one in found]
+    doubts = [Mark(one.code, word, one.message, brief=brief) for one, word, brief in words]
     return (*doubts, *_slow(level))
 
 
-def _label(code: str, level: LevelResult) -> str:
-    """Return the label of a doubt; of requests that waited with what for, of prompts with their length."""
+def _words(code: str, level: LevelResult) -> tuple[str, str]:
+    """Return (label, label in one word) of a doubt.
+
+    That of requests that waited says what for, that of prompts has their length.
+    """
     waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
     if code == QUEUE_LIMITED and waited_for is not None:
-        return f"waits for {waited_for}"
+        return f"waits for {waited_for}", waited_for
+    known = WARNINGS.get(code)
     counted, asked = level.counted_prompt_tokens, level.asked_prompt_tokens
-    if code == SHORT_PROMPT and counted is not None and asked is not None:
-        return f"prompt of {counted:,.0f} tokens, not {asked:,.0f}"
-    return WORDS.get(code, code.replace("_", " "))
-
-
-def _brief(code: str, level: LevelResult) -> str:
-    """Return the label of a doubt in one word; "" if it has none that is shorter."""
-    waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
-    return waited_for if code == QUEUE_LIMITED and waited_for is not None else _BRIEF.get(code, "")
+    if code == SHORT_PROMPT and known is not None and counted is not None and asked is not None:
+        return f"prompt of {counted:,.0f} tokens, not {asked:,.0f}", known.brief
+    return (code.replace("_", " "), "") if known is None else (known.word, known.brief)
 
 
 def _slow(level: LevelResult) -> Iterator[Mark]:
@@ -148,7 +81,7 @@ def _slow(level: LevelResult) -> Iterator[Mark]:
         yield Mark(PADDING, f"padding {level.padding_percent:.0f} %", message, doubt=False)
     if (limit := level.limited_by) is not None and limit.kind not in _UNMARKED:
         where = "" if limit.server is None else f"{limit.server}: "
-        message, brief = f"{where}{_limit_reason(limit)}", _BRIEF.get(limit.kind, limit.kind)
+        message, brief = f"{where}{_limit_reason(limit)}", _LIMIT_BRIEF.get(limit.kind, limit.kind)
         yield Mark(LIMITED, f"limited by {limit.kind}", message, doubt=False, brief=brief)
     word = balance_word(level)
     if word in _WORST_BALANCE:

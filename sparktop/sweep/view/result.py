@@ -7,14 +7,12 @@ from datetime import datetime
 from itertools import groupby
 from typing import Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.load import LoadKind, LoadMode
 from sparktop.model.sweep import (
     ComparedLevel,
     ComparedMetric,
-    CurvePlot,
     DeviationRow,
     LevelEvidence,
     LevelKey,
@@ -22,9 +20,6 @@ from sparktop.model.sweep import (
     Mark,
     PlannedLevel,
     ResultRow,
-    SearchView,
-    Slo,
-    SloAnswer,
     SplitRow,
     SweepStatus,
     SweepView,
@@ -215,64 +210,28 @@ _STATUSES = {
 }
 
 
-class Findings(Struct, frozen=True, eq=False):
-    """Everything that a screen shows of completed levels; recomputed after each level."""
-
-    rows: tuple[ResultRow, ...] = ()
-    plots: tuple[CurvePlot, ...] = ()
-    topologies: Topologies | None = None
-    headline: str | None = None
-    verdict: tuple[str, ...] = ()
-    targets: tuple[SweptTarget, ...] = ()
-    slo: Slo | None = None
-    searches: tuple[SearchView, ...] = ()
-    doubts: tuple[str, ...] = ()
-    simulated: bool = False
-
-
-def findings(
-    result: SweepResult,
-    *,
-    references: Sequence[Reference] = (),
-    unfinished: Iterable[LevelKey] = (),
-) -> Findings:
-    """Compute the findings over all measured levels of a result.
-
-    `references` are published tables to draw; levels in `unfinished` are marked as incomplete.
-    """
-    series = series_of(result)
-    comparison = comparison_of(result.comparison, series) if len(series) >= _PAIR else None
-    rows = result_rows(result, unfinished, comparison)
-    compared = None if comparison is None else topologies(comparison, series, result=result)
-    return Findings(
-        rows=rows,
-        plots=sweep_plots(result, references),
-        topologies=compared,
-        headline=headline(result, compared),
-        verdict=verdict(result, rows, compared),
-        targets=tuple(
-            SweptTarget(one.name, one.kind.value, one.model, one.engine, one.error) for one in result.targets
-        ),
-        slo=_slo(result),
-        searches=stored_searches(result),
-        doubts=result.client.reasons,
-        simulated=result.simulated,
-    )
-
-
 def status_of(result: SweepResult) -> SweepStatus:
     """Return the status of a stored sweep: how it ended, or that its end is missing."""
     return SweepStatus.BROKEN_OFF if result.status is None else _STATUSES[result.status]
 
 
-def result_view(result: SweepResult, *, title: str = "", references: Sequence[Reference] = ()) -> SweepView:
-    """Return the view of a stored sweep.
+def result_view(
+    result: SweepResult,
+    *,
+    title: str = "",
+    references: Sequence[Reference] = (),
+    unfinished: Iterable[LevelKey] = (),
+) -> SweepView:
+    """Return the view of a stored sweep, or of what a running one has measured.
 
-    `title` defaults to the name of the preset; `references` are published tables whose curves are drawn.
+    `title` defaults to the name of the preset; `references` are published tables whose curves are drawn;
+    levels in `unfinished` are marked as incomplete.
     """
-    found = findings(result, references=references)
-    status = status_of(result)
-    finished = result.finished_at
+    series = series_of(result)
+    comparison = comparison_of(result.comparison, series) if len(series) >= _PAIR else None
+    rows = result_rows(result, unfinished, comparison)
+    compared = None if comparison is None else topologies(comparison, series, result=result)
+    status, finished = status_of(result), result.finished_at
     return SweepView(
         title=title or result.plan.preset or "sweep",
         status=status,
@@ -281,17 +240,18 @@ def result_view(result: SweepResult, *, title: str = "", references: Sequence[Re
         guard=result.guard,
         started_at=result.started_at,
         elapsed_s=None if finished is None else (finished - result.started_at).total_seconds(),
-        simulated=found.simulated,
-        targets=found.targets,
+        simulated=result.simulated,
+        targets=tuple(
+            SweptTarget(one.name, one.kind.value, one.model, one.engine, one.error) for one in result.targets
+        ),
         levels=stored_levels(result),
-        rows=found.rows,
-        plots=found.plots,
-        topologies=found.topologies,
-        slo=found.slo,
-        searches=found.searches,
-        doubts=found.doubts,
-        headline=found.headline,
-        verdict=found.verdict,
+        rows=rows,
+        plots=sweep_plots(result, references),
+        topologies=compared,
+        searches=stored_searches(result),
+        doubts=result.client.reasons,
+        headline=headline(result, compared),
+        verdict=verdict(result, rows, compared),
     )
 
 
@@ -309,7 +269,12 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     return f"{status.value}{why}; {kept} kept"
 
 
-_SHAPES = {LoadMode.BURST: "bursts", LoadMode.STEADY: "steady", LoadMode.OPEN: "at a rate"}
+_SHAPES = {
+    LoadMode.BURST: "bursts",
+    LoadMode.STEADY: "steady",
+    LoadMode.OPEN: "at a rate",
+    LoadMode.AGENTS: "agents",
+}
 
 
 def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
@@ -344,15 +309,6 @@ def _each_s(plan: PlanResult) -> str:
 
 def _known(count: int | None) -> str:
     return "?" if count is None else str(count)
-
-
-def _slo(result: SweepResult) -> Slo | None:
-    if result.slo is None:
-        return None
-    answers = tuple(
-        SloAnswer(name, holds.concurrency, *holds.interval) for name, holds in result.slo.holds_to.items()
-    )
-    return Slo(result.slo.conditions, answers)
 
 
 # The interface through which a sweep's screen reads what it shows.

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-
-from textual import events
-from textual.app import ComposeResult
-from textual.binding import BindingsMap
+from types import MappingProxyType
 
 from sparktop.config.keys import SWEEP_KEYS, Key
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import fit
 from sparktop.model.sweep import LevelEvidence, LevelKey, SweepView
-from sparktop.panels.board.bars import footer_row, scroll_keys
-from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
-from sparktop.panels.board.scene import too_small_rows
+from sparktop.panels.board.bars import scroll_keys
 from sparktop.panels.parts.text import Row
-from sparktop.panels.sweep.curves import curves_screen
 from sparktop.panels.sweep.evidence import evidence_screen
-from sparktop.panels.sweep.screen import drawn_sweep, notices_screen
+from sparktop.panels.sweep.screen import curves_screen, drawn_sweep, notices_screen
 from sparktop.panels.sweep.table import all_levels, default_key
 from sparktop.panels.sweep.topology import topology_screen
 from sparktop.sweep.compare.series import Reference, load_reference, reference_names
 from sparktop.sweep.view.curves import fits
 from sparktop.sweep.view.result import SweepSource
-from sparktop.ui.canvas import Canvas, FrugalCompositor
-from sparktop.ui.keys import bindings
+from sparktop.ui.canvas import Canvas
 from sparktop.ui.report import saved_report
-from sparktop.ui.screens.base import BaseScreen
+from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.screens.desk import Desk
 from sparktop.ui.styles import RoleStyles
 
@@ -70,11 +63,11 @@ _LIVE, _OVER = frozenset({"stop"}), frozenset({"compare"})
 """Names of the keys for a running sweep only, and of the keys for a finished sweep only."""
 
 
-class SweepScreen(BaseScreen[None]):
+class SweepScreen(CanvasScreen):
     """Shows a sweep: one that is running, a stored result, or the sweep of another program."""
 
-    AUTO_FOCUS = "#canvas"
     DEFAULT_CSS = "SweepScreen { background: $background; }"
+    footer_actions = MappingProxyType({"↓": "step(1)", "↑": "step(-1)", "tab": "turn(1)"})
 
     def __init__(
         self,
@@ -89,13 +82,9 @@ class SweepScreen(BaseScreen[None]):
         `desk` carries out the keys that stop the sweep and open other screens; if it is None, these keys do
         nothing.
         """
-        super().__init__()
-        self._compositor = FrugalCompositor()
-        self._canvas = Canvas(styles)
+        super().__init__(styles, keys)
         self._source = source
         self._desk = desk
-        self.key_table = tuple(keys)
-        self._bindings = BindingsMap(bindings(self.key_table))
         self.page = Page.MAIN
         self.chosen: LevelKey | None = None
         """The selected level; None for the one of `default_key`."""
@@ -109,18 +98,8 @@ class SweepScreen(BaseScreen[None]):
         self._evidence: LevelEvidence | None = None
         self._scroll = 0
         self._height = 0
-        self._spots: list[tuple[int, int, str]] = []
         self._rows_of: dict[int, LevelKey] = {}
         self._first_cell = 0
-
-    def compose(self) -> ComposeResult:
-        """Yield the widget that shows all rows."""
-        yield self._canvas
-
-    @property
-    def canvas(self) -> Canvas:
-        """The widget that shows all rows."""
-        return self._canvas
 
     def on_mount(self) -> None:
         """Draw at once."""
@@ -129,10 +108,6 @@ class SweepScreen(BaseScreen[None]):
     def on_screen_resume(self) -> None:
         """Draw when another screen is closed, because the sweep may have changed meanwhile."""
         self.redraw()
-
-    def on_resize(self, _: events.Resize) -> None:
-        """Draw for the new size."""
-        self._paint()
 
     def redraw(self) -> None:
         """Get the present view of the sweep and draw it."""
@@ -144,21 +119,12 @@ class SweepScreen(BaseScreen[None]):
         """Number of rows above the footer."""
         return max(0, self.size.height - FOOTER)
 
-    def _paint(self) -> None:
-        width, height = self.size
-        view = self._view
-        if view is None or not width or not height:
-            return
+    def _rows(self, width: int, height: int) -> list[Row]:
         self._rows_of = {}
-        if width < MIN_WIDTH or height < MIN_HEIGHT:
-            self._spots = []
-            self._canvas.show(too_small_rows(width, height))
-            return
-        rows = self._page_rows(view, width)
+        rows = [] if self._view is None else self._page_rows(self._view, width)
         self._height = len(rows)
-        self._scroll = max(0, min(self._scroll, self._height - self.room))
-        footer, self._spots = footer_row(self._footer_keys(view), width)
-        self._canvas.show([*rows[self._scroll : self._scroll + self.room], footer])
+        self._scroll = max(0, min(self._scroll, self._height - height))
+        return rows[self._scroll : self._scroll + height]
 
     def _page_rows(self, view: SweepView, width: int) -> list[Row]:
         """Return the rows of the present page; change to the main page if the present one has no content."""
@@ -195,7 +161,10 @@ class SweepScreen(BaseScreen[None]):
         self._rows_of, self._first_cell = drawn.spots, drawn.first_cell
         return drawn.rows
 
-    def _footer_keys(self, view: SweepView) -> list[tuple[str, str]]:
+    def _footer(self) -> list[tuple[str, str]]:
+        view = self._view
+        if view is None:
+            return []
         table = {key.name: key for key in self.key_table}
         hidden = _LIVE if view.status.over else _OVER
         names = [name for name in (*_FOOTERS[self.page], "help") if name not in hidden]
@@ -365,20 +334,10 @@ class SweepScreen(BaseScreen[None]):
         else:
             self.dismiss(None)
 
-    async def on_canvas_pointed(self, message: Canvas.Pointed) -> None:
-        """Select the clicked level, or show its evidence if it is selected already.
-
-        A click in the footer runs the key's action.
-        """
-        if message.y == self.size.height - 1:
-            actions = {key.shown: key.action for key in self.key_table}
-            actions |= {"↓": "step(1)", "↑": "step(-1)", "tab": "turn(1)"}
-            for first, end, shown in self._spots:
-                if first <= message.x < end:
-                    await self.run_action(actions[shown])
-            return
-        level = self._rows_of.get(message.y + self._scroll)
-        if level is None or message.x < self._first_cell:
+    async def _point(self, x: int, y: int) -> None:
+        """Select the clicked level, or show its evidence if it is selected already."""
+        level = self._rows_of.get(y + self._scroll)
+        if level is None or x < self._first_cell:
             return
         if level == self.chosen:
             self.action_why()

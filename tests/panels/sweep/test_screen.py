@@ -14,11 +14,10 @@ from msgspec.structs import replace
 from sparktop.colors.palette import shipped_palettes
 from sparktop.model.sweep import LevelKey, LevelState, Mark, SweepStatus, SweepView
 from sparktop.panels.parts.text import Row, row_text, row_width
-from sparktop.panels.sweep.curves import curves_screen
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
 from sparktop.panels.sweep.live import GUTTER, live_rows
-from sparktop.panels.sweep.screen import status_run, sweep_band, sweep_screen
+from sparktop.panels.sweep.screen import curves_screen, status_run, sweep_band, sweep_screen
 from sparktop.panels.sweep.table import columns_for, marks_words, table_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.series import series_of

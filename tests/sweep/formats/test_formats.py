@@ -22,7 +22,7 @@ from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.written import render_json
 from sparktop.sweep.result import store as result_store
 from sparktop.sweep.result.results import ClientResult, Holds, LevelResult, SloResult, TargetResult, Validity
-from sparktop.sweep.terms.definitions import GROWTH, METRICS, WORDS
+from sparktop.sweep.terms.definitions import GROWTH, METRICS, WARNINGS
 from tests.sweep.made_results import made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
@@ -304,7 +304,7 @@ def test_markdown_fits_a_terminal_of_80_columns() -> None:
 
     Unwrapped, each paragraph and each item is one line: forums show a line end within one as a break.
     """
-    marks = tuple(Validity(code=code, message="a sentence - of some length + more " * 4) for code in WORDS)
+    marks = tuple(Validity(code=code, message="a sentence - of some length + more " * 4) for code in WARNINGS)
     level = made_level(512).model_copy(
         update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": marks}
     )

@@ -15,7 +15,7 @@ from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.result.results import LevelResult, Rate, Tree, Validity
-from sparktop.sweep.terms.definitions import TERMS, WORDS
+from sparktop.sweep.terms.definitions import TERMS, WARNINGS
 from sparktop.sweep.view.marks import marks_of
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -130,7 +130,7 @@ def test_notes_name_levels_by_their_prompt_lengths() -> None:
     ]
 
 
-@pytest.mark.parametrize("code", sorted(WORDS))
+@pytest.mark.parametrize("code", sorted(WARNINGS))
 def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     """In the row, in a sentence of its own, in CSV and in the line of a finished level."""
     marked = made_level().model_copy(update={"validity": (Validity(code=code, message="what was seen"),)})

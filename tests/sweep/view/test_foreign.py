@@ -50,7 +50,7 @@ def test_what_its_file_does_not_tell_is_unknown(name: str) -> None:
     source = opened(name)
     view = source.view()
     assert source.result is None
-    assert (view.live, view.elapsed_s, view.slo, view.status) == (None, None, None, SweepStatus.DONE)
+    assert (view.live, view.elapsed_s, view.status) == (None, None, SweepStatus.DONE)
     (level,), (row,) = view.levels, view.rows
     assert level.state is LevelState.DONE
     assert (row.ttft_p50_ms, row.ttft_p95_ms, row.stream_p50_tps) == (None, None, None)

@@ -25,7 +25,7 @@ from sparktop.sweep.result.results import (
     SweepResult,
     Validity,
 )
-from sparktop.sweep.view.result import findings, result_view
+from sparktop.sweep.view.result import result_view
 from tests.sweep.made_results import made_level, made_sweep
 
 
@@ -47,7 +47,7 @@ def level(concurrency: int, *rates: float, ttft_ms: float = 100.0, requests: int
 def answered(levels: Sequence[LevelResult], **changes: object) -> str:
     """Return the headline of a sweep of one target with the given levels."""
     plan = made_sweep(("a", levels)).plan.model_copy(update=changes)
-    return findings(made_sweep(("a", levels)).model_copy(update={"plan": plan})).headline or ""
+    return result_view(made_sweep(("a", levels)).model_copy(update={"plan": plan})).headline or ""
 
 
 def test_the_best_level_with_its_wait() -> None:
@@ -78,7 +78,7 @@ def test_what_rises_is_said_to_rise() -> None:
     assert answered(levels, climb_to=4).endswith("; still rising at the limit of 4")
     result = made_sweep(("a", levels))
     full = result.with_target(result.targets[0].model_copy(update={"slots": 4}))
-    assert (findings(full).headline or "").endswith("; all 4 slots in use")
+    assert (result_view(full).headline or "").endswith("; all 4 slots in use")
 
 
 def test_chance_is_named() -> None:
@@ -100,7 +100,7 @@ def test_the_best_is_the_best_whatever_warnings_it_has(warned: Sequence[int]) ->
     """263, 344 and 309 tok/s: 344 is the best in sentence and table, and a warning stands beside it."""
     rates = {4: (262, 263, 264), 8: (343, 344, 345), 16: (308, 309, 310)}
     levels = [throttled(level(at, *runs)) if at in warned else level(at, *runs) for at, runs in rates.items()]
-    found = findings(made_sweep(("a", levels)))
+    found = result_view(made_sweep(("a", levels)))
     assert [row.ranks.get("decode_tps") for row in found.rows] == [None, Rank.BEST, None]
     words = found.headline or ""
     assert words.startswith("best: c = 8, 344.0 tok/s")
@@ -138,12 +138,12 @@ def test_an_early_end_is_named() -> None:
     """What was measured until then has a best level, but not "the best"."""
     result = made_sweep(("a", [level(1, 45, 46, 47), level(4, 150, 151, 152)]))
     cancelled = result.model_copy(update={"status": "cancelled"})
-    assert (findings(cancelled).headline or "").startswith("best of what was measured: c = 4, 151.0")
+    assert (result_view(cancelled).headline or "").startswith("best of what was measured: c = 4, 151.0")
 
 
 def test_nothing_measured_has_no_headline() -> None:
     """No level, no answer."""
-    assert findings(made_sweep(("a", []))).headline is None
+    assert result_view(made_sweep(("a", []))).headline is None
 
 
 def test_several_lengths_have_an_answer_each() -> None:
@@ -168,8 +168,8 @@ def targets(*rates: tuple[float, float, float], at: Sequence[int] = (1, 4, 16)) 
 def test_the_winner_of_several_targets() -> None:
     """From where up it wins and by how much, of the main token rate first."""
     result = targets((100, 101, 102), (124, 125, 126), (128, 129, 130))
-    assert findings(result).headline == "b wins from c = 4 up: +24 to +28 % decode against a"
-    assert findings(targets((124, 125, 126), (124, 125, 126), (124, 125, 126))).headline == (
+    assert result_view(result).headline == "b wins from c = 4 up: +24 to +28 % decode against a"
+    assert result_view(targets((124, 125, 126), (124, 125, 126), (124, 125, 126))).headline == (
         "b wins at every level: +24 % decode against a"
     )
 
@@ -180,17 +180,17 @@ def test_a_win_that_may_only_seem_to_be_one_says_so() -> None:
         doubt = (Validity(code=code, message="x"),)
         fast = [level(at, 124, 125, 126).model_copy(update={"validity": doubt}) for at in (4, 8)]
         slow = [level(at, 100, 101, 102) for at in (4, 8)]
-        found = findings(made_sweep(("a", slow), ("b", fast))).headline
+        found = result_view(made_sweep(("a", slow), ("b", fast))).headline
         assert found == f"b wins at every level: +24 % decode against a (warning: {word})"
         half = [fast[0], level(8, 124, 125, 126)]
-        found = findings(made_sweep(("a", slow), ("b", half))).headline
+        found = result_view(made_sweep(("a", slow), ("b", half))).headline
         assert found == f"b wins at every level: +24 % decode against a (warning at c = 4: {word})"
 
 
 def test_no_winner_names_the_largest_lead() -> None:
     """A lead that no test shows is there, with whom it refers to, and as not clear."""
     result = targets((80, 101, 140), (100, 101, 102), (100, 101, 102))
-    assert findings(result).headline == (
+    assert result_view(result).headline == (
         "no clear difference between the targets in decode, TTFT or prefill (at most b +6 % against a at c1)"
     )
 
@@ -199,7 +199,7 @@ def test_a_target_that_beats_some_but_not_all_is_no_winner() -> None:
     """A target that beats one of two others only is not a winner; its lead is against the other one."""
     made = [level(4, 99, 100, 101), level(4, 60, 88, 130), level(4, 79, 80, 81)]
     result = made_sweep(*((name, [decoding_only(one)]) for name, one in zip("abc", made, strict=True)))
-    assert findings(result).headline == "no clear winner in decode (a +8 % against b)"
+    assert result_view(result).headline == "no clear winner in decode (a +8 % against b)"
     assert "**No clear winner in decode (`a` +8 % against `b`).**" in sweep_report(result, "post")
 
 
@@ -222,7 +222,7 @@ def test_any_targets_have_a_headline(found: Sequence[Sequence[tuple[int, list[fl
         for number, levels in enumerate(found)
     ]
     result = made_sweep(*made)
-    assert findings(result).headline
+    assert result_view(result).headline
     assert sweep_report(result, "post").startswith("## ")
     assert sweep_report(result, "md")
 
@@ -232,13 +232,13 @@ def test_a_search_is_answered_by_its_range() -> None:
     holds = {"a": Holds(concurrency=16, interval=(16, 16))}
     slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to=holds)
     result = made_sweep(("a", [level(4, 100, 101, 102)])).model_copy(update={"slo": slo})
-    assert findings(result).headline == "a: first token p90 ≤ 2 s holds to c = 16 and no further"
+    assert result_view(result).headline == "a: first token p90 ≤ 2 s holds to c = 16 and no further"
 
 
 def test_every_report_begins_with_it() -> None:
     """Markdown, HTML and JSON; the stored file does not hold it, so that rules may become better."""
     result = made_sweep(("a", [level(1, 45, 46, 47), level(4, 150, 151, 152)]))
-    words = findings(result).headline or ""
+    words = result_view(result).headline or ""
     capital = words[0].upper() + words[1:]
     assert f"**{capital}**" == " ".join(report.sweep_markdown(result).split("\n\n")[1].split())
     assert capital in sweep_report(result, "html")

@@ -22,7 +22,7 @@ from sparktop.sweep.result.results import (
     TracePlan,
 )
 from sparktop.sweep.view.difference import Compared, labelled
-from sparktop.sweep.view.result import findings, plan_words
+from sparktop.sweep.view.result import plan_words, result_view
 
 TRACE = TracePlan(name="day.csv", path="day.csv", form="azure", speed=2.0, requests=400)
 
@@ -66,7 +66,7 @@ def result(**levels: LevelResult) -> SweepResult:
 
 def test_one_target_keeps_up_with_the_trace() -> None:
     """Its rate, its latency and its cache hits are the answer."""
-    assert findings(result(a=level(500))).headline == (
+    assert result_view(result(a=level(500))).headline == (
         "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT p90 505 ms from due time, 87 % of the "
         "prompt tokens cached)"
     )
@@ -74,7 +74,7 @@ def test_one_target_keeps_up_with_the_trace() -> None:
 
 def test_the_latencies_of_two_targets_on_one_trace_are_compared() -> None:
     """Three runs each show which one is sooner; tok/s follow from the trace and decide nothing."""
-    found = findings(result(a=level(500), b=level(400)))
+    found = result_view(result(a=level(500), b=level(400)))
     assert found.headline == "b wins at 2.5 /s of day.csv: −20 % TTFT due, −20 % E2E due against a"
     assert found.topologies is not None
     assert len(found.topologies.sentences) == 2
@@ -85,7 +85,7 @@ def test_the_latencies_of_two_targets_on_one_trace_are_compared() -> None:
 
 def test_the_longer_latency_alone_may_decide() -> None:
     """Equal TTFT does not hide that one answers sooner."""
-    found = findings(result(a=level(500, 3000), b=level(500, 2000)))
+    found = result_view(result(a=level(500, 3000), b=level(500, 2000)))
     assert found.headline == "b wins at 2.5 /s of day.csv: −33 % E2E due against a"
     assert found.topologies is not None
     text = "\n".join("".join(word for word, _ in row) for row in topology_screen(found.topologies, 80, 24))
@@ -103,7 +103,7 @@ def test_two_replays_of_one_trace_are_before_and_after() -> None:
 
 def test_a_target_that_does_not_keep_up_is_named_first_of_all() -> None:
     """It has no latency to compare; each target's own answer is shown."""
-    headline = findings(result(a=level(500), b=level(400, unstable=True))).headline
+    headline = result_view(result(a=level(500), b=level(400, unstable=True))).headline
     assert headline is not None
     assert "a: keeps up with 2.5 /s of day.csv" in headline
     assert "b: does not keep up with 2.5 /s of day.csv: TTFT grows 0.50 s per s" in headline
@@ -117,18 +117,18 @@ def test_requests_beyond_the_context_are_no_lack_of_speed() -> None:
             "replay": ReplayResult(context_tokens=4096, beyond_context=40),
         }
     )
-    assert findings(result(a=short)).headline == (
+    assert result_view(result(a=short)).headline == (
         "keeps up with 2.5 /s of day.csv (100.0 tok/s, TTFT p90 404 ms from due time, 120 of 1200 "
         "requests beyond its context)"
     )
-    headline = findings(result(a=short, b=level(500))).headline
+    headline = result_view(result(a=short, b=level(500))).headline
     assert headline is not None
     assert headline.startswith("a: keeps up with 2.5 /s of day.csv (")
 
 
 def test_equal_targets_show_no_difference() -> None:
     """Without a winner the sentence says what was compared."""
-    headline = findings(result(a=level(500), b=level(500))).headline
+    headline = result_view(result(a=level(500), b=level(500))).headline
     assert headline == "no clear difference between the targets in TTFT due or E2E due"
 
 

@@ -27,7 +27,7 @@ from sparktop.sweep.run.forecast import forecast
 from sparktop.sweep.run.progress import LoadTold, Phase, PhaseChanged
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
-from sparktop.sweep.view.result import findings
+from sparktop.sweep.view.result import result_view
 from tests.sweep.watched_servers import watched
 
 TARGETS = (SweepTarget("a", "http://a"),)
@@ -76,7 +76,7 @@ def _check_forms(result: SweepResult) -> None:
     assert [row["depth"] for row in rows] == ["0", "0", "512", "512"]
     assert rows[3]["context_found_percent"] == "100.0"
     assert "--depth 0,512" in repeat_command(result)
-    assert costs.search(findings(result).headline or "")
+    assert costs.search(result_view(result).headline or "")
     again = SweepResult.model_validate_json(json.dumps(result.to_json()))
     assert again.targets[0].levels[2].context == result.targets[0].levels[2].context
     series, axis = by_load(series_of(result))
