@@ -32,7 +32,9 @@ from sparktop.sweep.result.results import (
     EnginesLevel,
     IndependentEngines,
     LevelResult,
+    OpenLoopResult,
     ReplayPhase,
+    ReplayResult,
     TargetResult,
 )
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, METRICS, Metric
@@ -530,16 +532,37 @@ def _latency(name: str, part: str) -> Column:
     return Column(metric.title if part == "mean" else f"{metric.title} {part}", cell, name)
 
 
-def _open_loop(head: str, name: str, digits: int = 2) -> Column:
+def _column(
+    head: str,
+    value: Callable[[LevelResult], float | str | None],
+    form: str = "{:,.0f}",
+    metric: str | None = None,
+) -> Column:
+    """Return the column of a figure that `form` writes; "–" where it is unknown."""
+
     def cell(level: LevelResult) -> str:
-        value = getattr(level.open_loop, name) if level.open_loop is not None else None
-        return UNKNOWN if value is None else f"{value:,.{digits if value < _COARSE_FROM else 0}f}"
+        known = value(level)
+        return UNKNOWN if known is None or known == "" else form.format(known)
+
+    return Column(head, cell, metric)
+
+
+def _open_loop(head: str, value: Callable[[OpenLoopResult], float | str | None], digits: int = 2) -> Column:
+    def cell(level: LevelResult) -> str:
+        known = None if level.open_loop is None else value(level.open_loop)
+        if known is None or isinstance(known, str):
+            return known or UNKNOWN
+        return f"{known:,.{digits if known < _COARSE_FROM else 0}f}"
 
     return Column(head, cell)
 
 
-def _growth(level: LevelResult) -> str:
-    return UNKNOWN if level.open_loop is None else level.open_loop.growth_words or UNKNOWN
+def _agents(head: str, value: Callable[[AgentsResult], float | str | None], form: str = "{:,.0f}") -> Column:
+    return _column(head, lambda level: None if level.agents is None else value(level.agents), form)
+
+
+def _replay(head: str, value: Callable[[ReplayResult], float | None], form: str = "{:,}") -> Column:
+    return _column(head, lambda level: None if level.replay is None else value(level.replay), form)
 
 
 def _context(head: str, name: str) -> Column:
@@ -551,18 +574,6 @@ def _context(head: str, name: str) -> Column:
         return metric.text(None if found is None else found.mean)
 
     return Column(head, cell, name)
-
-
-def _found_percent(level: LevelResult) -> float | None:
-    return None if level.context is None or not level.depth else level.context.found_percent
-
-
-def _percent(head: str, value: Callable[[LevelResult], float | None]) -> Column:
-    def cell(level: LevelResult) -> str:
-        known = value(level)
-        return UNKNOWN if known is None else f"{known:.0f} %"
-
-    return Column(head, cell)
 
 
 def _marks(level: LevelResult) -> str:
@@ -585,51 +596,17 @@ def _energy(level: LevelResult) -> str:
     return UNKNOWN if joules is None else f"{joules:.3f}" if joules < 1 else f"{joules:,.2f}"
 
 
-def _count(level: LevelResult, count: int) -> str:
-    return f"{count:,}" if level.error is None else UNKNOWN
-
-
-def _replayed(head: str, name: str) -> Column:
-    """Return a column with a number of requests of recorded traffic; "–" for none, and if it is unknown."""
-
-    def cell(level: LevelResult) -> str:
-        count = getattr(level.replay, name) if level.replay is not None else None
-        return f"{count:,}" if count else UNKNOWN
-
-    return Column(head, cell)
-
-
-def _failed(level: LevelResult) -> str:
-    return str(level.requests.failed) if level.requests.failed else UNKNOWN
-
-
-def _number(value: float | None, digits: int, unit: str = "") -> str:
-    return UNKNOWN if value is None else f"{value:,.{digits}f}{unit}"
-
-
-def _of_agents(head: str, text: Callable[[AgentsResult], str]) -> Column:
-    return Column(head, lambda level: UNKNOWN if level.agents is None else text(level.agents) or UNKNOWN)
-
-
-AGENTS: Sequence[Column] = (
-    _of_agents("Calls", lambda one: f"{one.calls:,}"),
-    _of_agents("From cache", lambda one: _number(one.cached_percent, 0, " %")),
-    _of_agents("By counters", lambda one: _number(one.server_cached_percent, 0, " %")),
-    _of_agents("Amplification", lambda one: _number(one.amplification, 1)),
-    _of_agents("Compactions", lambda one: f"{one.compactions:,}"),
-    _of_agents("Ended early", lambda one: one.early_words),
-    _of_agents("Context", lambda one: _number(one.context_tokens, 0)),
-    _of_agents("Fit KV cache", lambda one: _number(one.fit, 0)),
-    _of_agents("Interactivity", lambda one: _number(one.interactivity_tps, 1)),
-    _of_agents("In flight", lambda one: _number(one.in_flight_mean, 1)),
-)
+def _of_measured(level: LevelResult, count: int) -> int | None:
+    return count if level.error is None else None
 
 
 THROUGHPUT = Columns(
     "Throughput (tok/s)",
     (
         *(_rate(name) for name in _RATES),
-        _percent("Accepted", lambda level: level.server.spec_accept_percent if level.server else None),
+        _column(
+            "Accepted", lambda level: level.server.spec_accept_percent if level.server else None, "{:.0f} %"
+        ),
     ),
 )
 LATENCY = Columns(
@@ -644,31 +621,40 @@ LATENCY = Columns(
 OPEN_LOOP = Columns(
     "Requests at a rate (latencies in ms)",
     (
-        _open_loop("Arrived (/s)", "arrived_per_s"),
-        _open_loop("Completed (/s)", "completed_per_s"),
-        _open_loop("In flight", "in_flight_mean", 1),
-        _open_loop("Most", "in_flight_max", 0),
+        _open_loop("Arrived (/s)", lambda one: one.arrived_per_s),
+        _open_loop("Completed (/s)", lambda one: one.completed_per_s),
+        _open_loop("In flight", lambda one: one.in_flight_mean, 1),
+        _open_loop("Most", lambda one: one.in_flight_max, 0),
         *(_latency("ttft_due_ms", part) for part in ("mean", "p50", "p90", "p99")),
         _latency("e2e_due_ms", "mean"),
         _latency("e2e_due_ms", "p90"),
         _latency("client_wait_ms", "mean"),
-        Column("Growth", _growth),
+        _open_loop("Growth", lambda one: one.growth_words),
     ),
 )
 CALLS = Columns(
     "Agents (latencies in ms)",
     (
         *(_latency(name, part) for name in CALL_LATENCIES for part in ("p50", "p90")),
-        *AGENTS,
+        _agents("Calls", lambda one: one.calls),
+        _agents("From cache", lambda one: one.cached_percent, "{:.0f} %"),
+        _agents("By counters", lambda one: one.server_cached_percent, "{:.0f} %"),
+        _agents("Amplification", lambda one: one.amplification, "{:,.1f}"),
+        _agents("Compactions", lambda one: one.compactions),
+        _agents("Ended early", lambda one: one.early_words, "{}"),
+        _agents("Context", lambda one: one.context_tokens),
+        _agents("Fit KV cache", lambda one: one.fit),
+        _agents("Interactivity", lambda one: one.interactivity_tps, "{:,.1f}"),
+        _agents("In flight", lambda one: one.in_flight_mean, "{:,.1f}"),
     ),
 )
 REPLAY = Columns(
     "Recorded traffic",
     (
-        _percent("Cached", lambda level: level.replay.cached_percent if level.replay else None),
-        _percent("Repeated", lambda level: level.replay.repeated_percent if level.replay else None),
-        _replayed("Beyond context", "beyond_context"),
-        _replayed("Not due", "not_due"),
+        _replay("Cached", lambda one: one.cached_percent, "{:.0f} %"),
+        _replay("Repeated", lambda one: one.repeated_percent, "{:.0f} %"),
+        _replay("Beyond context", lambda one: one.beyond_context or None),
+        _replay("Not due", lambda one: one.not_due or None),
     ),
 )
 CONTEXT = Columns(
@@ -677,18 +663,22 @@ CONTEXT = Columns(
         _context("Prefill (tok/s)", "prefill_tps"),
         _context("Decode (tok/s)", "decode_tps"),
         _context("TTFT (ms)", "ttft_ms"),
-        _percent("In the cache", _found_percent),
+        _column(
+            "In the cache",
+            lambda level: level.context.found_percent if level.context and level.depth else None,
+            "{:.0f} %",
+        ),
     ),
 )
 """The runs that sent the context of levels with depth, and how much of it the prompts found in the cache."""
 LEVELS = Columns(
     "Levels",
     (
-        Column("Runs", lambda level: _count(level, level.runs)),
-        Column("Requests", lambda level: _count(level, level.requests.ok)),
-        Column("Failed", _failed),
-        _percent("Padding", lambda level: level.padding_percent),
-        _percent("Roofline", lambda level: level.roofline_percent),
+        _column("Runs", lambda level: _of_measured(level, level.runs)),
+        _column("Requests", lambda level: _of_measured(level, level.requests.ok)),
+        _column("Failed", lambda level: level.requests.failed or None, "{}"),
+        _column("Padding", lambda level: level.padding_percent, "{:.0f} %"),
+        _column("Roofline", lambda level: level.roofline_percent, "{:.0f} %"),
         Column("J/token", _energy),
         Column("Warnings", _marks),
     ),

@@ -48,13 +48,6 @@ def test_tried_loads_have_their_verdicts() -> None:
     assert drawn(SEARCH, 76)[0] == "tried   1✓  2✓  4?  ▸5   6?  8✗"
 
 
-def test_the_smallest_are_left_out_where_they_do_not_fit() -> None:
-    """What is tried now stays in sight."""
-    first = drawn(SEARCH, 28)[0]
-    assert first.startswith("tried   … ")
-    assert first.endswith("8✗")
-
-
 def test_conditions_are_bars_against_their_limits() -> None:
     """The limit is at two thirds; the colour says how near it is; unknown values have no bar."""
     rows = capacity_rows([SEARCH], 100, 20, named=False)
@@ -66,13 +59,6 @@ def test_conditions_are_bars_against_their_limits() -> None:
     assert len({row.index("┃") for row in text[2:5]}) == 1
     assert text[5].startswith("next    between 4 and 5")
     assert {row_width(row) for row in rows} == {100}
-
-
-def test_an_answer_has_its_hint() -> None:
-    """Wrapped below the bars; the rows never exceed what they get."""
-    over = SearchView("spark", TRIED[:2], bars=BARS[:1], at="2 agents", answer=("2 hold",), hint="more " * 30)
-    assert [row.split()[0] for row in drawn(over, 60)] == ["tried", "2", "p90", "hint", "more", "more"]
-    assert len(drawn(over, 60, 3)) == 3
 
 
 def test_a_minimum_that_is_missed_ends_before_its_mark() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparktop.model.activity import Activities
 from sparktop.panels.parts.text import row_text, row_width
-from sparktop.panels.sweep.live import GUTTER, conversations_height, conversations_rows
+from sparktop.panels.sweep.live import conversations_rows
 
 
 def few() -> Activities:
@@ -37,17 +37,6 @@ def test_rows_have_a_time_axis_of_their_own() -> None:
     assert rows[3].index("−1 s") == 80 - 16 - 2
 
 
-def test_the_last_cell_is_now() -> None:
-    """It shows what the numbers above count, not what was done most in its slots."""
-    each = ("t" * 399 + "p",)
-    counts = (*((0, 0, 0, 1, 0),) * 399, (0, 1, 0, 0, 0))
-    for activities in (Activities(0.25, counts, each), Activities(0.25, counts)):
-        rows = [row_text(row) for row in conversations_rows(activities, 80, 4)]
-        assert "1 prefill" in rows[0]
-        assert [row[-1] for row in rows[1:3]].count("─") == (1 if activities.each else 2)
-        assert rows[1][-2] == "."
-
-
 def test_agents_without_room_are_columns_of_numbers() -> None:
     """A hundred agents fit into five rows: half of each column thinks."""
     rows = [row_text(row) for row in conversations_rows(many(100), 80, 6)]
@@ -58,14 +47,6 @@ def test_agents_without_room_are_columns_of_numbers() -> None:
     assert rows[5].split() == ["−60", "s", "−40", "s", "−20", "s", "now"]
 
 
-def test_a_wide_screen_is_filled_by_the_newest_slots() -> None:
-    """Of 384 slots, 179 cells show the last 358 in twos; four in each would leave half of the room empty."""
-    lanes = Activities(0.25, ((1, 0, 0, 0, 0),) * 384, ("d" * 384,))
-    rows = [row_text(row) for row in conversations_rows(lanes, 196, 2)]
-    assert "last 90 s" in rows[0]
-    assert rows[1].count("━") == 196 - GUTTER
-
-
 def test_every_size_is_filled_exactly() -> None:
     """No size breaks the picture, and its rows are as wide as asked."""
     for activities in (few(), many(100), Activities(0.25, ())):
@@ -73,10 +54,3 @@ def test_every_size_is_filled_exactly() -> None:
             for height in range(1, 8):
                 rows = conversations_rows(activities, width, height)
                 assert [row_width(row) for row in rows] == [width] * height
-
-
-def test_rows_are_no_more_than_needed() -> None:
-    """Few agents leave room for the graphs; many take what they get."""
-    assert conversations_height(few(), 10) == 4
-    assert conversations_height(few(), 2) == 2
-    assert conversations_height(many(100), 10) == 10

@@ -64,11 +64,3 @@ def test_the_notices_hold_verdict_and_what_was_said() -> None:
     found = " ".join(row_text(row).strip("│ ") for row in notices_screen(done(), 200, 24))
     assert all(sentence in found for sentence in done().verdict)
     assert "nothing was said" in row_text(notices_screen(starting(), 80, 24)[1])
-
-
-def test_many_notices_are_more_rows_than_the_screen_has() -> None:
-    """No notice is left out: the page is taller than the screen, and scrolls."""
-    view = replace(running(), notices=tuple(f"notice {number}" for number in range(60)))
-    rows = notices_screen(view, 80, 24)
-    assert len(rows) > 60
-    assert {row_width(row) for row in rows} == {80}

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
-from sparktop.graphics.braille import DotGrid
 from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine, Value
 from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.curves import curve_rows
-
-DOTS = {chr(code) for code in range(0x2801, 0x2900)}
 
 
 def line(name: str, **values: float) -> CurveLine:
@@ -47,17 +42,6 @@ def test_lines_that_end_in_one_cell_have_all_their_letters_there() -> None:
     assert not any("=" in row_text(row) for row in curve_rows(plot(*apart), 80, 12))
 
 
-def test_a_line_that_lies_on_another_is_drawn_too() -> None:
-    """Their cells have the colour of one after the other; a published line stays below what was measured."""
-    lines = [line(name, c1=10.0, c16=60.0) for name in ("proxy", "spark-a", "spark-b")]
-    drawn = [run for row in curve_rows(plot(*lines), 76, 10)[1:-1] for run in row]
-    for at in range(3):
-        assert sum(len(text) for text, role in drawn if role == part_role(at) and set(text) <= DOTS) > 8
-    theirs = replace(lines[2], reference="a forum")
-    drawn = [run for row in curve_rows(plot(*lines[:1], theirs), 76, 10)[1:-1] for run in row]
-    assert not any(role == part_role(1) and set(text) <= DOTS for text, role in drawn)
-
-
 def test_each_name_stands_at_the_end_of_its_line() -> None:
     """Names are at the right of all curves, in the order of their ends, and never on a curve."""
     lines = [line(f"name-{index}", c1=10.0, c16=90.0 + index) for index in range(6)]
@@ -68,27 +52,6 @@ def test_each_name_stands_at_the_end_of_its_line() -> None:
         assert all(not row[-11:].strip("ABCDEFname-012345 ") for row in rows)
     narrow = "".join(row_text(row) for row in curve_rows(plot(*lines), 34, 12))
     assert "name-" not in narrow, "the legend has them"
-
-
-def test_a_single_line_needs_no_name_beside_it() -> None:
-    """The legend names it, so that the plot has all the width."""
-    assert "x" not in "".join(row_text(row) for row in curve_rows(plot(line("x", c1=1.0, c2=2.0)), 80, 9)[1:])
-
-
-def test_a_cell_of_two_curves_shows_only_the_one_drawn_last() -> None:
-    """Two curves in one cell are one line in one colour, not a chain of dots of both."""
-    grid = DotGrid(10, 1)
-    grid.line((0, 2), (19, 2), 0)
-    grid.line((0, 0), (19, 0), 1)
-    assert grid.rows() == [[(10 * "⣤", 1)]]
-
-
-def test_the_best_curve_is_drawn_over_the_others() -> None:
-    """Where lines cross, the cell of a single dot has the colour of the best target."""
-    lines = (line("good", c1=10.0, c16=90.0), line("poor", c1=90.0, c16=10.0))
-    roles = [role for row in curve_rows(plot(*lines), 80, 12)[1:-1] for _, role in row]
-    assert part_role(0) in roles
-    assert part_role(1) in roles
 
 
 def test_every_target_has_its_name_at_80_by_24() -> None:
@@ -119,21 +82,3 @@ def test_a_limit_for_one_request_has_its_label_beside_it() -> None:
     drawn = plot(line("x", c1=10.0, c16=90.0), limits=(ALLOWED,))
     rows = [row_text(row) for row in curve_rows(drawn, 80, 20)]
     assert any(" one request: at most 70" in row for row in rows)
-
-
-def test_the_label_of_a_limit_stands_at_its_line_or_nowhere() -> None:
-    """Rows away it would look like the name of another curve; the legend has the words anyway."""
-    for height in range(5, 24):
-        rows = [
-            row_text(row)
-            for row in curve_rows(plot(line("x", c1=50.0, c16=90.0), limits=(ALLOWED,)), 80, height)
-        ]
-        drawn = [at for at, row in enumerate(rows) if "┄" in row]
-        named = [at for at, row in enumerate(rows) if ALLOWED.short in row]
-        assert all(abs(at - drawn[0]) <= 1 for at in named), "\n".join(rows)
-
-
-def test_a_limit_that_cannot_be_told_from_the_curve_is_left_out() -> None:
-    """In the row of the first point it would be a dash through its letter."""
-    drawn = plot(line("x", c1=65.0, c16=900.0), limits=(ALLOWED,))
-    assert not any("┄" in row_text(row) for row in curve_rows(drawn, 80, 6))

@@ -17,7 +17,7 @@ from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.view.difference import difference
 from tests.panels.sweep.test_capacity_rows import SEARCH
-from tests.panels.sweep_views import done, evidence, finished, result, running, starting, with_servers
+from tests.panels.sweep_views import done, evidence, finished, result, running, with_servers
 
 SIZES = ((60, 16), (80, 24), (120, 36), (200, 50))
 MOST_EMPTY = 0.25
@@ -102,13 +102,6 @@ def largest_empty(rows: Sequence[str]) -> int:
     return largest
 
 
-def test_the_largest_rectangle_is_found() -> None:
-    """Rows and columns count; a row that is shorter ends with spaces."""
-    assert largest_empty(["ab c", "a   ", "a  b"]) == 4
-    assert largest_empty(["abc"]) == 0
-    assert largest_empty(["   ", "   "]) == 6
-
-
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("state", STATES)
 def test_no_large_area_is_empty(state: str, size: tuple[int, int]) -> None:
@@ -129,8 +122,3 @@ def test_a_sentence_is_whole_or_not_there(status: SweepStatus, size: tuple[int, 
         assert sentence in said or sentence[:30] not in said, "\n".join(rows)
     if not all(sentence in said for sentence in LONG):
         assert "more: n shows all" in said
-
-
-def test_a_sweep_about_to_begin_has_its_words() -> None:
-    """It has nothing to show yet but its levels."""
-    assert "ahead" in "\n".join(texts(sweep_screen(starting(), 80, 23)))

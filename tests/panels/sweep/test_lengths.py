@@ -38,10 +38,6 @@ def texts(rows: Sequence[Row]) -> list[str]:
     return [row_text(row) for row in rows]
 
 
-def of_length(prompt_tokens: int) -> Series:
-    return series("x", (prompt_tokens,))
-
-
 def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0) -> Series:
     """Return a series with levels of 64 requests at once, a level per prompt length."""
     figure = value_of(speed, (speed, speed * 1.01, speed * 0.99))
@@ -92,11 +88,6 @@ def test_compared_levels_have_their_whole_length(width: int) -> None:
     assert "c2/…" not in shown
 
 
-def test_compared_levels_of_one_length_have_none() -> None:
-    """A length that is the same for all levels says nothing."""
-    assert "c2/" not in "\n".join(texts(topology_screen(compared((1024,)), 120, 60)))
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_difference_has_lengths_where_there_are_several(width: int) -> None:
     """Each row of a difference has its length and its uncut change; the verdict names the lengths."""
@@ -108,12 +99,6 @@ def test_a_difference_has_lengths_where_there_are_several(width: int) -> None:
     assert "c64/1024, c64/131072" in found.verdict
     alike = texts(difference_screen(difference(series("x"), series("y")), width, 24))
     assert sum("none shown" in row or "no clear difference" in row for row in alike if "c64/" in row) >= 2
-
-
-def test_a_difference_of_one_length_has_none() -> None:
-    """Its rows and its verdict are those of concurrencies."""
-    found = difference(of_length(1024), series("y", (1024,), speed=150.0))
-    assert "c64/" not in found.verdict + "\n".join(texts(difference_screen(found, 80, 24)))
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, Value
 from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import row_text, row_width
-from sparktop.panels.sweep.curves import has_one_level, plots_rows
+from sparktop.panels.sweep.curves import plots_rows
 
 
 def plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool = True) -> CurvePlot:
@@ -44,10 +44,3 @@ def test_no_size_cuts_a_value() -> None:
             assert {row_width(row) for row in rows} == {width}
             assert "…" not in text
             assert text.count("1,234 (95 %: 1,111 to 1,358)") == text.count(" in tok/s ") >= 1
-
-
-def test_two_levels_are_curves() -> None:
-    """As soon as there is a line to draw, it is drawn; one target with two levels, too."""
-    assert has_one_level([plot("Decode", 1.0, 2.0)])
-    assert not has_one_level([plot("Decode", 1.0, 2.0, at=(1, 4))])
-    assert "A spark-0" not in row_text(plots_rows([plot("D", 5.0, 2.0, at=(1, 4))], 80, 12)[1])

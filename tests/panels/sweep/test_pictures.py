@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from sparktop.graphics.braille import NO_LAYER, DotGrid
 from sparktop.model.sweep import (
-    ComparedLevel,
     CurveLine,
     CurvePlot,
     CurvePoint,
@@ -27,7 +25,7 @@ from sparktop.panels.sweep.curves import curve_rows, legend_rows
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
 from sparktop.panels.sweep.live import MOST_ROWS, timeline_rows
-from sparktop.panels.sweep.topology import _winner, difference_screen, signed_percent, topology_screen
+from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.view.result import topologies
 from tests.panels.sweep_views import evidence, published
@@ -54,21 +52,6 @@ def plot(*lines: CurveLine, limits: tuple[LimitLine, ...] = (), more_is_better: 
 
 def column_of(rows: Sequence[str], char: str) -> list[tuple[int, int]]:
     return [(index, row.index(char)) for index, row in enumerate(rows) if char in row]
-
-
-def test_equal_ratios_are_equally_far_apart() -> None:
-    """From 1 to 4 is as far as from 4 to 16."""
-    rows = texts(curve_rows(plot(line("x", {1: 10.0, 4: 50.0, 16: 90.0})), 80, 20))[1:-1]
-    (_, third), (_, second), (_, first) = column_of(rows, "A")
-    assert abs((third - second) - (second - first)) <= 1
-
-
-def test_a_higher_value_stands_higher() -> None:
-    """90 of 100 is in the upper rows, 10 in the lower ones."""
-    rows = texts(curve_rows(plot(line("x", {1: 10.0, 16: 90.0})), 80, 22))[1:-1]
-    (high, _), (low, _) = column_of(rows, "A")
-    assert high <= 3
-    assert low >= 16
 
 
 def test_targets_have_letters_and_references_figures() -> None:
@@ -123,25 +106,6 @@ def test_latencies_over_more_than_tenfold_have_a_logarithmic_scale() -> None:
     assert abs((low - middle) - (middle - high)) <= 1
 
 
-def test_a_line_is_two_dots_high_and_a_sparse_one_has_single_dots() -> None:
-    """A line reads as a line in every font; what another program measured is dotted."""
-    counts = []
-    for sparse in (False, True):
-        grid = DotGrid(20, 5)
-        grid.line((0, 0), (39, 19), 0, sparse=sparse)
-        shown = "".join(text for row in grid.rows() for text, layer in row if layer != NO_LAYER).strip()
-        counts.append(sum((ord(char) - 0x2800).bit_count() for char in shown if char != " "))
-    assert counts == [80, 8]
-
-
-def test_dots_outside_the_grid_are_nothing() -> None:
-    """A value beyond the scale breaks no row."""
-    grid = DotGrid(4, 2)
-    grid.dots(-1, (0, 3), 0)
-    grid.dots(2, (-1, 8, 99), 0)
-    assert grid.rows() == [[("    ", NO_LAYER)], [("    ", NO_LAYER)]]
-
-
 def test_topologies_mark_the_winner_with_its_percentage() -> None:
     """At 32 the cluster has the diamond and +48 %; untested differences have a star."""
     rows = texts(topology_screen(published(), 120, 60))
@@ -151,19 +115,6 @@ def test_topologies_mark_the_winner_with_its_percentage() -> None:
     narrow = texts(topology_screen(published(), 80, 60))
     joined = " ".join(" ".join(one.strip("│ ") for one in narrow).split())
     assert "simple-shuffle best at c64 (+20 % against cluster-tp2)" in joined
-
-
-def test_topologies_begin_with_the_headline() -> None:
-    """The answer of the sweep is the first line, and the tables follow."""
-    rows = texts(topology_screen(published(), 80, 24, headline="cluster-tp2 wins from c = 4 up"))
-    assert "▸ cluster-tp2 wins from c = 4 up" in rows[1]
-    assert "which is the best" in rows[2]
-
-
-def test_huge_percentages_are_cut_not_spread_out() -> None:
-    """An interval from two wild runs has no seven digits."""
-    assert signed_percent(643_453.0) == ">+999 %"
-    assert [signed_percent(value) for value in (12.3, -4.56, 0.0)] == ["+12 %", "−4.6 %", "±0.0 %"]
 
 
 def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
@@ -194,12 +145,6 @@ def test_the_legend_of_requests_names_the_phases_and_the_servers() -> None:
     assert part_role(0) in {role for text, role in drawn[3] if "━" in text}
 
 
-def test_a_failed_request_ends_with_a_sign() -> None:
-    """The bar of a failed request ends with a cross, whatever its colour."""
-    (row,) = bars(RequestBar(0.0, 2.0, 5.0, ok=False))
-    assert "━✗" in row
-
-
 def test_a_request_without_a_token_is_all_waiting_for_the_first() -> None:
     """It has no decode part and no time to first token."""
     (row,) = bars(RequestBar(0.0))
@@ -223,12 +168,6 @@ def test_evidence_shows_the_batches_and_the_run_that_was_asked_for() -> None:
     (server,) = [row for row in rows if row.startswith("│ spark-a")]
     assert " 4.0 " in server
     assert any(row.startswith("│     1 spark-b │") for row in rows)
-
-
-def test_without_a_timeline_the_reason_is_said() -> None:
-    """An empty place says why it is empty."""
-    bare = replace(evidence(), timelines=(), why_no_timeline="the file keeps no starts")
-    assert any("no timeline: the file keeps no starts" in row for row in texts(evidence_screen(bare, 80, 24)))
 
 
 def test_a_change_has_a_word_and_its_interval() -> None:
@@ -291,13 +230,6 @@ def test_a_row_without_a_winner_names_the_lead_that_is_not_clear() -> None:
         rows = [row for row in undecided(width) if "◇" in row]
         assert len(rows) == 2
         assert all(words in row and row.count("◇") == 2 for row in rows)
-
-
-def test_a_lead_that_may_be_chance_is_shown_as_not_clear() -> None:
-    """The lead stands with whom it refers to, and that it is not clear."""
-    level = ComparedLevel(4, (), ahead="b", against="a", percent=20.0, significant=False)
-    assert row_text(_winner(level, 40, "a")).strip() == "no clear difference: b +20 % against a"
-    assert row_text(_winner(level, 29, "a")).strip() == "no clear difference"
 
 
 def test_a_percentage_against_another_than_the_title_says_whom() -> None:

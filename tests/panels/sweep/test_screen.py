@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.colors.palette import shipped_palettes
-from sparktop.model.sweep import LevelKey, LevelState, Mark, SweepStatus, SweepView
+from sparktop.model.sweep import LevelKey, Mark, SweepStatus, SweepView
 from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
@@ -93,14 +93,6 @@ def test_a_long_screen_has_whole_rows_and_at_least_the_height(name: str, width: 
     assert {row_width(row) for row in rows} == {width}
 
 
-@pytest.mark.parametrize("height", [3, 4, 5, 6, 8, 12])
-def test_a_band_is_as_low_as_asked(height: int) -> None:
-    """A band with a single inner row still says what is running."""
-    rows = sweep_band(running(), 80, height)
-    assert len(rows) == height
-    assert "spark-a, c = 4: run 2 of 3" in text(rows)
-
-
 @pytest.mark.parametrize("name", [*WHOLE, *LONG])
 def test_every_role_is_one_that_themes_have(name: str) -> None:
     """No panel asks a theme for a colour that it does not know."""
@@ -169,25 +161,10 @@ def test_an_unknown_figure_is_a_dash() -> None:
     assert all(" – " in row for row in shown)
 
 
-def test_a_column_that_nobody_fills_is_left_out() -> None:
-    """The p95 of a handful of requests is unknown everywhere: no column of dashes."""
-    assert "p95" not in text(table_rows(done(), 200, 12))
-
-
 @pytest.mark.parametrize("status", [one for one in SweepStatus if one.over])
 def test_every_end_is_a_word(status: SweepStatus) -> None:
     """How a sweep ended stands on the frame."""
     assert status.value in text(sweep_screen(replace(done(), status=status), 80, 24)[:1])
-
-
-def test_every_state_of_a_level_has_its_own_sign() -> None:
-    """States differ without colour."""
-    view: SweepView = running()
-    levels = tuple(replace(view.levels[0], state=state) for state in LevelState)
-    rows = table_rows(replace(view, levels=levels, rows=()), 100, 40)
-    signs = [row_text(row)[1] for row in rows[1 : 1 + len(levels)]]
-    # Warming up and settling are both "its runs are not running".
-    assert len(set(signs)) == len(signs) - 1
 
 
 def test_tracks_share_one_axis() -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sparktop.model.sweep import LevelKey, LevelSpan, LiveSeries
 from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import Row, row_text, short_names
-from sparktop.panels.sweep.live import GUTTER, elapsed_tick, level_strip, live_rows, sweep_axis, time_row
+from sparktop.panels.sweep.live import GUTTER, elapsed_tick, level_strip, live_rows, sweep_axis
 from tests.panels.sweep_views import running
 
 NAMES = {"proxy": "A", "spark-a": "B"}
@@ -40,16 +40,6 @@ def test_the_labels_of_an_axis_are_alike(step: int, span: float, labels: list[st
     assert [elapsed_tick(at, step, span) for at in range(0, int(span) + 1, step)] == labels
 
 
-@pytest.mark.parametrize("width", [40, 59, 80, 179])
-@pytest.mark.parametrize("seconds", [7, 45, 100, 205, 1000, 5000, 30_000])
-def test_no_label_of_the_time_axis_is_there_twice(width: int, seconds: int) -> None:
-    """Whatever the scale, times between whole minutes are not rounded."""
-    labels = [text.strip() for text, _ in time_row(sweep_axis(live_of(seconds, ("proxy", 1)), width))]
-    words = "  ".join(labels).split("  ")
-    known = [word.strip() for word in words if word.strip()]
-    assert len(known) == len(set(known)) >= 2
-
-
 def test_narrow_levels_are_named_by_their_number_and_one_letter() -> None:
     """The letter stands where the target changes, in the colour of its curve; the unit is at the left."""
     levels = [("proxy", 1), ("proxy", 4), ("proxy", 16), ("spark-a", 1), ("spark-a", 4), ("spark-a", 16)]
@@ -69,14 +59,6 @@ def test_narrow_levels_are_named_by_their_number_and_one_letter() -> None:
     ]
     assert ("A ", part_role(0)) in row
     assert ("B ", part_role(1)) in row
-
-
-def test_wide_levels_have_their_letter_each() -> None:
-    """Where there is room, each name can be read alone."""
-    axis = sweep_axis(live_of(120, ("proxy", 1), ("proxy", 4), ("spark-a", 1)), 90)
-    text = row_text(level_strip(axis, NAMES, lengths=False))
-    assert [name for name in ("A c1", "A c4", "B c1") if name in text] == ["A c1", "A c4", "B c1"]
-    assert text.startswith("levels   ")
 
 
 @pytest.mark.parametrize(

@@ -144,14 +144,6 @@ def test_single_runs_are_not_tested(values: tuple[float, ...]) -> None:
     assert f"{NO_TEST}, in rows of Decode" in both.notes
 
 
-def test_less_is_better_for_latencies() -> None:
-    """The winner waits least, and its percentage is below 0."""
-    found = compare([made_series("a", {1: FAST}, "ttft_ms"), made_series("b", {1: SLOW}, "ttft_ms")])
-    row = row_of(found, 1, "ttft_ms")
-    assert row.winner == "b"
-    assert row.percent == pytest.approx(100 * (101 / 111 - 1))
-
-
 def test_with_a_baseline_percentages_are_against_it() -> None:
     """All others have their change; a baseline that wins is held against the runner-up."""
     series = [
@@ -175,11 +167,6 @@ def test_a_crossover_needs_two_winners() -> None:
     )
     assert row_of(found, 2).significant is False
     assert [(one.between, one.from_, one.to) for one in found.crossovers] == [((1, 4), "a", "b")]
-
-
-def test_equal_means_have_no_winner() -> None:
-    """With equal means neither is ahead."""
-    assert row_of(compare([made_series("a", {1: SLOW}), made_series("b", {1: SLOW})]), 1).winner is None
 
 
 def test_two_of_the_same_raise_the_floor() -> None:
@@ -256,33 +243,6 @@ def test_other_windows_loads_models_and_lengths_are_told() -> None:
     assert "clock_shift: c1: SM clock of n 1900 to 2000 MHz" in notes
     assert "b: warnings: errors at c1" in notes
     assert "b: x" in notes
-
-
-def test_like_series_have_no_note() -> None:
-    """A comparison of series that are alike has no notes."""
-    assert compare([made_series("a", {1: FAST}), made_series("b", {1: SLOW})]).notes == ()
-
-
-def test_definition_labels_are_kept() -> None:
-    """The definitions of each series are shown in its own words beside ours."""
-    own = replace(made_series("b", {1: SLOW}), definitions={"decode_tps": "own words"})
-    found = compare([made_series("a", {1: FAST}), own]).definitions["decode_tps"]
-    assert found["b"] == "own words"
-    assert found["a"].startswith("tokens after each request's first")
-
-
-def test_one_series_has_nothing_to_compare() -> None:
-    """A single series gives no row and no winner."""
-    assert compare([made_series("a", {1: FAST})]).rows == ()
-    assert compare([]).rows == ()
-
-
-def test_a_row_needs_two_targets_not_two_runs() -> None:
-    """Two targets of one run each are compared; a load that only one target has is not."""
-    one = made_series("a", {1: (10.0,), 2: (10.0, 10.1, 10.2)})
-    found = compare([one, made_series("b", {1: (20.0,)})])
-    assert [row.concurrency for row in found.rows] == [1]
-    assert [row.significant for row in found.rows] == [None]
 
 
 def test_an_interval_too_wide_for_a_number_is_bounded() -> None:

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.sweep.compare.compare import compare, comparison_of
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
-from sparktop.sweep.compare.series import Load, Series, SeriesLevel, aligned, load_reference
+from sparktop.sweep.compare.series import Load, Series, SeriesLevel, load_reference
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.statistics import ranged, value_of
@@ -92,18 +91,6 @@ def test_two_alike_beside_a_slow_baseline_have_no_winner() -> None:
         assert {change.significant for change in row.changes.values()} == {True}
 
 
-def test_a_winner_beats_every_other() -> None:
-    """Of three targets that differ by a fifth from one another, the best one is the winner."""
-    found = compare(
-        [
-            made_series(name, dict.fromkeys(LEVELS, (speed, speed + 1, speed + 2)))
-            for name, speed in (("a", 100.0), ("b", 120.0), ("c", 144.0))
-        ]
-    )
-    assert {(row.winner, row.ahead, row.significant) for row in found.rows} == {("c", "c", True)}
-    assert {frozenset(row.beats) for row in found.rows} == {frozenset({"a", "b"})}
-
-
 def test_single_runs_name_no_winner_and_no_crossover() -> None:
     """A leader that changes with every level proves nothing."""
     first = made_series("a", {level: (100.0 + 20 * (index % 2),) for index, level in enumerate(LEVELS)})
@@ -158,40 +145,6 @@ def test_tables_of_different_sources_have_no_crossover() -> None:
     assert compare(series).crossovers == compare(load_reference(names[0]).series).crossovers
     other = [published("a", "t", {1: 120, 8: 100}), published("b", "u", {1: 100, 8: 120})]
     assert compare(other).crossovers == ()
-
-
-def test_a_winner_over_another_source_needs_more_than_noise() -> None:
-    """One source states its own differences from 1 % on; 2 % over another table is noise."""
-    for source, winner in (("t", "a"), ("u", None)):
-        (row,) = compare([published("a", "t", {1: 102.0}), published("b", source, {1: 100.0})]).rows
-        assert (row.ahead, row.winner) == ("a", winner)
-
-
-def test_published_levels_beside_our_own_make_no_crossover() -> None:
-    """Our levels lie between those of the table: the leader changes with the targets of a level."""
-    ours = made_series("ours", {1: (50.0, 51.0, 52.0), 4: (300.0, 301.0, 302.0), 16: (50.0, 51.0, 52.0)})
-    like = made_series("other", dict.fromkeys((1, 4, 16), (40.0, 41.0, 42.0)))
-    table = published("p", "t", {1: 60.0, 2: 60.0, 8: 60.0, 16: 60.0})
-    assert compare([ours, like, table, published("q", "t", {2: 50.0, 8: 50.0})]).crossovers == ()
-
-
-@pytest.mark.parametrize("percent", [2.9, 3.1])
-def test_the_floor_is_the_same_in_both_directions(percent: float) -> None:
-    """Half more and a third less are one difference: the larger over the smaller decides."""
-    one, other = value_of(100.0, (100.0,) * 3), value_of(100.0 + percent, (100.0 + percent,) * 3)
-    there, back = ratio_of(one, other), ratio_of(other, one)
-    assert there is not None
-    assert back is not None
-    assert there.significant(NOISE_FLOOR_PERCENT) is back.significant(NOISE_FLOOR_PERCENT) is (percent > 3)
-
-
-def test_the_floor_of_a_pair_is_the_larger_over_the_smaller() -> None:
-    """100 and 150 differ by 50 %, whichever is named first."""
-    pair = made_series("s", {1: (100.0, 100.0)}), made_series("t", {1: (150.0, 150.0)})
-    floors = [
-        compare(order, same=("s", "t")).noise_floor_percent["decode_tps"] for order in (pair, pair[::-1])
-    ]
-    assert floors == [pytest.approx(50), pytest.approx(50)]
 
 
 def test_an_older_stored_comparison_is_made_anew() -> None:
@@ -251,20 +204,6 @@ def test_lengths_that_are_alike_share_a_row() -> None:
     notes = "\n".join(found.notes)
     assert "20,000 (own) beside 19,570 (spark-long-context)" in notes
     assert "prompt length not reported, laid beside the shortest prompts" in notes
-
-
-def test_a_series_keeps_its_own_alike_lengths_apart() -> None:
-    """5,000 and 5,200 tokens of one series are two rows."""
-    series = [
-        Series(
-            "a",
-            tuple(SeriesLevel(Load(1, pp, 8), {"decode_tps": value_of(1.0)}) for pp in (5000, 5200)),
-            "f",
-            "t",
-        ),
-        Series("b", (SeriesLevel(Load(1, 5100, 8), {"decode_tps": value_of(1.0)}),), "g", "t"),
-    ]
-    assert [sorted(load.pp or 0 for load in one) for one in aligned(series)] == [[5000, 5200], [5100]]
 
 
 def test_before_and_after_has_one_error_rate_too() -> None:

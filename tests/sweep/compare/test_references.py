@@ -5,16 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.sweep.compare.series import Load, load_reference, reference_names
+from sparktop.sweep.compare.series import Load, load_reference
 from sparktop.sweep.terms.definitions import METRICS
 
 NAMES = ["gx10-concurrency-first", "spark-dgx-benchmark", "spark-topologies-2026-03", "spark-vllm-blog"]
-
-
-def test_there_are_four_references() -> None:
-    """By name, with or without the prefix."""
-    assert reference_names() == NAMES
-    assert load_reference("ref:spark-vllm-blog") == load_reference("spark-vllm-blog")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,19 +52,6 @@ def test_published_spreads_and_ranges_are_kept() -> None:
     assert (figure.std, figure.runs) == (64.11, ())
     (other,) = [one for one in load_reference(NAMES[1]).series if one.name == "h100-sxm-estimated"]
     assert other.levels[0].figures["output_tps"].span == (80, 120)
-
-
-def test_what_else_the_sources_tell_is_there() -> None:
-    """They have graph sizes with and without 5 and 10, and the arithmetic of the roofline."""
-    facts = load_reference(NAMES[0]).facts
-    default, patched = facts["capture_sizes_default"], facts["capture_sizes_patched"]
-    assert isinstance(default, list)
-    assert isinstance(patched, list)
-    assert len(default) == 83
-    assert set(map(str, patched)) - set(map(str, default)) == {"5", "10"}
-    roofline = load_reference(NAMES[3]).facts["roofline"]
-    assert isinstance(roofline, dict)
-    assert roofline["limit_tps"] == 107
 
 
 def test_a_wrong_name_is_one_line_with_the_right_ones() -> None:

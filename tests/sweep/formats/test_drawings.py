@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sparktop.colors.mixing import contrast
 from sparktop.model.sweep import LimitLine
-from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet, spread
+from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats.drawings import LENGTH, by_load, curve_drawings, request_drawings
 from sparktop.sweep.view.curves import sweep_plots
@@ -49,12 +49,6 @@ def test_a_plot_has_title_description_points_intervals_and_names() -> None:
     assert [one.text for one in of_class(root, "label")] == ["left", "right"]
     titles = [one.findtext(f"{SVG}title") for one in of_class(root, "mark")]
     assert titles[2] == "left: 16: 63.0 (55.5 to 70.5) tok/s"
-
-
-def test_a_plot_of_single_runs_claims_no_interval() -> None:
-    """There are neither bars of intervals nor words about them."""
-    (drawing,) = drawn(made_series("left", {1: (10,), 4: (30,)}))
-    assert "interval" not in drawing.body
 
 
 def test_marked_levels_are_hollow_and_limits_are_drawn() -> None:
@@ -113,15 +107,6 @@ def test_requests_are_dots_and_runs_are_bars() -> None:
     assert [one.text for one in of_class(root, "label")] == ["alpha", "omega"]
 
 
-def test_many_requests_are_thinned() -> None:
-    """A plot stays small however many requests there were."""
-    level = made_level(2)
-    assert level.each is not None
-    many = level.each.model_copy(update={"ttft_ms": tuple(float(one) for one in range(1, 5001))})
-    (scatter,) = request_drawings(made_sweep(("a", [level.model_copy(update={"each": many})])))
-    assert scatter.body.count("h0") <= 400
-
-
 @pytest.mark.parametrize("name", ['<script>"&', "a|b", "\x1b[31mred", "\u202eevil", "x" * 300])
 def test_a_hostile_name_is_text(name: str) -> None:
     """No part of it is markup, moves a terminal's cursor or reverses the text."""
@@ -142,14 +127,6 @@ def test_a_sheet_holds_all_plots_and_both_colour_schemes() -> None:
     assert "prefers-color-scheme: dark" in text
     assert not {"url(", "@import", "href", "<script"} & {text[at : at + 7] for at in range(len(text))}
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
-
-
-def test_names_are_moved_apart_within_the_plot() -> None:
-    """Names are moved as little as possible, and keep their order."""
-    assert spread([10, 100], 14, 0, 200) == [10, 100]
-    moved = spread([100, 101, 99], 14, 0, 110)
-    assert moved[2] < moved[0] < moved[1] <= 110
-    assert all(b - a >= 14 for a, b in itertools.pairwise(sorted(moved)))
 
 
 @pytest.mark.parametrize(("colors", "background"), [(ON_LIGHT, "#ffffff"), (ON_DARK, "#161c24")])

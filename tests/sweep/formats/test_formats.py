@@ -25,8 +25,6 @@ from sparktop.sweep.result.results import ClientResult, Holds, LevelResult, SloR
 from sparktop.sweep.terms.definitions import GROWTH, METRICS, WARNINGS
 from tests.sweep.made_results import made_level, made_sweep
 
-RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
-
 
 class Metric(BaseModel):
     """A metric of llama-benchy 0.4.0: no field may be missing."""
@@ -104,29 +102,11 @@ def test_csv_has_one_row_a_level() -> None:
     assert GROWTH in rows[0]
 
 
-def test_csv_of_nothing_is_its_heads() -> None:
-    """A sweep without a level has only the headings."""
-    text = exports.to_csv(made_sweep(("a", [])))
-    assert text.count("\n") == 1
-    assert text.startswith("target,kind,model,")
-
-
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x"])
 def test_no_cell_of_csv_is_a_formula(name: str) -> None:
     """A model or target named like one is text to a spreadsheet."""
     (row,) = rows_of(exports.to_csv(made_sweep((name, [made_level()]))))
     assert row["target"] == f"'{name}"
-
-
-def test_names_with_commas_quotes_and_pipes_stay_one_cell() -> None:
-    """They are quoted by CSV's own rules."""
-    (row,) = rows_of(exports.to_csv(made_sweep(('a,"b"|c', [made_level()]))))
-    assert row["target"] == 'a,"b"|c'
-
-
-def test_llama_benchys_own_file_fits_the_model_of_it() -> None:
-    """The shape that ours is held against is that of a real file."""
-    assert REPORT.validate_json((RESULTS / "llama-benchy-0.4.0-c16.json").read_bytes()).max_concurrency == 16
 
 
 def test_levels_at_a_rate_are_not_exported_as_requests_at_once() -> None:
@@ -159,13 +139,6 @@ def test_our_export_fits_llama_benchys_model() -> None:
     assert first.pp_req_throughput.mean == pytest.approx(200)
     assert first.tg_req_throughput is not None
     assert first.tg_req_throughput.mean == pytest.approx(fmean(v for v in level.each.stream_tps if v))
-
-
-def test_an_empty_level_is_exported_without_figures() -> None:
-    """Nothing measured is null there too."""
-    report = REPORT.validate_json(exports.to_llama_benchy(made_sweep(("a", [LevelResult(concurrency=3)]))))
-    assert report.benchmarks[0].tg_throughput is None
-    assert REPORT.validate_json(exports.to_llama_benchy(made_sweep(("a", [])))).benchmarks == []
 
 
 def test_our_export_is_read_back(tmp_path: Path) -> None:
@@ -223,15 +196,6 @@ def test_every_figure_in_markdown_is_defined_in_a_line() -> None:
     assert {"Total", "Output", "TTFT", "ITL", "E2E", "Pure decode"} <= shown
     defined = set(re.findall(r"^- ([A-Za-z0-9 ]+) \((?:tok/s|ms)\): ", text, flags=re.MULTILINE))
     assert defined == shown
-
-
-def test_markdown_of_two_targets_has_winners() -> None:
-    """Of like runs: no clear difference."""
-    fast, slow = made_level(2), made_level(2, step=0.5)
-    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert re.search(r"\| `fast` \(\+\d+ %\) +\|", text)
-    assert "no clear difference" in text
-    assert "### Decode (tok/s): spread over runs" in text
 
 
 def test_markdown_says_what_is_wrong() -> None:
@@ -316,13 +280,6 @@ def test_markdown_fits_a_terminal_of_80_columns() -> None:
     assert not re.search(r"^ +[-+*] ", text, flags=re.MULTILINE)
 
 
-def test_sentences_with_markup_are_code() -> None:
-    """A message of a server may hold an image, a link or a mention; plain sentences stay prose."""
-    for message in ("see http://x", "![x](y)", "<b>", "@all", "a | b", "*b*", "_b_"):
-        doubted = made_level().model_copy(update={"validity": (Validity(code="errors", message=message),)})
-        assert "- c2: errors: `" in report.sweep_markdown(made_sweep(("a", [doubted])))
-
-
 def test_names_in_markdown_are_no_markup_and_addresses_stay_away() -> None:
     """A target named like a table, a link or an image is its name."""
     name = "a|b ![x](http://evil) `c`"
@@ -333,11 +290,6 @@ def test_names_in_markdown_are_no_markup_and_addresses_stay_away() -> None:
         assert "![" not in outside
     tables = [line for line in text.splitlines() if line.startswith("| Concurrency")]
     assert any("`a`&#124;`` b ![x](http://evil) `c` ``" in line for line in tables)
-
-
-def test_markdown_of_nothing_says_so() -> None:
-    """A sweep that measured nothing."""
-    assert "Nothing was measured." in report.sweep_markdown(made_sweep(("a", [])))
 
 
 def test_any_json_that_the_file_allows_can_be_laid_out() -> None:

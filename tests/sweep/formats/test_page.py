@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from sparktop.report.document.document import Section, to_markdown, to_page
 from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.formats.written import sweep_report
 from sparktop.sweep.result.results import SweepResult
@@ -97,12 +96,6 @@ def test_no_format_holds_a_control_character_of_a_name(form: str) -> None:
     assert "a [31mb" in text
 
 
-def test_a_simulated_sweep_says_so() -> None:
-    """The head of the page says that it is simulated."""
-    text = sweep_report(made_sweep().model_copy(update={"simulated": True}), "html")
-    assert '<span class="badge">simulated</span>' in text
-
-
 def test_a_published_table_stands_beside_the_sweep() -> None:
     """In the plots as a dotted curve, in tables with the difference; in Markdown the tables alone."""
     reference = load_reference("ref:spark-topologies-2026-03")
@@ -117,20 +110,6 @@ def test_a_published_table_stands_beside_the_sweep() -> None:
     assert re.search(r"^\| Source +\| Concurrency \| Theirs \(tok/s\) \| +`mine` \|$", plain, re.MULTILINE)
     assert re.search(r"^\| `solo` +\| +c1 \| +57\.5 \| 4\.0 \(−93\.1 %\) \|$", plain, re.MULTILINE)
     assert "<svg" not in plain
-
-
-def test_code_and_strong_words_are_marked_up_and_nothing_else() -> None:
-    """A code span of Markdown becomes the text that it holds."""
-    items = ("`a`&#124;`` b `c` ``: **so** <b>", "`&#124;`")
-    text = to_page("t", "now", [Section(), Section("x", items=items)])
-    assert "<li><code>a</code>|<code>b `c`</code>: <strong>so</strong> &lt;b&gt;</li>" in text
-    assert "<li><code>&amp;#124;</code></li>" in text
-
-
-def test_markdown_leaves_out_what_only_a_page_has() -> None:
-    """Plots, and sections for the page alone; a command is a block of code."""
-    parts = [Section("a", plots=("<svg/>",), command="x y"), Section("b", items=("i",), on_page_only=True)]
-    assert to_markdown("t", parts) == "## t\n\n### a\n\n```sh\nx y\n```\n"
 
 
 def test_markdown_of_a_large_sweep_fits_a_forum_post() -> None:

@@ -12,7 +12,7 @@ from sparktop.sweep.compare.joined import NamedResult, joined
 from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
-from sparktop.sweep.result.results import LevelResult, Rate, SweepResult, TargetResult, Validity
+from sparktop.sweep.result.results import LevelResult, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
 from tests.sweep.formats.full_results import full_sweep
 from tests.sweep.made_results import made_level, made_sweep, simulated_level
@@ -140,20 +140,6 @@ def slower(target: TargetResult) -> TargetResult:
     return target.model_copy(update={"levels": levels})
 
 
-def test_a_loss_that_the_runs_cannot_show_is_not_denied() -> None:
-    """Far below the bound with runs that differ, the post says that they differ, not that nothing is lost."""
-    scattered = routed_sweep()
-    proxy, alpha = scattered.targets
-    wild = Rate.of_runs([4.0, 12.0, 40.0])
-    levels = tuple(one.model_copy(update={"decode_tps": wild}) for one in proxy.levels)
-    alone = tuple(
-        one.model_copy(update={"decode_tps": Rate.of_runs([20.0, 21.0, 22.0])}) for one in alpha.levels
-    )
-    targets = (proxy.model_copy(update={"levels": levels}), alpha.model_copy(update={"levels": alone}))
-    post = post_of(scattered.model_copy(update={"targets": targets, "comparison": None}))
-    assert "whether that is a loss is not certain, because the runs differ too much" in post
-
-
 def test_doubts_name_their_levels() -> None:
     """Whoever sees a "?" in the table finds the level beside its reason."""
     fast = [made_level(at, step=0.2) for at in (2, 4)]
@@ -162,19 +148,6 @@ def test_doubts_name_their_levels() -> None:
     post = post_of(result)
     assert "throttled (1 of 4 levels: `fast` c2)" in post
     assert "(warning at c = 2: throttled)" in paragraphs(post)[0]
-
-
-def test_a_loss_without_a_visible_cause_says_so() -> None:
-    """Nothing is guessed where the load was even."""
-    post = post_of(routed_sweep(split=()))
-    assert "Where most is lost, at c2: the cause is not known" in post
-
-
-def test_a_router_as_fast_as_its_engines_loses_nothing() -> None:
-    """No loss is claimed, and no cause named."""
-    cost = next(one for one in paragraphs(post_of(routed_sweep(step=0.1))) if "reaches" in one)
-    assert cost.endswith("each with half of the requests: no loss is shown.")
-    assert "Where most is lost" not in cost
 
 
 def test_a_router_without_its_engines_has_an_unknown_cost() -> None:

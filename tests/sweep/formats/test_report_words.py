@@ -28,14 +28,6 @@ def test_markdown_of_several_targets_says_when_to_use_which() -> None:
     assert "\n- Decode: `fast` best at c2 (+100 % against `slow`)\n" in text
 
 
-def test_markdown_of_equal_targets_names_no_winner() -> None:
-    """Of targets that do not differ, one sentence, and none of them twice."""
-    text = report.sweep_markdown(made_sweep(("first", [made_level(2)]), ("second", [made_level(2)])))
-    words = "No clear difference between the targets in decode, TTFT or prefill"
-    assert text.splitlines()[2] == f"**{words}**"
-    assert text.count("lear difference between the targets") == 1
-
-
 def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() -> None:
     """Targets alike in decode differ in prefill; a slower target is not listed as equal to the leaders."""
     slow = made_level(2)
@@ -48,15 +40,6 @@ def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() ->
     behind = made_level(2, step=0.5)
     three = report.sweep_markdown(made_sweep(("one", [slow]), ("two", [slow]), ("behind", [behind])))
     assert "**No clear winner in decode" in three
-
-
-def test_the_headline_of_single_runs_names_no_best() -> None:
-    """The target that is ahead in the table is ahead in the headline, marked as not certain."""
-    fast, slow = made_level(2, runs=1), made_level(2, step=0.5, runs=1)
-    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert (
-        text.splitlines()[2] == "**`fast` +100 % decode against `slow` at c = 2 (single runs, not tested)**"
-    )
 
 
 def at_length(pp: int, step: float = 0.25) -> LevelResult:

@@ -80,13 +80,6 @@ def test_results_are_listed_by_their_start_whatever_their_names(shelf: Shelf) ->
     assert shelf.listed() == ["a.json", "b.json", "c.json"]
 
 
-def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    """Before the first sweep the history is empty, and nothing is made on the disk."""
-    shelf = Shelf(tmp_path / "none")
-    assert shelf.listed() == []
-    assert not shelf.folder.exists()
-
-
 def test_only_changed_files_are_read_again(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second scan reads new and changed files only."""
     shelf.keep("a.json")
@@ -105,15 +98,6 @@ def test_only_changed_files_are_read_again(shelf: Shelf, monkeypatch: pytest.Mon
     shelf.keep("a.json", written=NOW - timedelta(hours=1))
     assert shelf.listed() == ["b.json", "a.json"]
     assert read == ["a.json"]
-
-
-def test_reading_goes_a_few_files_at_a_time_newest_first(shelf: Shelf) -> None:
-    """After the first piece the newest are known already, and it says how many are left."""
-    for number in range(10):
-        shelf.keep(f"{number}.json", days=number, written=LONG_AGO + timedelta(minutes=number))
-    assert shelf.history.look() == 10
-    assert shelf.history.read(4) == 6
-    assert [row.key for row in shelf.history.rows()] == ["9.json", "8.json", "7.json", "6.json"]
 
 
 def test_an_unreadable_file_is_a_row_that_says_why(shelf: Shelf) -> None:
@@ -265,15 +249,6 @@ def test_a_wrong_file_is_not_brought_in(shelf: Shelf, tmp_path: Path, text: str,
     assert not (shelf.folder / "imported").exists()
     with pytest.raises(UsageError, match="cannot be read"):
         shelf.history.import_file(Path("~nobody-has-this-name/x.json"))
-
-
-def test_a_home_is_found(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tilde in a typed path is the home folder."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "x.json").write_bytes((RESULTS / "aiperf-0.13.0-c16.json").read_bytes())
-    monkeypatch.setenv("HOME", str(home))
-    assert shelf.history.import_file(Path("~/x.json")) == "imported/x.json"
 
 
 def test_a_result_without_levels_cannot_be_compared(shelf: Shelf) -> None:

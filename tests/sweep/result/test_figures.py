@@ -15,15 +15,6 @@ def test_a_rate_has_its_interval_from_two_runs_on() -> None:
     assert figure.ci95 == pytest.approx((10 - 2.48414, 10 + 2.48414), abs=1e-4)
 
 
-def test_a_single_run_has_neither_spread_nor_interval() -> None:
-    """One value has no spread; without a value there is no figure."""
-    figure = Rate.of_runs([5.0])
-    assert figure is not None
-    assert (figure.std, figure.ci95) == (None, None)
-    assert Rate.of_runs([None]) is None
-    assert Rate.of_runs([]) is None
-
-
 @pytest.mark.parametrize(
     ("count", "known"),
     [
@@ -43,11 +34,3 @@ def test_high_quantiles_need_enough_values(count: int, known: tuple[bool, bool, 
     assert tuple(value is not None for value in (figures.p90, figures.p95, figures.p99)) == known
     assert figures.p50 == (count - 1) / 2
     assert (figures.max, figures.count) == (count - 1, count)
-
-
-def test_nothing_has_no_distribution() -> None:
-    """No value, no figure; one value has no spread."""
-    assert Latency.of_values([]) is None
-    single = Latency.of_values([3.0])
-    assert single is not None
-    assert (single.mean, single.std) == (3.0, None)

@@ -36,7 +36,6 @@ from sparktop.sweep.result.measure import (
     pure_decode_tps,
     requests_per_s,
     run_duration_s,
-    spans_with,
     split_levels,
     sustained_tps,
     total_tps,
@@ -130,12 +129,6 @@ def test_the_peak_is_the_fullest_second() -> None:
     assert peak_tps(run) == 5
 
 
-def test_a_run_below_a_second_has_no_peak() -> None:
-    """What is shorter than the window is not reported."""
-    assert peak_tps(traces(request("a", 0.0, (0.5, 0.9)))) is None
-    assert peak_tps(traces(request("a", 0.0, (0.5, 1.0)))) == 2
-
-
 def test_sustained_leaves_out_ramp_and_drain() -> None:
     """Two clients: from the second's start (1.0) to the last moment with both in flight (5.0)."""
     run = traces(
@@ -145,16 +138,6 @@ def test_sustained_leaves_out_ramp_and_drain() -> None:
     )
     # 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5; a's at 1.0 is the beginning, and b's at 5.5 is the drain.
     assert sustained_tps(run, 2) == pytest.approx(8 / 4.0)
-
-
-def test_sustained_needs_95_percent_in_flight() -> None:
-    """With 20 wanted 19 are enough, 18 are not."""
-
-    def run(count: int) -> list[RequestTrace]:
-        return traces(*(request(str(one), 0.0, (1.0, 2.0)) for one in range(count)))
-
-    assert sustained_tps(run(19), 20) == pytest.approx(19.0)
-    assert sustained_tps(run(18), 20) is None
 
 
 def test_a_gap_between_requests_is_not_in_the_sustained_window() -> None:
@@ -177,11 +160,6 @@ def clumped(slots: int, requests: int, tokens: int) -> list[RequestTrace]:
     return traces(iter(sorted(events, key=lambda event: event.at)))
 
 
-def test_pure_decode_of_a_batch_is_its_step_rate() -> None:
-    """Four streams at a token in 0.1 s, one clump a step: no clump is cut in two."""
-    assert pure_decode_tps(clumped(4, 1, 20), 4) == pytest.approx(40.0)
-
-
 def test_a_replaced_request_leaves_no_hole_in_the_sustained_window() -> None:
     """The rest of the batch gets its tokens while one is being replaced: they count, and so does the time."""
     assert sustained_tps(clumped(4, 10, 20), 4) == pytest.approx(40.0, rel=0.01)
@@ -194,26 +172,6 @@ def test_unknown_prompts_make_only_what_needs_them_unknown() -> None:
     assert prefill_tps(run) is None
     assert total_tps(run) is None
     assert decode_tps(run) == pytest.approx(2.0)
-
-
-def test_a_request_without_a_token_adds_no_prompt() -> None:
-    """A refused request's prompt was not computed, known or not."""
-    run = traces(request("a", 0.0, (1.0, 2.0)), request("b", 0.0, (), prompt=None, reason=EndReason.ERROR))
-    assert prefill_tps(run) == pytest.approx(100.0)
-
-
-def test_nothing_at_all_has_no_figures() -> None:
-    """A run of failures has no rates but its duration's zero tokens."""
-    run = traces(request("a", 0.0, (), end=2.0, reason=EndReason.ERROR))
-    assert prefill_tps(run) is None
-    assert decode_tps(run) is None
-    assert pure_decode_tps(run, 1) is None
-    assert output_tps(run) == 0.0
-
-
-def test_a_single_token_has_no_decode_rate() -> None:
-    """Without a window there is no rate."""
-    assert decode_tps(traces(request("a", 0.0, (1.0,)))) is None
 
 
 def test_a_level_has_one_value_a_run() -> None:
@@ -344,14 +302,6 @@ def test_levels_are_told_apart() -> None:
         (level, [trace.request_id for trace in collect(inside)]) for level, inside in split_levels(events)
     ]
     assert found == [(one, ["a"]), (two, ["b"])]
-
-
-def test_overlaps_are_found_where_enough_spans_meet() -> None:
-    """Two of three spans at least; where one ends as another begins there is a moment of fewer."""
-    spans = [(0.0, 4.0), (1.0, 2.0), (2.0, 3.0)]
-    assert spans_with(spans, 2) == [(1.0, 2.0), (2.0, 3.0)]
-    assert spans_with(spans, 1) == [(0.0, 4.0)]
-    assert spans_with(spans, 3) == []
 
 
 # Multiples of 1/64 s: shifted and scaled by powers of two they stay exact, and ties stay ties.

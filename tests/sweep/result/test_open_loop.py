@@ -89,18 +89,6 @@ def test_a_server_that_answers_hardly_any_request_is_unstable(shape: str) -> Non
         assert 5.0 < found.ttft_growth < 9.0
 
 
-def test_a_server_that_answers_nothing_is_unstable() -> None:
-    """Without a first token there is no TTFT that could grow, but the queue does."""
-    traces = [RequestTrace(f"r-{number}", number / 2, 0, due=number / 2) for number in range(60)]
-    for trace in traces:
-        trace.ended = RequestEnded(trace.request_id, 60.0, EndReason.ABORT)
-    found = open_loop_figures(traces, 0.0, 30.0)
-    assert found is not None
-    assert found.unstable
-    assert found.ttft_growth is None
-    assert found.queue_growth_per_s == pytest.approx(2.0, rel=0.05)
-
-
 def test_rates_and_requests_in_flight_are_counted() -> None:
     """Ten requests a second apart that last 2.5 s each: three or two in flight."""
     traces = [_trace(number, due=float(number), first=number + 0.5, end=number + 2.5) for number in range(10)]
@@ -121,12 +109,6 @@ def test_requests_that_are_sent_late_are_marked() -> None:
     assert found is not None
     assert found.late
     assert found.client_wait_p99_ms == pytest.approx(20.0)
-
-
-def test_a_run_without_measured_requests_has_no_figures() -> None:
-    """Neither an empty run nor one with requests of the warm-up alone has figures."""
-    assert open_loop_figures([], 0.0, 10.0) is None
-    assert open_loop_figures([RequestTrace("a", 1.0, 0)], 0.0, 10.0) is None
 
 
 def _trace(number: int, *, due: float, first: float, end: float) -> RequestTrace:

@@ -120,11 +120,3 @@ def test_an_unstable_level_has_its_growth_and_no_latency() -> None:
     assert level.open_loop.growth_words.startswith("TTFT grows")
     assert all(level.latency(name) is None for name in LATENCIES)
     assert level.stream_tps is None
-
-
-def test_a_level_is_read_as_it_was_written() -> None:
-    """The point, the growth and the due latencies of a level are in its JSON; an older file has none."""
-    level = level_of(request(0, 12.0, 12.0, 12.5, 13.0))
-    assert LevelResult.model_validate(level.model_dump(mode="json")) == level
-    old = LevelResult.model_validate({"concurrency": 4})
-    assert (old.point.label, old.open_loop) == ("c = 4", None)

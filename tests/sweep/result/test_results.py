@@ -10,18 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.failure import FailureKind
 from sparktop.model.load import EndReason, Level, RequestEnded, RequestStarted
-from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.result import level as level_results
 from sparktop.sweep.result import store as result_store
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import read_json
 from sparktop.sweep.terms.request_errors import RequestFailure
 from tests.sweep.made_results import BEGAN, made_level, made_sweep, request
@@ -68,38 +65,12 @@ def test_the_file_has_every_key_of_the_contract() -> None:
     assert told["started_at"] == "2026-03-22T18:04:05.678Z"
 
 
-def test_what_is_unknown_is_null() -> None:
-    """A sweep without a level knows no figure, and says neither 0 nor nothing."""
-    told = as_json(SweepResult(started_at=BEGAN, sparktop="1", plan=PlanResult()))
-    assert told["finished_at"] is None
-    assert told["status"] is None
-    level = as_json(made_sweep(("a", [LevelResult(concurrency=1)])))["targets"][0]["levels"][0]
-    assert level["decode_tps"] is None
-    assert level["server"] is None
-    assert set(level["tokens"]) == {"prompt", "generated", "hidden", "hidden_requests"}
-    assert set(level["tokens"].values()) == {None}
-
-
 def test_a_file_that_is_read_is_the_result_that_was_written(tmp_path: Path) -> None:
     """Writing and reading lose nothing."""
     result = made_sweep(("a", [made_level(2), made_level(4)]), ("b", [made_level(2)]))
     path = tmp_path / "r.json"
     result_store.save(path, result)
     assert result_store.load(path) == result
-
-
-def test_a_comparison_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Rows, changes, crossovers with their "from", definitions."""
-    slow, fast = made_level(2, step=0.5), made_level(2)
-    later = [made_level(4), made_level(4, step=0.5)]
-    result = made_sweep(("a", [slow, later[0]]), ("b", [fast, later[1]]))
-    compared = result.model_copy(update={"comparison": compare(series_of(result), baseline="a")})
-    assert compared.comparison is not None
-    assert compared.comparison.crossovers
-    path = tmp_path / "r.json"
-    result_store.save(path, compared)
-    assert json.loads(path.read_text(encoding="utf-8"))["comparison"]["crossovers"][0]["from"] == "b"
-    assert result_store.load(path) == compared
 
 
 def test_a_later_versions_keys_are_passed_over_and_missing_ones_unknown() -> None:
@@ -139,15 +110,6 @@ def test_a_level_of_the_same_load_takes_the_others_place() -> None:
     assert result.targets[0].levels == (longer, again)
     with pytest.raises(ValueError, match="no target b"):
         result.with_level("b", first)
-
-
-def test_a_result_never_changes_under_who_holds_it() -> None:
-    """Adding a level makes a new result."""
-    result = made_sweep(("a", []))
-    assert result.with_level("a", made_level()) is not result
-    assert result.targets[0].levels == ()
-    with pytest.raises(ValidationError):
-        result.status = "failed"
 
 
 def test_a_level_counts_errors_by_their_words_and_keeps_run_means() -> None:
@@ -270,13 +232,6 @@ def test_a_file_over_the_cap_is_not_read(tmp_path: Path, monkeypatch: pytest.Mon
         read_json(tmp_path / "big.json")
 
 
-def test_lines_of_json_are_a_list(tmp_path: Path) -> None:
-    """Tools that add a line a run are read like those that write one document."""
-    path = tmp_path / "lines.json"
-    path.write_text('{"a": 1}\n{"a": NaN}\n\n', encoding="utf-8")
-    assert read_json(path) == [{"a": 1}, {"a": None}]
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -313,15 +268,6 @@ def read_or_refused(told: object) -> SweepResult | str:
 
 def _keys(holder: Any) -> list[Any]:  # noqa: ANN401 - it may be any JSON
     return list(holder) if isinstance(holder, dict) else list(range(len(holder)))
-
-
-def test_a_target_is_found_by_its_name_and_replaced() -> None:
-    """One that was not reached keeps its error."""
-    result = made_sweep(("a", []), ("b", []))
-    gone = TargetResult(name="b", url="u", error="nothing listens there")
-    assert result.with_target(gone).target("b") == gone
-    assert len(result.with_target(gone).targets) == 2
-    assert result.target("c") is None
 
 
 @pytest.mark.parametrize("kind", ["pools", "users"])

@@ -13,7 +13,7 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.plan.plan import TargetKind
-from sparktop.sweep.result.level import largest_run_share, level_result, level_split, run_shares, split_words
+from sparktop.sweep.result.level import largest_run_share, level_result, level_split, split_words
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import BackendSide, LevelResult
 from sparktop.sweep.view.levels import stored_evidence
@@ -55,16 +55,6 @@ def test_older_files_are_split_by_their_requests() -> None:
     assert level_split(old.model_copy(update={"each": None})) == ()
 
 
-def test_where_a_share_says_nothing_there_is_none() -> None:
-    """There is no share of one request a run, of one server, or if it is unknown which one answered."""
-    assert run_shares(herded("a", "b", concurrency=1).runs_split) == ()
-    assert split_words(herded("a", "b", concurrency=1)) is None
-    alone = herded("aaaa").model_copy(update={"backends": {"spark-a": BackendSide()}})
-    assert split_words(alone) is None
-    assert split_words(LevelResult(concurrency=4, backends=SERVERS)) is None
-    assert largest_run_share(LevelResult(concurrency=4)) is None
-
-
 def test_the_comparison_states_single_runs_and_busy_batches() -> None:
     """No percent of the totals stands where each run went to one server."""
     result = made_sweep(("proxy", [HERDED]), ("solo", [herded("aaaa")]))
@@ -91,21 +81,6 @@ def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
     assert "Who answered" not in report.sweep_markdown(result)
     rows = list(csv.DictReader(io.StringIO(exports.to_csv(routed))))
     assert [row["largest_run_share_percent"] for row in rows] == ["50.0", "100.0"]
-
-
-def test_a_server_that_answered_nothing_is_one_of_those_that_could() -> None:
-    """All requests went to one of two: the table stays, and the bound is still that of two engines."""
-    lone = herded("aaaa", "aaaa").model_copy(update={"busy_batch": {"spark-a": 4.0}})
-    result = made_sweep(("proxy", [lone]))
-    (proxy,) = result.targets
-    routed = result.with_target(proxy.model_copy(update={"kind": TargetKind.ROUTER}))
-    cells = [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in report.sweep_markdown(routed).splitlines()
-    ]
-    assert ["c4", "8", "4.0", "0", "–", "100 %"] in cells
-    (series,) = series_of(routed)
-    assert series.engines == ("spark-a", "spark-b")
 
 
 def test_the_evidence_writes_the_runs_out() -> None:

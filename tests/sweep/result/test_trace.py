@@ -39,50 +39,12 @@ def test_a_role_only_event_ends_ttfr_and_not_ttft() -> None:
     assert trace.e2e_s == pytest.approx(0.7)
 
 
-def test_without_a_role_event_the_first_token_is_the_first_event() -> None:
-    """A completion's first event holds a token: TTFR and TTFT are one."""
-    trace = one(FirstToken("a", 10.3))
-    assert trace.ttfr_s == trace.ttft_s == pytest.approx(0.3)
-
-
 def test_tokens_of_one_read_share_its_gap() -> None:
     """Three tokens 0.6 s after the one before are three gaps of 0.2 s."""
     trace = one(FirstToken("a", 11.0), Tokens("a", 11.6, 3), Tokens("a", 11.7))
     assert list(trace.gaps_s()) == pytest.approx([0.2, 0.2, 0.2, 0.1])
     assert trace.tpot_s == pytest.approx(0.7 / 4)
     assert trace.stream_tps == pytest.approx(4 / 0.7)
-
-
-def test_events_with_one_timestamp_are_one_read() -> None:
-    """Two events of one read bring no gap of nothing."""
-    trace = one(FirstToken("a", 11.0), Tokens("a", 11.0), Tokens("a", 11.4), Tokens("a", 11.4))
-    assert trace.arrivals == [(11.0, 2), (11.4, 2)]
-    assert list(trace.gaps_s()) == pytest.approx([0.2, 0.2])
-
-
-def test_one_token_or_one_read_has_no_rate() -> None:
-    """A gap has two ends."""
-    assert one(FirstToken("a", 11.0)).tpot_s is None
-    assert one(FirstToken("a", 11.0, 5)).stream_tps is None
-
-
-def test_what_did_not_come_is_unknown() -> None:
-    """A request that has only started has no latency, no tokens and no end."""
-    trace = one()
-    assert [trace.ttfr_s, trace.ttft_s, trace.first_answer_s, trace.e2e_s, trace.tpot_s] == [None] * 5
-    assert (trace.tokens, trace.ok, trace.end) == (0, False, 10.0)
-
-
-def test_an_open_request_lasts_to_the_last_thing_that_came() -> None:
-    """Without an end in the record, its newest token bounds it."""
-    assert one(ResponseStarted("a", 10.5), FirstToken("a", 11.0), Tokens("a", 12.0)).end == 12.0
-    assert one(ResponseStarted("a", 10.5)).end == 10.5
-
-
-def test_the_servers_count_of_the_prompt_wins() -> None:
-    """The sender's own count holds until the server reports one."""
-    assert one(FirstToken("a", 11.0)).prompt_tokens == 7
-    assert one(RequestEnded("a", 11.0, EndReason.STOP, prompt_tokens=9)).prompt_tokens == 9
 
 
 def ended(generated: int | None, hidden_before: int = 0) -> RequestEnded:
@@ -131,13 +93,6 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
     assert found.decode_tps is not None
     assert found.decode_tps.mean == pytest.approx(1.0)
     assert (found.pure_decode_tps, found.itl_ms, found.tokens.hidden) == (None, None, 8)
-
-
-def test_several_tokens_in_the_first_read_are_no_part_of_the_pace() -> None:
-    """Eight tokens at once and then sixteen in two seconds take an eighth of a second each."""
-    trace = one(FirstToken("a", 11.0, 8), Tokens("a", 12.0, 8), Tokens("a", 13.0, 8), ended(24))
-    assert trace.tpot_s == pytest.approx(1 / 8)
-    assert trace.stream_tps == pytest.approx(8.0)
 
 
 def test_requests_stand_in_the_order_of_their_starts() -> None:

@@ -53,17 +53,6 @@ def test_the_newest_requests_wait() -> None:
     assert [text[-1] for text in found.each] == ["p", "p", "w"]
 
 
-def test_a_failed_call_is_followed_by_a_pause() -> None:
-    """A conversation that ends has no tool to wait for."""
-    ledger = ActivityLedger()
-    ledger.begin_level(0.0, key_of(1))
-    ledger.take(started(0, 0.0))
-    ledger.take(RequestEnded("0", 0.5, EndReason.ERROR))
-    found = ledger.activities(1.0)
-    assert found is not None
-    assert found.each == ("pphh",)
-
-
 def test_other_loads_and_levels_that_ended_show_nothing() -> None:
     """Requests at once have no conversations, and between levels there is nothing to show."""
     ledger = ActivityLedger()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from sparktop.model.sweep import LevelKey
 from sparktop.store import SourceKey
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Load, Plan, SweepTarget, TargetKind
-from sparktop.sweep.result import level as level_results
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import BackendSide, EachRequest, LevelResult, PlanResult, SweepResult
@@ -129,12 +127,6 @@ def test_an_older_steady_level_says_why_it_has_no_timeline() -> None:
     assert "older" in (evidence.why_no_timeline or "")
 
 
-def test_very_many_requests_that_count_nowhere_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A level in which all is refused does not fill the file."""
-    monkeypatch.setattr(level_results, "MOST_EACH", 0)
-    assert level_result(LEVEL, collect(events())).uncounted is None
-
-
 def test_places_beyond_the_names_are_nobody() -> None:
     """A file that was edited by hand breaks no picture."""
     level = level_result(LEVEL, collect(events()))
@@ -159,25 +151,6 @@ def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
     compared = result_view(two).topologies
     assert compared is not None
     assert [(one.target, dict(one.batches)) for one in compared.splits] == [("proxy", {"spark-a": 3.5})]
-
-
-def test_a_file_grows_by_a_few_bytes_a_request() -> None:
-    """Of 192 requests through a router the new columns take less than a third of what was kept before."""
-    events_ = [
-        event
-        for number in range(192)
-        for event in request(
-            str(number), number * 0.0123, run=number // 64, served_by=f"spark-{number % 2}", step=0.0213
-        )
-    ]
-    each = level_result(Level("t", 64, 100, 4, runs=3), collect(events_)).each
-    assert each is not None
-    whole = each.model_dump(mode="json")
-    added = {name: whole.pop(name) for name in ("start_ms", "served_by", "backends")}
-    grown, before = (len(json.dumps(one, separators=(",", ":"))) for one in (added, whole))
-    assert grown / 192 < 13
-    assert grown < before / 3
-    assert made_level().uncounted is None
 
 
 def looked_at(name: str, at: float, running: float, *, prefill_s: float, prefills: float) -> EngineSample:

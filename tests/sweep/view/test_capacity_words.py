@@ -53,12 +53,6 @@ def test_what_holds_what_fails_how_certain_and_what_ran_out() -> None:
     )
 
 
-def test_a_sharp_border_is_certain() -> None:
-    """9 hold for certain and 10 fail for certain."""
-    answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 10), probes=(FAILING,))
-    assert "; 95 % sure" in _words(answer)
-
-
 def test_an_answer_that_moved_down_says_so() -> None:
     """The words name the number that held at first."""
     answer = CapacityAnswer(holds=9, fails=10, complete=True, moved_from=11, probes=(FAILING,))
@@ -74,13 +68,6 @@ def test_none_all_and_unfinished() -> None:
     assert _words(most) == "at least 64 agents hold; 95 % sure: 64 hold"
     stopped = CapacityAnswer(holds=4, interval=(2, None))
     assert _words(stopped) == "best estimate so far 4 agents; 95 % sure: 2 hold; the search was not completed"
-
-
-def test_what_ran_out_may_be_unknown() -> None:
-    """With what is missing to name it."""
-    ran_out = RanOut(evidence="the servers report no figures", value=10)
-    answer = CapacityAnswer(holds=9, fails=10, complete=True, ran_out=ran_out, probes=(FAILING,))
-    assert "what ran out first is unknown: the servers report no figures (at 10)" in _words(answer)
 
 
 def test_a_rate_has_its_share_and_the_bound_that_decides() -> None:

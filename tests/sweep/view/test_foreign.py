@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sparktop.model.sweep import LevelKey, LevelState, Rank, SweepStatus
+from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import started_at
-from sparktop.sweep.compare.series import load_reference, reference_names
 from sparktop.sweep.view.result import ForeignView
 from tests.sweep.made_results import made_series
 
@@ -90,13 +87,6 @@ def test_definitions_stand_beside_the_figures() -> None:
     assert "llama-benchy 0.4.0" in facts["From"]
 
 
-def test_the_best_level_is_marked_and_those_that_are_no_worse() -> None:
-    """Of three levels the fastest has the mark; one whose runs do not differ from it has the other mark."""
-    series = made_series("x", {1: (10.0, 10.1, 9.9), 2: (30.0, 31.0, 29.0), 4: (30.5, 29.5, 31.5)})
-    rows = ForeignView([series]).view().rows
-    assert [row.ranks.get("decode_tps") for row in rows] == [None, Rank.LEVEL, Rank.BEST]
-
-
 def test_several_targets_are_laid_side_by_side() -> None:
     """Two series give the comparison of targets that our own sweeps give."""
     series = [made_series("x", {1: (10.0, 10.1)}), made_series("y", {1: (20.0, 20.1)})]
@@ -104,15 +94,6 @@ def test_several_targets_are_laid_side_by_side() -> None:
     assert view.topologies is not None
     assert view.topologies.columns == ("x", "y")
     assert view.topologies.metrics[0].levels[0].winner == "y"
-
-
-def test_published_curves_are_laid_over_a_foreign_file() -> None:
-    """References come beside the file's own line and go again."""
-    source = opened("llama-benchy-0.4.0-c16.json")
-    source.refer([load_reference(name) for name in reference_names()])
-    assert any(line.reference for plot in source.view().plots for line in plot.lines)
-    source.refer(())
-    assert not any(line.reference for plot in source.view().plots for line in plot.lines)
 
 
 @pytest.mark.parametrize(
@@ -130,17 +111,3 @@ def test_published_curves_are_laid_over_a_foreign_file() -> None:
 def test_the_time_of_a_run_is_read_where_its_tool_wrote_it(data: object, moment: datetime | None) -> None:
     """A time without a zone is of this machine's; one that is impossible is unknown."""
     assert started_at(data) == moment
-
-
-@given(
-    text=st.one_of(
-        st.text(max_size=40),
-        st.from_regex(r"[0-9]{8}-[0-9]{6}", fullmatch=True),
-        st.datetimes().map(str),
-    )
-)
-@settings(max_examples=80)
-def test_whatever_stands_for_a_time_is_a_moment_or_unknown(text: str) -> None:
-    """Any text gives a time in UTC or None."""
-    found = started_at({"date": text})
-    assert found is None or found.utcoffset() == timedelta(0)

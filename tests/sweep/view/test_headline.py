@@ -62,14 +62,6 @@ def test_the_best_level_with_its_wait() -> None:
     assert answered(levels) == f"{best}; no clear difference from c = 32"
 
 
-def test_no_limit_is_quoted_that_nobody_set() -> None:
-    """Whatever the requests wait, the sentence has the mean of the row and no limit of its own."""
-    for wait in (100.0, 1900.0, 2070.0, 9000.0):
-        words = answered([level(8, 99, 100, 101, ttft_ms=wait), level(96, 199, 200, 201, ttft_ms=wait)])
-        assert f"mean TTFT {wait:,.0f} ms" in words
-        assert "2 s" not in words
-
-
 def test_what_rises_is_said_to_rise() -> None:
     """The best is the last: the limit of a sweep that goes on is named, else the next level is suggested."""
     levels = [level(1, 45, 46, 47), level(4, 150, 151, 152)]
@@ -106,18 +98,6 @@ def test_the_best_is_the_best_whatever_warnings_it_has(warned: Sequence[int]) ->
     assert words.startswith("best: c = 8, 344.0 tok/s")
     assert ("tok/s (warning: throttled); mean TTFT 100 ms" in words) is (8 in warned)
     assert "c = 16 gives −10 %" in words
-
-
-def test_a_level_with_failures_has_its_warning() -> None:
-    """It is not hidden that most tokens came from a level that lost requests."""
-    failing = level(8, 200, 201, 202).model_copy(
-        update={
-            "requests": Requests(ok=108, failed=12),
-            "validity": (Validity(code="errors", message="12 of 120 requests failed"),),
-        }
-    )
-    assert "best: c = 8, 201.0 tok/s" in answered([level(4, 80, 81, 82), failing])
-    assert "(warning: errors)" in answered([level(4, 80, 81, 82), failing])
 
 
 def test_levels_are_judged_by_one_rate() -> None:
@@ -213,7 +193,7 @@ _LEVEL = st.tuples(st.sampled_from((1, 4)), _RATES)
 _TARGET = st.lists(_LEVEL, min_size=1, max_size=2, unique_by=lambda one: one[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(_TARGET, min_size=2, max_size=4))
 def test_any_targets_have_a_headline(found: Sequence[Sequence[tuple[int, list[float]]]]) -> None:
     """Whatever was measured, each format has an answer."""

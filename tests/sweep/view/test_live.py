@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded
 from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
 from sparktop.sweep.plan.plan import Load, Order, SloCondition
-from sparktop.sweep.run.progress import Notice, Phase, PhaseChanged, RunTold, SweepEnded
+from sparktop.sweep.run.progress import Phase, PhaseChanged, RunTold, SweepEnded
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.series import MOST_SLOTS
@@ -98,18 +98,6 @@ def test_tokens_on_the_time_axis_are_those_that_came(played: PlayedSweep) -> Non
     assert by_name["spark-a"] == pytest.approx(2 * by_name["spark-b"], rel=0.01)
 
 
-def test_levels_have_edges_on_the_axis(played: PlayedSweep) -> None:
-    """Each level has a span; the last one ends when it ended, and two do not overlap."""
-    played.level("spark-a", 1)
-    played.level("spark-a", 2)
-    live = played.view.view().live
-    assert live is not None
-    first, second = live.spans
-    assert first.ended_at is not None
-    assert first.began_at < first.ended_at < second.began_at
-    assert second.ended_at is not None
-
-
 def test_servers_and_machines_lie_on_the_same_axis(played: PlayedSweep) -> None:
     """What a server ran and what its machine drew stand in the slots of the load."""
     played.level("proxy", 2)
@@ -177,19 +165,6 @@ def test_a_target_that_fails_is_left_out(played: PlayedSweep) -> None:
     assert states["proxy"] is LevelState.LEFT_OUT
 
 
-def test_notices_are_kept_in_order(played: PlayedSweep) -> None:
-    """The newest one is the last."""
-    for text in ("one", "two"):
-        played.view.take(Notice(text))
-    assert played.view.view().notices == ("one", "two")
-
-
-def test_preparing_names_the_target(played: PlayedSweep) -> None:
-    """Before the first level, the words name the target that is being asked."""
-    played.view.take(PhaseChanged(Phase.PREPARING, "proxy"))
-    assert played.view.view().words == "preparing proxy"
-
-
 def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
     """Starts, first tokens, ends and servers are those played; waiting is what prefill leaves over."""
     played.level("proxy", 2)
@@ -205,17 +180,6 @@ def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
     assert bar.queue_s == pytest.approx(TTFT_S - 0.2)
     assert [one.bars[0].backend for one in evidence.timelines] == ["spark-a", "spark-b", "spark-a"]
     assert {one.backends for one in evidence.timelines} == {BACKENDS}
-
-
-def test_a_level_that_runs_has_evidence_already(played: PlayedSweep) -> None:
-    """Bars without an end reach to now; a level ahead has none."""
-    played.view.look(played.snapshot())
-    played.run("proxy", Load(100, 2), 0, upto_s=1.0)
-    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
-    assert evidence is not None
-    assert evidence.timelines[0].bars[0].end_s is None
-    assert evidence.timelines[0].until_s == pytest.approx(1.0)
-    assert played.view.evidence(LevelKey("spark-a", 2, 100)) is None
 
 
 def test_the_batch_of_a_running_level_is_the_mean_of_busy_looks(played: PlayedSweep) -> None:
@@ -242,20 +206,6 @@ def test_the_batch_of_a_measured_level_is_that_of_its_file() -> None:
     compared = played.view.view().topologies
     assert compared is not None
     assert [(one.target, dict(one.batches)) for one in compared.splits] == [("proxy", exact)]
-
-
-def test_a_sample_that_is_seen_twice_counts_once(played: PlayedSweep) -> None:
-    """Screens are drawn more often than servers are polled: a batch of 2 and one of 6 have a mean of 4."""
-    played.view.look(played.snapshot())
-    played.run("proxy", Load(100, 2), 0, upto_s=0.6)
-    for running in (2.0, 6.0):
-        played.clock.now += 1.0
-        seen = played.snapshot(running=running)
-        for _ in range(3 if running == 6.0 else 1):
-            played.view.look(seen)
-    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
-    assert evidence is not None
-    assert {share.busy_batch for share in evidence.shares} == {4.0}
 
 
 def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:

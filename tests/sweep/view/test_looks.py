@@ -8,11 +8,8 @@ from msgspec.structs import replace
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.sweep import LevelEvidence, LevelKey
 from sparktop.panels.sweep.evidence import evidence_screen
-from sparktop.sweep.plan.plan import Load, Plan
-from sparktop.sweep.run.progress import LevelMeasured, Phase, PhaseChanged
-from sparktop.sweep.view.levels import level_balance, result_key, stored_evidence
-from sparktop.sweep.view.live import LevelLooks
-from stage.sweep import RehearsedSweep
+from sparktop.sweep.plan.plan import Load
+from sparktop.sweep.view.levels import level_balance, stored_evidence
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, PlayedSweep
 
@@ -93,25 +90,6 @@ def test_a_measured_level_shows_what_was_judged_of_it_alone(played: PlayedSweep)
     assert "order of choices: 3 runs where 10 were to be expected" in said
 
 
-def test_the_next_level_takes_nothing_from_it(played: PlayedSweep) -> None:
-    """One level measured, the next one running: each shows its own."""
-    played.level("proxy", 2)
-    halfway(played, GROUP, concurrency=4)
-    assert told(played.view.evidence(KEY))[0] == "uneven"
-    assert told(played.view.evidence(LevelKey("proxy", 4, 100)))[0] == "oscillating"
-
-
-def test_a_level_that_goes_on_shows_the_group_again(played: PlayedSweep) -> None:
-    """With targets in turns, the level's own verdict is used only after its last stint."""
-    played.level("proxy", 2)
-    halfway(played, GROUP, concurrency=4)
-    half = played.result.targets[0].levels[1]
-    played.view.take(LevelMeasured("proxy", half, played.result))
-    assert told(played.view.evidence(LevelKey("proxy", 4, 100)))[0] == "oscillating"
-    played.view.take(PhaseChanged(Phase.SETTLING, "proxy", Load(100, 4)))
-    assert told(played.view.evidence(LevelKey("proxy", 4, 100)))[0] == "uneven"
-
-
 def test_live_and_reopened_say_the_same(played: PlayedSweep) -> None:
     """Verdict, reasons and hint of a measured level are those of its file."""
     played.whole()
@@ -125,18 +103,6 @@ def test_live_and_reopened_say_the_same(played: PlayedSweep) -> None:
     assert words.count("· spark-a got 90 %") == 1
 
 
-def test_of_a_level_that_nobody_judged_nothing_is_said(played: PlayedSweep) -> None:
-    """For a server alone, or a run of another program, the board's verdict of that time is not shown."""
-    bare = made_sweep(("proxy", [made_level(2)]))
-    other = PlayedSweep(bare)
-    halfway(other, GROUP)
-    other.level("proxy", 2)
-    evidence = other.view.evidence(KEY)
-    assert evidence is not None
-    assert (evidence.balance, evidence.balance_word, evidence.balance_reasons) == (None, None, ())
-    assert level_balance(played.result.targets[0].levels[0]) is not None
-
-
 @pytest.mark.parametrize(
     "odd",
     [{}, {"verdict": "splendid"}, {"verdict": 3}, {"verdict": None}, {"runs_test": {"word": "bunched"}}],
@@ -144,31 +110,3 @@ def test_of_a_level_that_nobody_judged_nothing_is_said(played: PlayedSweep) -> N
 def test_words_that_are_unknown_here_make_no_balance(odd: dict[str, object]) -> None:
     """A file of a newer program, or one edited by hand, is not an error."""
     assert level_balance(made_level().model_copy(update={"balance": odd})) is None
-
-
-def test_a_file_may_hold_anything_beside_the_word() -> None:
-    """Anything but text is left out."""
-    odd = {"verdict": "balanced", "group": 3, "backends": "ab", "reasons": [1, "yes"], "hint": ["x"]}
-    found = level_balance(made_level().model_copy(update={"balance": odd}))
-    assert found is not None
-    assert (found.word_now, found.group, found.backends) == (BalanceWord.BALANCED, "", ())
-    assert (found.reasons, found.hint) == (("yes",), None)
-
-
-def test_nothing_looked_at_is_no_balance() -> None:
-    """Before the first sample the balance is unknown."""
-    assert LevelLooks().balance_of("proxy") is None
-
-
-async def test_a_rival_before_the_same_servers_gets_no_word_of_the_other_router() -> None:
-    """Played in full, each level has the evidence of its file, and no hint names its own strategy."""
-    sweep = RehearsedSweep(rivals=("simple-shuffle",))
-    targets = tuple(sweep.targets[name] for name in ("proxy", "simple-shuffle"))
-    await sweep.play(Plan(targets, (32,), pp=64, tg=32, runs=6))
-    assert sweep.result is not None
-    for target in sweep.result.targets:
-        (level,) = target.levels
-        key = result_key(target.name, level, 64)
-        live, stored = sweep.evidence(key), stored_evidence(sweep.result, key)
-        assert told(live) == told(stored)
-        assert target.name not in told(live)[-1]

@@ -44,15 +44,6 @@ def test_the_share_never_falls_while_levels_are_added() -> None:
     assert known[-1] == 1.0
 
 
-def test_a_plan_that_adds_no_level_has_no_such_share() -> None:
-    """Its levels say what is done; without the share of a level there is none either."""
-    plan = Plan(PLAN.targets, (1, 4))
-    assert SweepProgress().share(plan, levels((1, 1.0), (4, 0.0)), key(1), None) is None
-    unknown = (*levels((1, 1.0)), PlannedLevel(key(4), LevelState.RUNNING))
-    assert SweepProgress().share(PLAN, unknown, key(4), None) is None
-    assert may_go_on_to(plan, levels((1, 1.0), (4, 0.0)), key(4), None) is None
-
-
 def test_it_may_go_on_to_the_limit_of_the_plan_or_to_the_slots() -> None:
     """Requests beyond the slots of the servers would only wait."""
     planned = levels((1, 1.0), (4, 1.0), (16, 0.5))
@@ -62,11 +53,3 @@ def test_it_may_go_on_to_the_limit_of_the_plan_or_to_the_slots() -> None:
     assert may_go_on_to(PLAN, levels((1, 1.0), (4, 0.5), (16, 0.0)), key(4), None) == 256
     between = levels((4, 1.0), (16, 1.0), (8, 0.5))
     assert may_go_on_to(PLAN, between, key(8), None) is None, "it looks for the best between two others"
-
-
-def test_a_target_that_is_done_adds_no_more_levels() -> None:
-    """The second target's levels may still grow, the first one's do not."""
-    two = Plan((*PLAN.targets, SweepTarget("b", "http://127.0.0.1:2")), (1, 16), climb_to=64)
-    other = PlannedLevel(LevelKey("b", 1, 128), LevelState.RUNNING, share=0.0)
-    planned = (*levels((1, 1.0), (16, 1.0)), other)
-    assert SweepProgress().share(two, planned, other.key, None) == 2 / (3 + 6)

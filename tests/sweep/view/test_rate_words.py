@@ -44,13 +44,6 @@ def test_a_server_that_refuses_requests_does_not_keep_up() -> None:
     )
 
 
-def test_a_server_that_answers_nothing_is_named() -> None:
-    """Without a first token the queue is what grows."""
-    assert words(level(2.0, OpenLoopResult(unstable=True, queue_growth_per_s=2.0))) == (
-        "does not keep up with 2 /s: no first token, the queue grows 2.00 requests per s"
-    )
-
-
 def test_a_level_that_was_cut_short_is_no_limit() -> None:
     """A server that died, or a sweep that was stopped, shows no rate that the server cannot take."""
     mark = Validity(code=CUT_SHORT, message="the sweep ended within this level")

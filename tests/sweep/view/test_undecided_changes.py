@@ -18,7 +18,7 @@ from sparktop.panels.sweep.topology import difference_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Load
 from sparktop.sweep.formats.report import comparison_markdown
-from sparktop.sweep.view.difference import _of_first_token, _rest_words, difference
+from sparktop.sweep.view.difference import _of_first_token, difference
 from tests.sweep.made_results import made_series
 
 
@@ -65,13 +65,6 @@ def test_the_reason_stands_below_the_headline() -> None:
     assert "▸ decode: not certain at 1 level" in rows[1]
     assert "not certain: so many rows" in rows[2]
     assert any("+0.1 % to +40 %" in one and "not certain" in one for one in rows[3:])
-
-
-def test_the_headline_counts_each_kind() -> None:
-    """What is not certain comes first."""
-    counts = {NO_DIFFERENCE: 2, NOT_CERTAIN: 1}
-    assert _rest_words(counts, "more") == "not certain at 1 more, no clear difference at 2 more"
-    assert _rest_words({NO_DIFFERENCE: 2}, "level") == "no clear difference at 2 levels"
 
 
 def test_the_headline_names_where_the_time_to_the_first_token_changed() -> None:

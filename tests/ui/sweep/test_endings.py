@@ -92,14 +92,6 @@ async def test_leaving_in_any_other_way_saves_too(stage: SweepStage) -> None:
     assert kept.result.status == "cancelled"
 
 
-async def test_a_countdown_ends_with_the_program(stage: SweepStage) -> None:
-    """Quitting in a countdown asks nothing and starts nothing."""
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, "s", "q")
-    assert stage.runners == []
-    assert stage.countdowns[-1].cancelled()
-
-
 async def test_a_generator_that_does_not_end_does_not_hold_the_program(
     stage: SweepStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

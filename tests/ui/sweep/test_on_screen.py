@@ -17,7 +17,6 @@ from sparktop.ui.screens.dialogs import AskScreen
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.screens.sweep import SweepScreen
 from tests.ui.sweep_stage import (
-    EVENING,
     PRESET,
     SIZES,
     SweepStage,
@@ -184,16 +183,6 @@ async def test_while_one_runs_another_is_refused(stage: SweepStage) -> None:
         await over(stage, pilot)
 
 
-async def test_a_new_sweep_takes_the_place_of_the_last(stage: SweepStage) -> None:
-    """After one is over, `s` starts another with a file of its own."""
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        for _ in range(2):
-            await stage.start(pilot)
-            stage.play(("spark-a", 1))
-            await stage.finish(pilot)
-        assert len(stored(stage.folder)) == 2
-
-
 async def test_a_preset_key_starts_its_preset(stage: SweepStage) -> None:
     """A key of the configuration starts that preset on its targets; the help has it."""
     async with stage.app.run_test(size=(120, 36)) as pilot:
@@ -357,13 +346,6 @@ async def test_it_is_drawn_twice_a_second_while_a_sweep_runs(stage: SweepStage) 
         assert stage.app.cadence.draw_s == 0.5
         await press(pilot, "escape")
         assert stage.app.cadence.draw_s == 5.0
-
-
-def test_two_presets_cannot_have_one_key(tmp_path: Path) -> None:
-    """The application refuses a table in which a key does two things."""
-    twin = SweepSettings("twin", key="f5")
-    with pytest.raises(ValueError, match="'twin' cannot be 'f5': another preset has it"):
-        SweepStage(tmp_path, sweeps=(EVENING, twin))
 
 
 async def test_the_palette_offers_presets_whatever_they_are_called(tmp_path: Path) -> None:

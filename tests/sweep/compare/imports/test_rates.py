@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
@@ -69,13 +68,6 @@ def test_vllms_summary_has_the_rate_reached() -> None:
     assert "ttft_due_ms" not in made
 
 
-def test_vllms_ramp_is_a_rising_rate() -> None:
-    """With a ramp the requests per second rise from one rate to the other."""
-    ramp = {"ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 3, "request_rate": "inf"}
-    (series,) = tools.read(captured(VLLM) | ramp, "n", "f")
-    assert series.levels[0].load.point == LoadPoint(LoadKind.RATE, 1.0, 3.0)
-
-
 def test_a_server_that_does_not_keep_up_has_a_growth_in_vllms_file_too() -> None:
     """Requests that wait longer and longer have no mean."""
     content = deepcopy(captured(VLLM))
@@ -124,13 +116,3 @@ def test_a_rate_that_is_none_is_refused(rate: object) -> None:
     """Zero, negative and infinite rates are refused; the message says what to run."""
     with pytest.raises(ImportFormatError, match="--request-rate"):
         tools.read(captured(VLLM) | {"request_rate": rate}, "n", "f")
-
-
-def test_runs_at_one_rate_are_compared() -> None:
-    """Two tools at one rate share a row for each figure that both have."""
-    theirs = tools.read(captured(VLLM), "v", "f")
-    others = tools.read_aiperf(at_rate(), "a", "f")
-    found = compare([*theirs, *others])
-    rows = [row for row in found.rows if row.metric == "ttft_ms"]
-    assert [row.point for row in rows] == [RATE]
-    assert set(rows[0].values) == {"v", "a"}

@@ -161,34 +161,6 @@ def test_vllms_summary_as_pandas_writes_it() -> None:
     assert [level.runs for level in one.levels] == [3, 3]
 
 
-def test_tabs_and_rates() -> None:
-    """A spreadsheet pastes tabs; a rate may be below 1."""
-    (one,) = read("Request rate\tMean TTFT (s)\n0.5\t0.3\n2\t0.4\n", "x", "x.txt")
-    assert [(level.load.point.value, level.figures["ttft_ms"].mean) for level in one.levels] == [
-        (0.5, 300),
-        (2.0, 400),
-    ]
-
-
-def test_lengths_may_have_a_k() -> None:
-    """4k are 4,096 tokens, as in the table of levels."""
-    (one,) = read("| Users | Prompt | Decode |\n|---|---|---|\n| 1 | 4k | 50 |\n", "x", "x.md")
-    assert one.levels[0].load.pp == 4096
-
-
-def test_llama_benchs_options_name_its_targets() -> None:
-    """Rows of one test differ in the options that were varied; none is dropped."""
-    text = (
-        "| model | ngl | fa | test | t/s |\n|---|--:|--:|--:|--:|\n"
-        "| m | 99 | 0 | pp512 | 100.0 ± 1.0 |\n| m | 99 | 1 | pp512 | 200.0 ± 1.0 |\n"
-        "| m | 99 | 0 | tg128 | 10.0 ± 0.1 |\n| m | 99 | 1 | tg128 | 20.0 ± 0.1 |\n"
-    )
-    assert {one.name: values(one)[1] for one in read(text, "x", "x.md")} == {
-        "0": {"prefill_tps": 100, "decode_tps": 10},
-        "1": {"prefill_tps": 200, "decode_tps": 20},
-    }
-
-
 def test_two_values_for_one_thing_are_named() -> None:
     """The tables of two models in one post: the first is taken, and the series says so."""
     table = "| Users | Decode |\n|---|---|\n| 1 | {} |\n"

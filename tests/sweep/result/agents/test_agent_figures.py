@@ -9,7 +9,6 @@ from sparktop.model.conversation import CallStart, ConversationCall
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.sweep.result.level import agents_result, measured_calls
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.result.results import AgentsResult
 from sparktop.sweep.terms.request_errors import request_failure
 
 HUMAN, TOOL = CallStart.HUMAN, CallStart.TOOL
@@ -102,13 +101,6 @@ def test_conversations_that_fit_share_their_start_once() -> None:
     assert found.fit is None
 
 
-def test_interactivity_inverts_the_slow_percentile() -> None:
-    """It is 1 / p90 of E2E per token, not a mean of rates."""
-    found = agents_result(REQUEST, {0: (0.0, 30.0)})
-    # 0.5, 0.3, 0.2 and 0.5 s a token
-    assert found.interactivity_tps == pytest.approx(1 / 0.5)
-
-
 def test_lanes_share_their_time_between_model_tools_and_people() -> None:
     """Waiting, generation, tool and the rest of the window are 100 %."""
     found = agents_result(REQUEST, {0: (0.0, 25.0)})
@@ -128,14 +120,6 @@ def test_a_failed_call_ends_its_conversation_with_its_reason() -> None:
     found = agents_result([*REQUEST, failed, aborted], {0: (0.0, 30.0)})
     assert (found.ended_early, found.early, found.early_message) == (1, {"http:400": 1}, "too long")
     assert (found.calls, found.unanswered, found.conversations) == (6, 1, 2)
-
-
-def test_nothing_measured_has_no_figures() -> None:
-    """No division by zero and no invented 0."""
-    found = agents_result([], {0: (0.0, 0.0)})
-    assert found == AgentsResult(shared_tokens=0, prompt_tokens=0, new_tokens=0, prompt_tokens_all=0)
-    assert found.cached_percent is None
-    assert found.amplification is None
 
 
 def test_figures_are_those_of_all_runs() -> None:
