@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.moments.report import moment_report
+from tests.browser.chromium import PROGRAM, chromium
 from tests.moments.conftest import Recorded
-from tests.sweep.formats.chromium import PROGRAM, browser
 from tests.sweep.formats.test_page_in_browser import BACKGROUND, HIDDEN, LEGIBLE, OVERFLOW, PLOTS
 
 pytestmark = [
@@ -23,14 +23,16 @@ async def test_a_report_is_whole_on_a_phone_a_desk_and_paper(recorded: Recorded,
     path = tmp_path / "moment.html"
     path.write_text(moment_report(recorded.moment(), "html"), encoding="utf-8")
     address = path.as_uri()
-    async with browser(tmp_path / "profile") as tab:
-        for width, dark, color in ((375, False, "rgb(247, 248, 250)"), (1280, True, "rgb(14, 18, 23)")):
-            await tab.open(address, width=width, dark=dark)
-            assert (tab.messages, set(tab.requests)) == ([], {address})
-            assert await tab.ask(OVERFLOW) == 0
-            assert await tab.ask(PLOTS) == 9
-            assert await tab.ask(LEGIBLE)
-            assert await tab.ask(HIDDEN) == []
-            assert await tab.ask(BACKGROUND) == color
-        pdf = await tab.pdf()
+    async with chromium() as new_tab:
+        tab = await new_tab()
+        for width, scheme, color in ((375, "light", "rgb(247, 248, 250)"), (1280, "dark", "rgb(14, 18, 23)")):
+            await tab.begin(width, 900, is_phone=width < 500, scheme=scheme)
+            await tab.open(address)
+            assert (tab.complaints, set(tab.requests)) == ([], {address})
+            assert await tab.value(OVERFLOW) == 0
+            assert await tab.value(PLOTS) == 9
+            assert await tab.value(LEGIBLE)
+            assert await tab.value(HIDDEN) == []
+            assert await tab.value(BACKGROUND) == color
+        pdf = await tab.printed()
         assert 1 <= pdf.count(b"/Type /Page\n") <= 8

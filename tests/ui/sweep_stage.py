@@ -31,7 +31,7 @@ from stage.rehearsal import Rehearsal, RouterPart
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import Clock, PlayedSweep
 
-SIZES = [(80, 24), (120, 36), (200, 50)]
+SIZES = [(80, 24), (200, 50)]
 PRESET = SweepSettings(
     "quick", targets=("spark-a", "proxy"), concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3
 )

@@ -30,13 +30,6 @@ def test_a_row_for_each_says_what_it_does_now_and_what_it_did() -> None:
     assert rows[2].endswith(4 * "┄┄┄┄" + 4 * "───" + 4 * "━")
 
 
-def test_rows_have_a_time_axis_of_their_own() -> None:
-    """It ends now, as they do; the graphs above have another one."""
-    rows = [row_text(row) for row in conversations_rows(few(), 80, 4)]
-    assert rows[3].endswith("now")
-    assert rows[3].index("−1 s") == 80 - 16 - 2
-
-
 def test_agents_without_room_are_columns_of_numbers() -> None:
     """A hundred agents fit into five rows: half of each column thinks."""
     rows = [row_text(row) for row in conversations_rows(many(100), 80, 6)]

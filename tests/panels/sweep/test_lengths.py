@@ -17,7 +17,6 @@ from sparktop.model.sweep import (
     Topologies,
 )
 from sparktop.panels.parts.text import Row, row_text
-from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.panels.sweep.table import table_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
@@ -27,7 +26,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.statistics import value_of
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.result import topologies
-from tests.panels.sweep_views import evidence, running
+from tests.panels.sweep_views import running
 from tests.sweep.made_results import made_level, made_sweep
 
 LENGTHS = (1024, 131_072)
@@ -99,14 +98,6 @@ def test_a_difference_has_lengths_where_there_are_several(width: int) -> None:
     assert "c64/1024, c64/131072" in found.verdict
     alike = texts(difference_screen(difference(series("x"), series("y")), width, 24))
     assert sum("none shown" in row or "no clear difference" in row for row in alike if "c64/" in row) >= 2
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_evidence_names_the_length_of_its_level(width: int) -> None:
-    """The title has it only if the sweep has several."""
-    several = texts(evidence_screen(evidence(), width, 24, lengths=True))
-    assert "c = 4/100 " in several[0]
-    assert "c = 4 " in texts(evidence_screen(evidence(), width, 24))[0]
 
 
 @pytest.mark.parametrize("width", WIDTHS)

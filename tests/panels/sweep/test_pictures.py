@@ -22,13 +22,12 @@ from sparktop.model.sweep import (
 from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.sweep.curves import curve_rows, legend_rows
-from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
 from sparktop.panels.sweep.live import MOST_ROWS, timeline_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.view.result import topologies
-from tests.panels.sweep_views import evidence, published
+from tests.panels.sweep_views import published
 from tests.sweep.made_results import made_series
 
 
@@ -72,14 +71,6 @@ def test_an_interval_is_a_bar_over_its_point() -> None:
     letters = [row for row, _ in column_of(rows, "A")]
     ends = [row for row, row_text_ in enumerate(rows) if row_text_[column] == "┴"]
     assert any(top < row < max(ends) for row in letters)
-
-
-def test_an_interval_has_both_ends_or_none() -> None:
-    """Whatever cells the ends fall into: an upper end never stands without a lower one."""
-    for half in range(1, 30):
-        rows = texts(curve_rows(plot(line("x", {1: 50.0, 2: 60.0}, half=float(half))), 60, 12))[1:-1]
-        ends = ["".join(row).count(sign) for sign in "┬┴" for row in [rows]]
-        assert ends[0] == ends[1]
 
 
 def test_a_line_is_solid_and_has_its_name_at_its_end() -> None:
@@ -145,29 +136,12 @@ def test_the_legend_of_requests_names_the_phases_and_the_servers() -> None:
     assert part_role(0) in {role for text, role in drawn[3] if "━" in text}
 
 
-def test_a_request_without_a_token_is_all_waiting_for_the_first() -> None:
-    """It has no decode part and no time to first token."""
-    (row,) = bars(RequestBar(0.0))
-    assert "━" not in row
-    assert "─" in row
-    assert row.rstrip().endswith("–")
-
-
 def test_very_many_requests_are_thinned_and_counted() -> None:
     """A thousand requests do not have a row each, and the picture says so."""
     many = tuple(RequestBar(0.0, 1.0, 2.0) for _ in range(1000))
     rows = texts(timeline_rows(Timeline(LevelKey("x", 1000), 0, many, 2.0), 100))
     assert len(rows) <= MOST_ROWS + 5
     assert "1000 requests, 1 of 3 shown" in rows[0]
-
-
-def test_evidence_shows_the_batches_and_the_run_that_was_asked_for() -> None:
-    """It has the batch of each server, and the requests of the second run, which the other one served."""
-    rows = texts(evidence_screen(evidence(), 120, 40, run=1))
-    assert any("run 2, 4 requests" in row for row in rows)
-    (server,) = [row for row in rows if row.startswith("│ spark-a")]
-    assert " 4.0 " in server
-    assert any(row.startswith("│     1 spark-b │") for row in rows)
 
 
 def test_a_change_has_a_word_and_its_interval() -> None:

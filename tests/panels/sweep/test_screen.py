@@ -134,31 +134,11 @@ def test_the_best_has_a_sign_and_those_alike_another() -> None:
     assert lines(rows, "◇")
 
 
-def test_doubts_stand_beside_the_figures() -> None:
-    """A level with a mark has the mark's words beside its figures."""
-    shown = lines(table_rows(done(), 140, 12), "c4")
-    assert len(shown) == 2
-    assert all("!too short" in row for row in shown)
-
-
 def test_a_long_table_keeps_the_chosen_level_in_sight() -> None:
     """With room for three levels the cursor is on one of them, and the others are counted."""
     rows = table_rows(done(), 80, 5, chosen=LevelKey("proxy", 4, 100))
     assert "▶" in lines(rows, "c4")[0]
     assert "3 more" in text(rows)
-
-
-def test_an_unknown_figure_is_a_dash() -> None:
-    """A latency that was not measured is a dash, not a zero."""
-    view = done()
-    rows = tuple(
-        replace(
-            row, figures={name: one for name, one in row.figures.items() if not index or name != "ttft_ms"}
-        )
-        for index, row in enumerate(view.rows)
-    )
-    shown = lines(table_rows(replace(view, rows=rows), 100, 12), "c2")
-    assert all(" – " in row for row in shown)
 
 
 @pytest.mark.parametrize("status", [one for one in SweepStatus if one.over])

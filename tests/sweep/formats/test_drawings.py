@@ -13,7 +13,7 @@ from sparktop.colors.mixing import contrast
 from sparktop.model.sweep import LimitLine
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
 from sparktop.sweep.compare.series import Series, series_of
-from sparktop.sweep.formats.drawings import LENGTH, by_load, curve_drawings, request_drawings
+from sparktop.sweep.formats.drawings import curve_drawings, request_drawings
 from sparktop.sweep.view.curves import sweep_plots
 from tests.colors.test_colors_apart import SIGHT, seen_as
 from tests.sweep.formats.full_results import full_sweep
@@ -79,19 +79,6 @@ def test_a_limit_for_one_request_is_a_short_line_at_its_concurrency() -> None:
         (x1, _), (x2, _) = (place.split() for place in path.removeprefix("M").split("L"))
         lengths.append(float(x2) - float(x1))
     assert 0 < lengths[0] < lengths[1] / 3
-
-
-def test_prompt_lengths_are_the_axis_where_they_alone_vary() -> None:
-    """Else each length is a curve of its own."""
-    lengths = [made_level(1).model_copy(update={"pp": pp}) for pp in (1000, 4000, 16000)]
-    (series,), axis = by_load(series_of(made_sweep(("a", lengths))))
-    assert axis == LENGTH
-    assert [level.load.concurrency for level in series.levels] == [1000, 4000, 16000]
-    both = [
-        made_level(concurrency).model_copy(update={"pp": pp}) for pp in (100, 500) for concurrency in (1, 2)
-    ]
-    parts, _ = by_load(series_of(made_sweep(("a", both))))
-    assert [one.name for one in parts] == ["a 100 in", "a 500 in"]
 
 
 def test_requests_are_dots_and_runs_are_bars() -> None:

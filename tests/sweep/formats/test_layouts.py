@@ -9,7 +9,6 @@ import pytest
 from sparktop.report.document.document import Grid, escaped
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import Series, load_reference, series_of
-from sparktop.sweep.formats import report
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.plan.presets import BUILT_IN
 from tests.sweep.made_results import made_series, simulated_sweep
@@ -138,26 +137,6 @@ def test_a_run_of_any_preset_has_every_layout(name: str, simulated: Callable[[st
     assert len(layouts.interactive(first).rows) == (4 if alone else 0)
     assert len(layouts.contexts(first).rows) == alone
     assert len(layouts.spread(first, second).rows) in {0, levels}
-
-
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [
-        ("topology", "### Decode (tok/s, higher is better)"),
-        ("long-context", "### Long contexts, one user"),
-        ("interactive", "### Interactive, one user"),
-        ("batch-scaling", "### Batch scaling"),
-    ],
-)
-def test_markdown_of_a_preset_leads_with_its_table(name: str, head: str) -> None:
-    """The layout that the preset is for comes first."""
-    preset = PRESETS[name]
-    concurrency = [one for one in preset.concurrency or () if one <= 16]
-    result = simulated_sweep(name, concurrency, preset.prompt_lengths or (), preset.tg or 1, 2)
-    if name != "topology":
-        result = result.model_copy(update={"targets": result.targets[:1]})
-    text = report.sweep_markdown(result)
-    assert text[text.index("### ") :].startswith(head)
 
 
 def test_an_untested_row_beside_tested_ones_is_marked() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import load_reference
 from sparktop.sweep.formats.written import comparison_report, sweep_report
-from tests.sweep.formats.chromium import PROGRAM, browser
+from tests.browser.chromium import PROGRAM, chromium
 from tests.sweep.formats.full_results import full_sweep
 
 pytestmark = [
@@ -43,31 +41,29 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["sweep", "table"])
 @pytest.mark.parametrize("width", [375, 1280])
-async def test_a_report_is_whole_at_every_width(
-    reports: dict[str, str], tmp_path: Path, name: str, width: int
-) -> None:
+async def test_a_report_is_whole_at_every_width(reports: dict[str, str], name: str, width: int) -> None:
     """The console is empty, nothing else is requested, nothing overflows, and plots have legible text."""
-    async with browser(tmp_path / "profile") as tab:
-        await tab.open(reports[name], width=width)
-        assert tab.messages == []
-        assert tab.requests == [reports[name]]
-        assert await tab.ask(OVERFLOW) == 0
-        assert await tab.ask(PLOTS) == (5 if name == "sweep" else 3)
-        assert await tab.ask(LEGIBLE)
-        assert await tab.ask(HIDDEN) == []
+    async with chromium() as new_tab:
+        tab = await new_tab()
+        await tab.begin(width, 900, is_phone=width < 500)
+        await tab.open(reports[name])
+        assert (tab.complaints, tab.requests) == ([], [reports[name]])
+        assert await tab.value(OVERFLOW) == 0
+        assert await tab.value(PLOTS) == (5 if name == "sweep" else 3)
+        assert await tab.value(LEGIBLE)
+        assert await tab.value(HIDDEN) == []
 
 
-async def test_a_report_follows_the_reader_s_colours_and_prints(
-    reports: dict[str, str], tmp_path: Path
-) -> None:
+async def test_a_report_follows_the_reader_s_colours_and_prints(reports: dict[str, str]) -> None:
     """Dark on request; on paper a few pages, light whatever the screen is."""
-    async with browser(tmp_path / "profile") as tab:
-        await tab.open(reports["sweep"], width=1280)
-        assert await tab.ask(BACKGROUND) == "rgb(247, 248, 250)"
-        await tab.open(reports["sweep"], width=1280, dark=True)
-        assert await tab.ask(BACKGROUND) == "rgb(14, 18, 23)"
-        pdf = await tab.pdf()
+    async with chromium() as new_tab:
+        tab = await new_tab()
+        for scheme, color in (("light", "rgb(247, 248, 250)"), ("dark", "rgb(14, 18, 23)")):
+            await tab.begin(1280, 900, scheme=scheme)
+            await tab.open(reports["sweep"])
+            assert await tab.value(BACKGROUND) == color
+        pdf = await tab.printed()
         assert pdf.startswith(b"%PDF")
         assert 1 <= pdf.count(b"/Type /Page\n") <= 12
         await tab.call("Emulation.setEmulatedMedia", media="print")
-        assert await tab.ask("getComputedStyle(document.querySelector('h1')).color") == "rgb(28, 35, 44)"
+        assert await tab.value("getComputedStyle(document.querySelector('h1')).color") == "rgb(28, 35, 44)"

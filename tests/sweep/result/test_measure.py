@@ -86,19 +86,6 @@ def test_decode_leaves_out_first_tokens_and_runs_to_the_very_last() -> None:
     assert decode_tps(pair()) == pytest.approx(7 / 2.25)
 
 
-def test_decode_leaves_out_all_that_came_with_the_first() -> None:
-    """A first read of three tokens: none of them was decoded in the window."""
-    run = collect(
-        [
-            RequestStarted("a", 0.0),
-            FirstToken("a", 1.0, 3),
-            Tokens("a", 2.0, 4),
-            RequestEnded("a", 2.0, EndReason.LENGTH),
-        ]
-    )
-    assert decode_tps(run) == pytest.approx(4.0)
-
-
 def test_pure_decode_counts_only_while_all_decode() -> None:
     """From b's first token (1.25, not counted) to a's last (2.5): a's 1.5, 2.0, 2.5 and b's 1.75, 2.25."""
     assert pure_decode_tps(pair(), 2) == pytest.approx(5 / 1.25)

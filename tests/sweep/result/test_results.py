@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.failure import FailureKind
 from sparktop.model.load import EndReason, Level, RequestEnded, RequestStarted
-from sparktop.sweep.result import level as level_results
 from sparktop.sweep.result import store as result_store
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
@@ -134,22 +133,6 @@ def test_a_level_counts_errors_by_their_words_and_keeps_run_means() -> None:
     assert level.each is not None
     assert level.each.run == (0, 1)
     assert level.each.stream_tps == pytest.approx((4, 2))
-
-
-def test_very_many_requests_are_not_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit only the figures are kept."""
-    monkeypatch.setattr(level_results, "MOST_EACH", 5)
-    assert made_level(2).each is None
-    monkeypatch.setattr(level_results, "MOST_EACH", 6)
-    assert made_level(2).each is not None
-
-
-def test_the_store_is_below_the_data_home() -> None:
-    """As the base directory specification says, relative paths ignored."""
-    assert result_store.sweeps_folder({"XDG_DATA_HOME": "/d"}) == Path("/d/sparktop/sweeps")
-    assert result_store.sweeps_folder({"XDG_DATA_HOME": "d", "HOME": "/h"}) == Path(
-        "/h/.local/share/sparktop/sweeps"
-    )
 
 
 def test_sweeps_of_one_moment_have_files_of_their_own(tmp_path: Path) -> None:

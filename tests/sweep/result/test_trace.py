@@ -95,20 +95,6 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
     assert (found.pure_decode_tps, found.itl_ms, found.tokens.hidden) == (None, None, 8)
 
 
-def test_requests_stand_in_the_order_of_their_starts() -> None:
-    """Interleaved events are put to their requests; events of a request that never started are left out."""
-    found = collect(
-        [
-            RequestStarted("a", 0.0),
-            RequestStarted("b", 0.1),
-            FirstToken("b", 0.2),
-            FirstToken("ghost", 0.2),
-            FirstToken("a", 0.3),
-        ]
-    )
-    assert [(trace.request_id, trace.first_token) for trace in found] == [("a", 0.3), ("b", 0.2)]
-
-
 def test_the_means_of_runs_are_over_the_same_gaps_as_the_mean_beside_them() -> None:
     """Of two requests one has no count of its chunks: its gaps are in neither figure."""
     events: list[LoadEvent] = [

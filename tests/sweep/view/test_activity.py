@@ -10,7 +10,6 @@ from sparktop.model.load import (
     LoadPoint,
     RequestEnded,
     RequestStarted,
-    concurrency_point,
 )
 from sparktop.model.sweep import LevelKey
 from sparktop.sweep.view.series import MOST_ACTIVITY_SLOTS, MOST_EACH, ActivityLedger
@@ -51,17 +50,6 @@ def test_the_newest_requests_wait() -> None:
     found = ledger.activities(1.0)
     assert found is not None
     assert [text[-1] for text in found.each] == ["p", "p", "w"]
-
-
-def test_other_loads_and_levels_that_ended_show_nothing() -> None:
-    """Requests at once have no conversations, and between levels there is nothing to show."""
-    ledger = ActivityLedger()
-    ledger.begin_level(0.0, LevelKey("a", 4, position=concurrency_point(4)))
-    assert ledger.activities(5.0) is None
-    ledger.begin_level(5.0, key_of(4))
-    assert ledger.activities(6.0) is not None
-    ledger.end_level()
-    assert ledger.activities(7.0) is None
 
 
 def test_many_agents_for_hours_stay_small() -> None:

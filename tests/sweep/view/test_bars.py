@@ -119,14 +119,6 @@ def test_an_older_burst_is_drawn_from_its_beginning_and_says_so() -> None:
     assert "keeps no starts" in evidence.timelines[0].notes[0]
 
 
-def test_an_older_steady_level_says_why_it_has_no_timeline() -> None:
-    """Without starts nothing can be drawn of it."""
-    evidence = stored_evidence(sweep(older(level_result(LEVEL, collect(events()))), LoadMode.STEADY), KEY)
-    assert evidence is not None
-    assert evidence.timelines == ()
-    assert "older" in (evidence.why_no_timeline or "")
-
-
 def test_places_beyond_the_names_are_nobody() -> None:
     """A file that was edited by hand breaks no picture."""
     level = level_result(LEVEL, collect(events()))

@@ -18,7 +18,6 @@ from sparktop.sweep.terms.definitions import FEW_CALLS
 from sparktop.sweep.view.result import plan_words
 from sparktop.sweep.view.words import (
     conversation_facts,
-    conversation_figures,
     conversation_sentence,
 )
 
@@ -71,14 +70,6 @@ def test_few_calls_have_a_median_alone() -> None:
     found = conversation_sentence(target(agents_level(4, latency(300, None, 12))))
     assert found is not None
     assert found.startswith("4 agents: TTFT p50 0.30 s after a tool")
-
-
-def test_no_reading_is_no_figure() -> None:
-    """A level without any answered call of a kind has no figure of it, never 0."""
-    level = agents_level(4, None, cached_tokens=None, prompt_tokens=None)
-    assert "tool_p50_ms" not in conversation_figures(level)
-    assert "cached_percent" not in conversation_figures(level)
-    assert conversation_sentence(target(level)) == "4 agents: no answered call"
 
 
 def test_the_details_say_why_conversations_ended() -> None:

@@ -14,7 +14,6 @@ from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import started_at
 from sparktop.sweep.view.result import ForeignView
-from tests.sweep.made_results import made_series
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
 FILES = (
@@ -85,15 +84,6 @@ def test_definitions_stand_beside_the_figures() -> None:
     assert "426.6 tok/s" in facts["Decode"]
     assert "latest last - earliest first token" in facts["Decode"]
     assert "llama-benchy 0.4.0" in facts["From"]
-
-
-def test_several_targets_are_laid_side_by_side() -> None:
-    """Two series give the comparison of targets that our own sweeps give."""
-    series = [made_series("x", {1: (10.0, 10.1)}), made_series("y", {1: (20.0, 20.1)})]
-    view = ForeignView(series).view()
-    assert view.topologies is not None
-    assert view.topologies.columns == ("x", "y")
-    assert view.topologies.metrics[0].levels[0].winner == "y"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktop.sweep.view.series import FIRST_STEP_S, MOST_POINTS, Amounts, Points, Readings, States, TimeGrid
+from sparktop.sweep.view.series import FIRST_STEP_S, MOST_POINTS, Amounts, Points, Readings, TimeGrid
 
 TIMES = st.lists(st.integers(0, 5000), min_size=1, max_size=80).map(sorted)
 
@@ -30,16 +30,6 @@ def test_a_reading_holds_until_the_next_one_but_not_over_a_gap() -> None:
     readings.add(2, 7.0, 2)
     readings.add(9, 8.0, 2)
     assert readings.slots(10) == (5.0, 5.0, 7.0, None, None, None, None, None, None, 8.0)
-
-
-def test_joined_states_keep_the_newer_one() -> None:
-    """Of two slots that become one the later state stands."""
-    states = States()
-    states.put(0, 4.0)
-    states.put(1, 8.0)
-    states.put(2, 2.0)
-    states.fold()
-    assert states.slots(2) == (8.0, 2.0)
 
 
 @given(st.lists(st.floats(1.0, 1e5), min_size=1, max_size=200))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sparktop.model.load import EndReason, FirstToken, Level, LevelEnded, RequestEnded
 from sparktop.model.sweep import LevelKey, LevelState, SweepStatus
-from sparktop.sweep.plan.plan import Load, Order, SloCondition
+from sparktop.sweep.plan.plan import Load, SloCondition
 from sparktop.sweep.run.progress import Phase, PhaseChanged, RunTold, SweepEnded
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view
@@ -37,19 +37,6 @@ def test_before_anything_is_told_the_whole_plan_is_ahead(played: PlayedSweep) ->
     ]
     assert {one.state for one in view.levels} == {LevelState.AHEAD}
     assert view.share == 0.0
-
-
-def test_an_interleaved_plan_is_listed_level_by_level() -> None:
-    """In ABBA order the targets of one load stand beside each other."""
-    result = made_sweep(("a", (made_level(1), made_level(2))), ("b", (made_level(1), made_level(2))))
-    asked = result.plan.model_copy(update={"order": Order.ABBA})
-    levels = result_view(result.model_copy(update={"plan": asked})).levels
-    assert [(one.key.target, one.key.concurrency) for one in levels] == [
-        ("a", 1),
-        ("b", 1),
-        ("a", 2),
-        ("b", 2),
-    ]
 
 
 def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
@@ -180,18 +167,6 @@ def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
     assert bar.queue_s == pytest.approx(TTFT_S - 0.2)
     assert [one.bars[0].backend for one in evidence.timelines] == ["spark-a", "spark-b", "spark-a"]
     assert {one.backends for one in evidence.timelines} == {BACKENDS}
-
-
-def test_the_batch_of_a_running_level_is_the_mean_of_busy_looks(played: PlayedSweep) -> None:
-    """While a level runs its samples count; a sample of an idle server does not lower the mean."""
-    played.view.look(played.snapshot())
-    played.run("proxy", Load(100, 2), 0, upto_s=0.6)
-    for running in (2.0, 0.0, 0.0, 4.0):
-        played.clock.now += 1.0
-        played.view.look(played.snapshot(running=running))
-    evidence = played.view.evidence(LevelKey("proxy", 2, 100))
-    assert evidence is not None
-    assert {one.name: one.busy_batch for one in evidence.shares} == dict.fromkeys(BACKENDS, 3.0)
 
 
 def test_the_batch_of_a_measured_level_is_that_of_its_file() -> None:

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.sweep import LevelEvidence, LevelKey
-from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.sweep.plan.plan import Load
-from sparktop.sweep.view.levels import level_balance, stored_evidence
+from sparktop.sweep.view.levels import level_balance
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import BACKENDS, PlayedSweep
 
@@ -88,19 +87,6 @@ def test_a_measured_level_shows_what_was_judged_of_it_alone(played: PlayedSweep)
     assert said[:2] == ("uneven", "spark-a got 90 % of the requests")
     assert said[-1] == "restart the proxy"
     assert "order of choices: 3 runs where 10 were to be expected" in said
-
-
-def test_live_and_reopened_say_the_same(played: PlayedSweep) -> None:
-    """Verdict, reasons and hint of a measured level are those of its file."""
-    played.whole()
-    live, stored = played.view.evidence(KEY), stored_evidence(played.result, KEY)
-    assert told(live) == told(stored)
-    assert live is not None
-    assert stored is not None
-    assert (live.balance, live.balance_word) == (stored.balance, stored.balance_word)
-    words = "\n".join("".join(text for text, _ in row) for row in evidence_screen(stored, 120, 60))
-    assert "restart the proxy" in words
-    assert words.count("· spark-a got 90 %") == 1
 
 
 @pytest.mark.parametrize(

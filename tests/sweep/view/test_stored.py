@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from sparktop.sweep.view.levels import stored_levels
-from sparktop.sweep.view.result import StoredView
 from tests.sweep.made_results import made_level, made_sweep
-
-
-def view() -> StoredView:
-    return StoredView(made_sweep(("a", [made_level(1), made_level(2)]), preset="quick"), title="quick today")
 
 
 def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:

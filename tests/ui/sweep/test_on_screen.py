@@ -152,24 +152,6 @@ async def test_x_twice_stops_and_says_what_is_kept(stage: SweepStage, size: tupl
         assert stage.sweeping.path.name in stage.toasts()[-1]
 
 
-async def test_a_second_x_that_comes_late_only_asks_again(
-    stage: SweepStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two presses further apart than three seconds stop nothing."""
-    now = 100.0
-    monkeypatch.setattr("sparktop.ui.sweep_desk.monotonic", lambda: now)
-    async with stage.app.run_test(size=(80, 24)) as pilot:
-        await stage.start(pilot)
-        await press(pilot, "x")
-        now = 103.5
-        await press(pilot, "x")
-        assert not stage.stopped_by()
-        now = 106.0
-        await press(pilot, "x")
-        assert stage.stopped_by()
-        await over(stage, pilot)
-
-
 async def test_while_one_runs_another_is_refused(stage: SweepStage) -> None:
     """`s` and a preset's key say that a sweep runs; x without a sweep says that none does."""
     async with stage.app.run_test(size=(120, 36)) as pilot:
@@ -335,17 +317,6 @@ async def test_a_frozen_picture_stays_and_the_sweep_goes_on(stage: SweepStage) -
         assert stage.text() != frozen
         stage.runner.cancel()
         await over(stage, pilot)
-
-
-async def test_it_is_drawn_twice_a_second_while_a_sweep_runs(stage: SweepStage) -> None:
-    """From the countdown to the end two drawings a second at least, whatever the interval; then as before."""
-    stage.app.cadence.ask(5.0)
-    async with stage.app.run_test(size=(120, 36)) as pilot:
-        assert stage.app.cadence.draw_s == 5.0
-        await press(pilot, "s")
-        assert stage.app.cadence.draw_s == 0.5
-        await press(pilot, "escape")
-        assert stage.app.cadence.draw_s == 5.0
 
 
 async def test_the_palette_offers_presets_whatever_they_are_called(tmp_path: Path) -> None:

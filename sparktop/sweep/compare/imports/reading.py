@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
-from sparktop.sweep.compare.series import LoadShape, Series
+from sparktop.sweep.compare.series import LoadShape, Series, SeriesLevel, load_at
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE
 from sparktop.sweep.result.results import LARGEST, MOST_CONCURRENCY
 from sparktop.sweep.terms.statistics import value_of
@@ -103,6 +103,35 @@ def single(value: float | None, scale: float = 1.0) -> Value | None:
 def known(figures: Mapping[str, Value | None]) -> dict[str, Value]:
     """Return a copy of a mapping of metric values without those that are None."""
     return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def singles(
+    data: object, fields: Mapping[str, str], *leaf: str, scale: float = 1.0
+) -> dict[str, Value | None]:
+    """Return values of a single run, by our name of the metric; `fields` has ours by the tool's name.
+
+    Each number is below the tool's name at the path `leaf`, and is multiplied by `scale`.
+    """
+    return {ours: single(number(data, theirs, *leaf), scale) for theirs, ours in fields.items()}
+
+
+def rounded(data: object, *path: str | int) -> int | None:
+    """Return the number at a path, such as a mean of tokens, as an integer; None if there is none."""
+    found = number(data, *path)
+    return None if found is None else round(found)
+
+
+def single_level(
+    point: LoadPoint,
+    figures: Mapping[str, Value | None],
+    prompt_tokens: int | None,
+    output_tokens: int | None,
+    *,
+    failed: object = None,
+) -> SeriesLevel:
+    """Return a level of a single run; with `failed`, it has the warning that requests failed."""
+    load, validity = load_at(point, prompt_tokens, output_tokens), ("errors",) if failed else ()
+    return SeriesLevel(load=load, figures=known(figures), runs=1, validity=validity)
 
 
 AT_RATES = "at rates"

@@ -52,7 +52,10 @@ from sparktop.sweep.compare.imports.reading import (
     numbers,
     part,
     rate_at,
+    rounded,
     single,
+    single_level,
+    singles,
     table,
     whole,
     words,
@@ -97,25 +100,22 @@ def read_llama_benchy(data: object, name: str, source: str) -> list[Series]:
     levels = tuple(_llama_benchy_levels(data))
     if not levels:
         raise ImportFormatError("it holds no level")
-    used = {metric for level in levels for metric in level.figures}
     latency_ms = number(data, "latency_ms")
     notes = (f"at c1 its probe's {latency_ms:.1f} ms are taken off the prompt's time",) if latency_ms else ()
-    version = words(data, "version")
-    ours = bool(version and version.startswith("sparktop"))
-    return [
+    version = words(data, "version") or "?"
+    ours = version.startswith("sparktop")
+    return by_axis(
         Series(
             name=name,
             levels=levels,
             source=source,
-            tool=version or "" if ours else f"llama-benchy {version or '?'}",
+            tool=version if ours else f"llama-benchy {version}",
             model=words(data, "model"),
             shape=LoadShape.BURST,
-            definitions={}
-            if ours
-            else {key: text for key, text in _LLAMA_BENCHY_DEFINITIONS.items() if key in used},
+            definitions={} if ours else _LLAMA_BENCHY_DEFINITIONS,
             notes=notes,
         )
-    ]
+    )
 
 
 def _llama_benchy_levels(data: object) -> Iterator[SeriesLevel]:
@@ -157,12 +157,13 @@ def _llama_benchy_latency(metric: object, concurrency: int) -> Value | None:
 
 
 _GUIDELLM_FIGURES = {
-    "output_tokens_per_second": ("output_tps", 1.0),
-    "time_to_first_token_ms": ("ttft_ms", 1.0),
-    "inter_token_latency_ms": ("tpot_ms", 1.0),
-    "request_latency": ("e2e_ms", 1000.0),
+    "output_tokens_per_second": "output_tps",
+    "time_to_first_token_ms": "ttft_ms",
+    "inter_token_latency_ms": "tpot_ms",
+    "tokens_per_second": "total_tps",
 }
-_GUIDELLM_TOTAL = "tokens_per_second"
+_GUIDELLM_SECONDS = {"request_latency": "e2e_ms"}
+_GUIDELLM_AT_RATES = {"request_scheduled_latency": "e2e_due_ms", "request_dispatch_delay": "client_wait_ms"}
 _GUIDELLM_DEFINITIONS = {
     "output_tps": "generated tokens / time measured",
     "total_tps": "prompt and generated tokens / time measured",
@@ -219,21 +220,14 @@ def _guidellm_levels(data: object) -> Iterator[SeriesLevel]:
         point = _guidellm_point(part(benchmark, "config", "strategy"))
         if point is None:
             continue
-        metrics = part(benchmark, "metrics")
-        figures = {
-            ours: single(number(metrics, theirs, "successful", "mean"), scale)
-            for theirs, (ours, scale) in _GUIDELLM_FIGURES.items()
-        }
-        figures["total_tps"] = single(number(metrics, _GUIDELLM_TOTAL, "successful", "mean"))
+        metrics, mean = part(benchmark, "metrics"), ("successful", "mean")
+        figures = singles(metrics, _GUIDELLM_FIGURES, *mean)
+        figures |= singles(metrics, _GUIDELLM_SECONDS, *mean, scale=1000.0)
         if point.kind is LoadKind.RATE:
             figures |= _guidellm_open_loop(benchmark)
+        prompt, output = (rounded(metrics, f"{one}_token_count", *mean) for one in ("prompt", "output"))
         failed = whole(benchmark, "scheduler_metrics", "requests_made", "errored")
-        yield SeriesLevel(
-            load=load_at(point, _guidellm_tokens(metrics, "prompt"), _guidellm_tokens(metrics, "output")),
-            figures=known(figures),
-            runs=1,
-            validity=("errors",) if failed else (),
-        )
+        yield single_level(point, figures, prompt, output, failed=failed)
 
 
 def _guidellm_point(strategy: object) -> LoadPoint | None:
@@ -258,16 +252,10 @@ def _guidellm_open_loop(benchmark: object) -> dict[str, Value | None]:
     done = number(times, "requests_made", "successful")
     took_s = (number(times, "measure_end_time") or 0.0) - (number(times, "measure_start_time") or 0.0)
     return {
+        **singles(metrics, _GUIDELLM_AT_RATES, "successful", "mean", scale=1000.0),
         "requests_per_s": None if done is None or took_s <= 0 else single(done / took_s),
-        "e2e_due_ms": single(number(metrics, "request_scheduled_latency", "successful", "mean"), 1000.0),
-        "client_wait_ms": single(wait_s, 1000.0),
         "ttft_due_ms": None if wait_s is None or ttft_ms is None else single(ttft_ms + 1000.0 * wait_s),
     }
-
-
-def _guidellm_tokens(metrics: object, which: str) -> int | None:
-    mean = number(metrics, f"{which}_token_count", "successful", "mean")
-    return None if mean is None else round(mean)
 
 
 _AIPERF_FIGURES = {
@@ -381,12 +369,8 @@ def read_aiperf(data: object, name: str, source: str) -> list[Series]:
     if point.kind is LoadKind.RATE:
         figures["requests_per_s"] = single(number(data, "request_throughput", "avg"))
     failed = listed(data, "error_summary") or part(data, "was_cancelled") is True
-    level = SeriesLevel(
-        load=load_at(point, _aiperf_tokens(data, "input"), _aiperf_tokens(data, "output")),
-        figures=known(figures),
-        runs=1,
-        validity=("errors",) if failed else (),
-    )
+    prompt, output = (rounded(data, f"{one}_sequence_length", "avg") for one in ("input", "output"))
+    level = single_level(point, figures, prompt, output, failed=failed)
     models = listed(data, "input_config", "models", "items")
     return by_axis(
         Series(
@@ -430,11 +414,6 @@ def _aiperf_total_tps(data: object) -> float | None:
     return (prompt + output) / duration
 
 
-def _aiperf_tokens(data: object, which: str) -> int | None:
-    mean = number(table(data, f"{which}_sequence_length"), "avg")
-    return None if mean is None else round(mean)
-
-
 _SGLANG_FIGURES = {
     "output_throughput": "output_tps",
     "total_throughput": "total_tps",
@@ -442,6 +421,7 @@ _SGLANG_FIGURES = {
     "mean_itl_ms": "itl_ms",
     "mean_tpot_ms": "tpot_ms",
     "mean_e2e_latency_ms": "e2e_ms",
+    "request_throughput": "requests_per_s",
 }
 _SGLANG_DEFINITIONS = {
     "output_tps": "generated tokens / duration",
@@ -509,21 +489,20 @@ def _sglang_level(run: object) -> SeriesLevel:
             "ttft_ms": single(first, 1000.0),
             "e2e_ms": single(number(run, "latency"), 1000.0),
         }
-        load = load_at(concurrency_point(batch), whole(run, "input_len"), whole(run, "output_len"))
-        return SeriesLevel(load, known(figures), runs=1)
+        lengths = whole(run, "input_len"), whole(run, "output_len")
+        return single_level(concurrency_point(batch), figures, *lengths)
     point = rate_at(run, "request_rate")
     if point is None:
         concurrency = concurrency_at(run, "max_concurrency")
         if concurrency is None:
             raise ImportFormatError("a run has neither; run it with --max-concurrency or --request-rate")
         point = concurrency_point(concurrency)
-    figures = {ours: single(number(run, theirs)) for theirs, ours in _SGLANG_FIGURES.items()}
+    figures = singles(run, _SGLANG_FIGURES)
     if figures["total_tps"] is None:
         prompt, output = number(run, "input_throughput"), number(run, "output_throughput")
         figures["total_tps"] = None if prompt is None or output is None else single(prompt + output)
-    figures["requests_per_s"] = single(number(run, "request_throughput"))
-    load = load_at(point, _sglang_mean(run, "total_input_tokens"), _sglang_mean(run, "total_output_tokens"))
-    return SeriesLevel(load, known(figures), runs=1)
+    prompt, output = (_sglang_mean(run, f"total_{one}_tokens") for one in ("input", "output"))
+    return single_level(point, figures, prompt, output)
 
 
 def _sglang_mean(run: object, name: str) -> int | None:
@@ -571,35 +550,20 @@ def read_inference_perf(data: object, name: str, source: str) -> list[Series]:
             "is the summary of all stages; give the file of each stage, NAME=stage_0_lifecycle_metrics.json"
         )
     latency, rates = part(data, "successes", "latency"), part(data, "successes", "throughput")
-    figures = {
-        ours: single(number(latency, theirs, "mean"), 1000.0)
-        for theirs, ours in _INFERENCE_PERF_LATENCIES.items()
-    }
-    figures |= {ours: single(number(rates, theirs)) for theirs, ours in _INFERENCE_PERF_RATES.items()}
-    level = SeriesLevel(
-        load=load_at(
-            point, _inference_perf_tokens(data, "prompt_len"), _inference_perf_tokens(data, "output_len")
-        ),
-        figures=known(figures),
-        runs=1,
-        validity=("errors",) if number(data, "failures", "count") else (),
-    )
-    shape = LoadShape.OPEN_LOOP if point.kind is LoadKind.RATE else LoadShape.CLOSED_LOOP
+    figures = singles(latency, _INFERENCE_PERF_LATENCIES, "mean", scale=1000.0)
+    figures |= singles(rates, _INFERENCE_PERF_RATES)
+    prompt, output = (rounded(data, "successes", f"{one}_len", "mean") for one in ("prompt", "output"))
+    level = single_level(point, figures, prompt, output, failed=number(data, "failures", "count"))
     return by_axis(
         Series(
             name=name,
             levels=(level,),
             source=source,
             tool="inference-perf",
-            shape=shape,
+            shape=LoadShape.CLOSED_LOOP,
             definitions=_INFERENCE_PERF_DEFINITIONS,
         )
     )
-
-
-def _inference_perf_tokens(data: object, which: str) -> int | None:
-    mean = number(data, "successes", which, "mean")
-    return None if mean is None else round(mean)
 
 
 # Import of `vllm bench serve`'s JSON result: one level per result in the file.
@@ -707,8 +671,9 @@ def _load(result: object) -> Load:
 def _summary(result: object) -> SeriesLevel:
     load = _load(result)
     theirs_of = _FIGURES if load.position is None else _FIGURES | _AT_RATES
-    figures = {ours: single(number(result, theirs)) for theirs, ours in theirs_of.items()}
-    return SeriesLevel(load=load, figures=known(figures), runs=1, validity=_validity(result))
+    return SeriesLevel(
+        load=load, figures=known(singles(result, theirs_of)), runs=1, validity=_validity(result)
+    )
 
 
 def _validity(result: object) -> tuple[str, ...]:

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from sparktop.cli import main
 from sparktop.errors import UsageError
-from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.imports.tables import figure_of, read
 from sparktop.sweep.compare.series import Series
-from sparktop.sweep.formats.report import comparison_markdown
-from tests.sweep.made_results import made_level, made_series, made_sweep
+from tests.sweep.made_results import made_level, made_sweep
 
 MATRIX = """Decode Throughput
 Generation speed (tg128, higher is better), prompts of pp1024.
@@ -125,16 +123,6 @@ def test_llama_benchys_csv() -> None:
     assert (figures["prefill_tps"].mean, figures["ttft_ms"].mean) == (8521.5, 250.1)
 
 
-def test_a_csv_with_one_row_a_run() -> None:
-    """The summary of `vllm bench sweep` has the names of its result's keys."""
-    text = (
-        "max_concurrency,request_throughput,output_throughput,total_token_throughput,mean_ttft_ms,p99_ttft_ms\n"
-        "1,0.5,49.0,451,304,400\n16,2.1,207.5,1918,191,300\n"
-    )
-    (one,) = read(text, "summary", "summary.csv")
-    assert values(one)[16] == {"requests_per_s": 2.1, "output_tps": 207.5, "total_tps": 1918, "ttft_ms": 191}
-
-
 def test_vllms_summary_as_pandas_writes_it() -> None:
     """Counts of tokens are no rates, "inf" is no rate, and the runs of a level are its runs."""
     heads = (
@@ -203,15 +191,6 @@ def test_what_is_no_table_of_levels_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(ImportFormatError) as refused:
         read(text, "x", "x.txt")
     assert "\n" not in str(refused.value)
-
-
-def test_the_tables_of_our_own_reports() -> None:
-    """What `compare` and a post print is read again with the same figures."""
-    made = [made_series(name, {1: (10.0, 10.0), 4: (30.0, 30.0)}) for name in ("alpha", "beta")]
-    found = read(comparison_markdown(compare(made), made), "report", "report.md")
-    assert {one.name: values(one) for one in found} == {
-        name: {1: {"decode_tps": 10.0}, 4: {"decode_tps": 30.0}} for name in ("alpha", "beta")
-    }
 
 
 @pytest.mark.parametrize(
