@@ -1,4 +1,4 @@
-"""Draw the pictures of screenshots/ from the demo in virtual time: the same bytes on every run."""
+"""Draw the pictures that README.md and docs/ show, from the demo in virtual time: always the same bytes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -44,10 +44,10 @@ from stage.rehearsal import START, Outage, Rehearsal
 from stage.sweep import Halt, RehearsedSweep
 
 Size = tuple[int, int]
+Draw = Callable[[Size], Awaitable[str]]
 
 FOLDER = Path(__file__).parent.parent / "screenshots"
-SIZES = ((80, 24), (120, 36), (200, 50))
-VIEWS = {"compact": ("v", "down", "down"), "wall": ("v", "v", "v")}
+_SHOWN = re.compile(r"screenshots/([\w-]+)\.svg")
 MANY = 12
 """Number of backends in the pictures of the compact view and the wall."""
 FLEET_S = 100
@@ -219,22 +219,21 @@ class Pictures:
         """Draw the sweeps of `played`."""
         self._played = played
 
-    async def all(self, size: Size) -> dict[str, str]:
-        """Return all pictures of sweeps in one size, by name."""
+    def all(self) -> dict[str, Draw]:
+        """Return what draws each picture of a sweep, by name."""
         running, done = self._played.running, self._played.done
-        name = f"{size[0]}x{size[1]}"
         return {
-            f"sweep-board-{name}": await self._board(size, running),
-            f"sweep-{name}": await self._screen(size, running),
-            f"sweep-done-{name}": await self._screen(size, done),
-            f"topologies-{name}": await self._screen(size, done, "t"),
-            f"timeline-{name}": await self._timeline(size),
-            f"sweep-editor-{name}": await self._editor(size),
-            f"agents-{name}": await self._screen(size, self._played.agents),
-            f"capacity-{name}": await self._screen(size, self._played.searching),
-            f"capacity-done-{name}": await self._screen(size, self._played.found),
-            f"history-{name}": await self._history(size),
-            f"difference-{name}": await self._history(size, "space", "space", "c"),
+            "sweep-board": lambda size: self._board(size, running),
+            "sweep": lambda size: self._screen(size, running),
+            "sweep-done": lambda size: self._screen(size, done),
+            "topologies": lambda size: self._screen(size, done, "t"),
+            "timeline": self._timeline,
+            "sweep-editor": self._editor,
+            "agents": lambda size: self._screen(size, self._played.agents),
+            "capacity": lambda size: self._screen(size, self._played.searching),
+            "capacity-done": lambda size: self._screen(size, self._played.found),
+            "history": self._history,
+            "difference": lambda size: self._history(size, "space", "space", "c"),
         }
 
     @staticmethod
@@ -302,33 +301,43 @@ async def _still(app: SparktopApp, pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-async def draw() -> dict[str, str]:
-    """Return all pictures as SVG, by name."""
-    dead = Outage(1, 140)
-    jobs: dict[str, str] = {}
-    sweeps, fleet = Pictures(await play()), RehearsedFleet().play(FLEET_S)
-    for size in SIZES:
-        jobs |= await sweeps.all(size)
-        name = f"{size[0]}x{size[1]}"
-        jobs[f"overview-{name}"] = await picture(size)
-        jobs[f"dead-backend-{name}"] = await picture(size, outage=dead, keys=("3",))
+def shown() -> list[str]:
+    """Return the names of the pictures that the pages show, as `overview-80x24`."""
+    root = FOLDER.parent
+    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return sorted({name for page in pages for name in _SHOWN.findall(page.read_text(encoding="utf-8"))})
+
+
+async def draw(names: Iterable[str]) -> dict[str, str]:
+    """Return the pictures with these names as SVG."""
+    fleet = RehearsedFleet().play(FLEET_S)
+
+    drawings = Pictures(await play()).all() | {
+        "overview": picture,
+        "dead-backend": partial(picture, keys=("3",), outage=Outage(1, 140)),
         # Moves down to the first backend, below the node and the balance.
-        jobs[f"detail-{name}"] = await picture(size, keys=("down", "down", "down", "enter"))
-        jobs[f"node-{name}"] = await picture(size, keys=("down", "enter"))
-        jobs[f"swing-{name}"] = await picture(size, scenario=DEFAULT_SCENARIO)
-        jobs[f"balance-{name}"] = await picture(size, keys=("b",), scenario=DEFAULT_SCENARIO)
-        jobs[f"why-{name}"] = await picture(size, keys=("b", "w"), scenario=DEFAULT_SCENARIO)
-        jobs[f"fleet-{name}"] = await picture(size, store=fleet)
-        for view, keys in VIEWS.items():
-            jobs[f"{view}-{name}"] = await picture(size, keys=keys, backends=MANY)
-    for theme in shipped_palettes():
-        jobs[f"theme-{theme}"] = await picture((120, 36), theme=theme)
-    jobs["fleet-group-80x24"] = await picture((80, 24), store=fleet, keys=("down", "enter"))
-    jobs["fleet-list-80x24"] = await picture((80, 24), store=fleet, keys=("l",))
-    jobs["hero"] = await hero()
-    jobs["help-80x24"] = await picture((80, 24), keys=("question_mark",))
-    jobs["menu-80x24"] = await picture((80, 24), keys=("m",))
-    return jobs
+        "detail": partial(picture, keys=("down", "down", "down", "enter")),
+        "node": partial(picture, keys=("down", "enter")),
+        "swing": partial(picture, scenario=DEFAULT_SCENARIO),
+        "balance": partial(picture, keys=("b",), scenario=DEFAULT_SCENARIO),
+        "why": partial(picture, keys=("b", "w"), scenario=DEFAULT_SCENARIO),
+        "fleet": partial(picture, store=fleet),
+        "fleet-group": partial(picture, keys=("down", "enter"), store=fleet),
+        "fleet-list": partial(picture, keys=("l",), store=fleet),
+        "compact": partial(picture, keys=("v", "down", "down"), backends=MANY),
+        "wall": partial(picture, keys=("v", "v", "v"), backends=MANY),
+        "help": partial(picture, keys=("question_mark",)),
+        "menu": partial(picture, keys=("m",)),
+        **{f"theme-{theme}": partial(picture, theme=theme) for theme in shipped_palettes()},
+    }
+    pictures: dict[str, str] = {}
+    for name in names:
+        drawing, _, size = name.rpartition("-")
+        columns, _, rows = size.partition("x")
+        pictures[name] = (
+            await hero() if name == "hero" else await drawings[drawing]((int(columns), int(rows)))
+        )
+    return pictures
 
 
 def words(svg: str) -> list[str]:
@@ -348,19 +357,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a picture differs")
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="draw these: overview-80x24 …")
     chosen = parser.parse_args()
     folder: Path = chosen.folder
     os.environ["TZ"] = "UTC"  # the clock on the pictures must not depend on where they are drawn
     time.tzset()
     os.environ.pop("NO_COLOR", None)
-    pictures = asyncio.run(draw())
+    pictures = asyncio.run(draw(chosen.only or shown()))
     if chosen.check:
         old = stale(folder, pictures)
         if old:
             print(f"stale: run `make screenshots` ({', '.join(old)})", file=sys.stderr)
         return int(bool(old))
     folder.mkdir(exist_ok=True)
-    for path in folder.glob("*.svg"):
+    for path in () if chosen.only else folder.glob("*.svg"):
         path.unlink()
     for name, svg in pictures.items():
         (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
