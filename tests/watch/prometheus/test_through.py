@@ -16,7 +16,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import SourceKind, Store
-from sparktop.watch import prometheus as through_module
+from sparktop.watch import through as through_module
 from sparktop.watch.through import AUTO_AGAIN_S, Through
 from sparktop.watch.ways import Ways
 
