@@ -14,6 +14,7 @@ import pytest
 
 from sparktop.browser.server import Place
 from sparktop.cli import main
+from sparktop.demo.scenario import Plan
 from sparktop.model.targets import Watch
 from tests.agent.agent_process import END_S, listening
 
@@ -54,8 +55,8 @@ def test_the_demo_is_served_as_simulated(
     """The servers of a demo scenario are served, marked as simulated on every page."""
     seen: list[object] = []
 
-    def started(**options: Any) -> int:  # noqa: ANN401 - options of several types
-        seen.append(options["scenario"])
+    def started(plan: Plan, **options: Any) -> int:  # noqa: ANN401 - options of several types
+        seen.append(plan.scenario)
         code: int = options["show"](Watch(source="demo"))
         return code
 

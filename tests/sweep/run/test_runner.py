@@ -180,7 +180,7 @@ async def test_servers_counters_split_the_runs_of_a_router_that_names_nobody() -
 async def test_a_steady_level_keeps_its_concurrency() -> None:
     """A closed loop over a time: more requests than slots, never more than c in flight, counts exact."""
     async with watched() as servers:
-        plan = servers.plan(concurrency=(4,), mode=LoadMode.STEADY, duration_s=1.5, runs=1)
+        plan = servers.plan(concurrency=(4,), mode=LoadMode.STEADY, duration_s=5.0, runs=1)
         result = await servers.runner(plan).run()
     (level,) = result.targets[0].levels
     assert level.requests.ok > 8
