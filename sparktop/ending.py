@@ -171,8 +171,8 @@ def stopped_by_signals() -> Iterator[asyncio.Future[int]]:
 # `asyncio.timeout` as Python 3.11.3 has it, as far as it is used.
 #
 # Python 3.10 has none. That of 3.11.0 to 3.11.2 raises `CancelledError` in a task that was cancelled
-# before, so
-# that what ends a process there stops at its first time limit (CPython issue 102780). Debian 12 has 3.11.2.
+# before, so that what ends a process there stops at its first time limit (CPython issue 102780). Debian 12
+# has 3.11.2.
 
 
 class _Timeout:

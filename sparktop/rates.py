@@ -36,10 +36,8 @@ __all__ = [
 # Running totals of what a server counted since it was first polled, and rates over windows of time.
 #
 # A tally is the sum of the increases between successive samples, over the lanes (engine cores, data-
-# parallel
-# ranks) that are present in both samples. So it never falls: a lane that appears, disappears or restarts
-# cannot
-# make a rate negative or cause a spike.
+# parallel ranks) that are present in both samples. So it never falls: a lane that appears, disappears or
+# restarts cannot make a rate negative or cause a spike.
 
 
 LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
@@ -382,8 +380,7 @@ class Window:
 # Tallies of the past in a few bytes: their values in one array, their names shared by all tallies alike.
 #
 # A server has a tally for each second of the last minute. As mappings and histograms they would be most of
-# the
-# memory that a server takes, and most of what the garbage collector visits.
+# the memory that a server takes, and most of what the garbage collector visits.
 
 
 class TallyLayout:

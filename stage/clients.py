@@ -31,8 +31,7 @@ from sparktop.simulation.engine import Engine, EngineEvent, Gauges, Lengths, Sim
 from sparktop.simulation.routers import Faults, Router
 
 # Nothing happens between events, so time jumps from one event to the next. An idle engine costs nothing,
-# and
-# consecutive steps of a decoding engine cost as much as a single event.
+# and consecutive steps of a decoding engine cost as much as a single event.
 
 
 Listener = Callable[[int, EngineEvent], None]
@@ -139,8 +138,7 @@ class VirtualTime:
 #
 # Each client sends its next request when the previous one has ended (a closed loop). The clients record the
 # same events as the real load generator, so that `sparktop.sweep.result.measure` computes the same metrics
-# from
-# both.
+# from both.
 
 
 class Way(Protocol):

@@ -173,10 +173,8 @@ def named(
 # Prometheus page of a node's reading: text format 0.0.4, or OpenMetrics on request.
 #
 # Names begin with `sparktop_node_` and use base units (https://prometheus.io/docs/practices/naming/):
-# bytes,
-# seconds, celsius, watts, joules, hertz, and ratios from 0 to 1 where the rest of sparktop has percent.
-# Unknown
-# values have no series.
+# bytes, seconds, celsius, watts, joules, hertz, and ratios from 0 to 1 where the rest of sparktop has
+# percent. Unknown values have no series.
 
 
 _BITS = 8

@@ -509,8 +509,8 @@ def _reply(sampler: Sampler, samples: tuple[NodeSample, ...]) -> bytes:
 # The reader of one machine for a viewer at the other end of standard input and output.
 #
 # `sparktop agent --stdio` runs it, and a viewer that reaches this machine over ssh can send it here. All
-# that
-# it imports needs the standard library of Python 3.10 alone, and pynvml where there is an NVIDIA driver.
+# that it imports needs the standard library of Python 3.10 alone, and pynvml where there is an NVIDIA
+# driver.
 
 
 _STDIN, _STDOUT = 0, 1

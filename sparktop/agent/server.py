@@ -24,8 +24,7 @@ from sparktop.sources.local import LocalSource
 from sparktop.sources.replies import ASKS_RANKS, encode_ranks, make_reply
 
 # `AgentServer` and the servers of `sparktop export` and `sparktop serve` add the routes. The last one
-# overrides
-# who is admitted.
+# overrides who is admitted.
 
 
 _log = logging.getLogger(__name__)

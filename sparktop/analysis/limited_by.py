@@ -516,10 +516,8 @@ def _fit(load: Load) -> str | None:
 #     seconds = fixed x steps + per_token x generated tokens + per_prompt x prompt tokens
 #
 # with three coefficients that are not negative. `fixed` is what a step takes however many requests it
-# serves:
-# mostly the time to read the weights, which limits decoding by the memory bandwidth. `per_token` is what
-# each
-# further request adds to a step, and `per_prompt` what each prompt token costs.
+# serves: mostly the time to read the weights, which limits decoding by the memory bandwidth. `per_token` is
+# what each further request adds to a step, and `per_prompt` what each prompt token costs.
 
 
 FEWEST_INTERVALS = 6
@@ -899,12 +897,9 @@ def _free(evidence: Evidence, load: Load, flat: float | None) -> str | None:
 # Names what holds a server back, from its polls, its machines and the servers beside it.
 #
 # The order of the rules is their strength. A machine whose clock is pinned, a full CPU core or a full link
-# make
-# everything else look slow, so they come first. Then comes what makes requests wait, and last, where
-# nothing
-# waits, what the steps themselves are limited by. Where figures are missing or contradict each other, the
-# limit
-# is unknown, and the reason says what is missing.
+# make everything else look slow, so they come first. Then comes what makes requests wait, and last, where
+# nothing waits, what the steps themselves are limited by. Where figures are missing or contradict each
+# other, the limit is unknown, and the reason says what is missing.
 
 
 _QUEUED = 0.5

@@ -280,8 +280,7 @@ def _heat_cause(gpu: GpuReading) -> str:
 #
 # Each generated token of a single request requires reading all active weights once. So the memory bandwidth
 # divided by the bytes read per token is the highest token rate of a single request: 273 GB/s / 2.55 GB =
-# 107
-# tokens/s for gpt-oss-120b on a GB10. A *lane* is an engine core (data-parallel rank) of a server.
+# 107 tokens/s for gpt-oss-120b on a GB10. A *lane* is an engine core (data-parallel rank) of a server.
 
 
 GB10_BANDWIDTH_GB_PER_S = 273.0

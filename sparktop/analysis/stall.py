@@ -14,12 +14,10 @@ from sparktop.model.node import COMPILERS, GpuReading, NodeSample
 from sparktop.model.snapshot import EngineProcess
 
 # Progress is what only the engine itself can cause: tokens, steps, the exact use of the KV cache, times
-# that
-# are observed while it works, and requests that finished normally. What the HTTP side counts is none: a
-# client
-# that gives up, a request that is refused or invalid, an answer with an error, a prompt that arrives. An
-# engine
-# that hangs has such counts as long as clients try again, and its numbers of requests may change with them.
+# that are observed while it works, and requests that finished normally. What the HTTP side counts is none:
+# a client that gives up, a request that is refused or invalid, an answer with an error, a prompt that
+# arrives. An engine that hangs has such counts as long as clients try again, and its numbers of requests
+# may change with them.
 #
 # Each engine core (lane) of a server is measured on its own, because one may hang while the others serve.
 # SGLang is an exception: its ranks at rest keep an old number of running requests.
@@ -179,10 +177,9 @@ def _marks(lane: LaneSample, at_arrival: frozenset[str]) -> Hashable:
 # Judges an engine that holds requests without progress: a long step, or stuck.
 #
 # An engine that hangs keeps all its gauges: a page with "8 running" may be an hour old. A long prefill
-# looks
-# the same in the token counters, because they grow only with the first token of an answer. What sets them
-# apart is the exact use of the KV cache (it grows with each chunk of a prompt), counters of forward passes
-# where an engine has them, and the GPU: a prefill draws the power of work, a hang that of waiting.
+# looks the same in the token counters, because they grow only with the first token of an answer. What sets
+# them apart is the exact use of the KV cache (it grows with each chunk of a prompt), counters of forward
+# passes where an engine has them, and the GPU: a prefill draws the power of work, a hang that of waiting.
 #
 # The limits come from reports of hangs on GB10 machines: 13 to 27 W at 96 % utilisation while stuck, 45 to
 # 90 W while healthy, about 46 W in a long prefill (vLLM #48720 and #46097; eugr/spark-vllm-docker #260 and

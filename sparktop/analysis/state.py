@@ -22,8 +22,7 @@ from sparktop.model.targets import StateThresholds
 
 # A state may be judged over the last seconds while the values shown beside it are current: requests waited
 # in most of these seconds, but none waits now. Such a state carries the length of its time window, so that
-# a
-# reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, without an explanation.
+# a reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, without an explanation.
 
 
 GRAVITY = (

@@ -380,8 +380,7 @@ def theme_problems() -> tuple[str, ...]:
 # Colours that a theme may leave out: of kinds of panels, of spare capacity, and of series in one plot.
 #
 # They are chosen among the theme's own colours, such that they differ clearly for all kinds of eyes. Where
-# a
-# theme has too few different colours, sparktop's own are added.
+# a theme has too few different colours, sparktop's own are added.
 
 
 KINDS = ("node", "backend", "router", "balance", "sweep")

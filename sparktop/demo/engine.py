@@ -377,8 +377,7 @@ class EngineSite:
 # Runs a simulated engine in real time, and lets each request wait for its tokens.
 #
 # The engine's time is the process's monotonic clock. A timer fires at the engine's next event, so a token
-# is
-# delivered as soon as the event loop allows, and nothing runs between events.
+# is delivered as soon as the event loop allows, and nothing runs between events.
 
 
 class Delta(Struct, frozen=True):

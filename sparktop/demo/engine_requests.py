@@ -371,10 +371,8 @@ def _json(value: object) -> str:
 # A made-up tokenizer: reproducible token ids for any text, and words that are one token each.
 #
 # A real tokenizer takes megabytes and would add nothing to the demo. Only three properties matter: equal
-# texts
-# have equal tokens, texts with a common beginning share the tokens of this beginning, and a client can
-# count
-# the tokens of an answer.
+# texts have equal tokens, texts with a common beginning share the tokens of this beginning, and a client
+# can count the tokens of an answer.
 
 
 VOCABULARY = 200_000

@@ -22,8 +22,7 @@ from sparktop.demo.engine_requests import answer_words, tokenize_chat
 from sparktop.demo.scenario import QUIET_S, Rests, Scenario, lengths_of
 
 # For each request of another client, a server writes a byte into a pipe that the load's process reads: `+`
-# when
-# the request arrives, `-` when it ends.
+# when the request arrives, `-` when it ends.
 
 
 MARK = "X-Sparktop-Demo-Load"

@@ -41,8 +41,7 @@ from sparktop.sources.prometheus.found import (
 from sparktop.sources.source import LIVELINESS, is_litellm
 
 # All requests are GETs on read-only routes. A router's `/health` is never requested, because LiteLLM would
-# send
-# completions to its backends.
+# send completions to its backends.
 
 
 _OK = 200

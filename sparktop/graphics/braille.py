@@ -16,16 +16,12 @@ from itertools import groupby, repeat
 from sparktop.graphics.axes import CLIPPED
 
 # Each dot column shows the value of one time slot. A missing value (None, NaN) has no dots; 0 has the
-# bottom
-# dot, the baseline.
+# bottom dot, the baseline.
 #
 # Time slots are numbered from the start of the history, and a cell always holds the slots 2k and 2k+1. When
-# the
-# newest slot is even, the last cell has only its left dot column, and the next slot changes only that cell.
-# So
-# the picture moves left by a complete cell every second slot. In between, an update sends almost no bytes
-# to
-# the terminal.
+# the newest slot is even, the last cell has only its left dot column, and the next slot changes only that
+# cell. So the picture moves left by a complete cell every second slot. In between, an update sends almost
+# no bytes to the terminal.
 #
 # A column of cells is cached as a string, by the heights of its two dot columns. The columns are then
 # transposed to rows of text, so nothing is computed dot by dot.

@@ -12,12 +12,9 @@ from msgspec import Struct
 
 # Every number is right-aligned in exactly `width` cells. Counts and rates have a comma before each group of
 # three digits, as all numbers on screens and in reports. Where it does not fit, four digits stand without
-# one,
-# and more are shortened ("24.1k"). Clock rates have no commas. An unknown number (None, NaN, infinite) is
-# "–".
-# A number other than zero is never shown as zero but as "<0.1" or "<1". If not even one digit fits, the
-# text is
-# "…".
+# one, and more are shortened ("24.1k"). Clock rates have no commas. An unknown number (None, NaN, infinite)
+# is "–". A number other than zero is never shown as zero but as "<0.1" or "<1". If not even one digit fits,
+# the text is "…".
 
 
 UNKNOWN = "–"

@@ -461,8 +461,7 @@ class NodeIdentity:
 #
 # `sparktop agent` writes them, and what a Prometheus has scraped of them becomes a sample again. Names are
 # without `PREFIX`, and those of counters without `_total`; units are base units, and ratios from 0 to 1
-# where
-# fields have percent.
+# where fields have percent.
 
 
 PREFIX = "sparktop_node_"

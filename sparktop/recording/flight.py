@@ -24,8 +24,7 @@ from sparktop.model.text import clean
 from sparktop.recording.frames import Kind
 
 # Each viewer writes files of its own, ten minutes long. The oldest files are deleted where all files
-# together
-# exceed a number of bytes.
+# together exceed a number of bytes.
 
 
 SUFFIX = ".rec.zst"

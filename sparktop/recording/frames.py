@@ -21,8 +21,7 @@ from sparktop.model.instant import Instant
 #     <65,798 bytes>
 #
 # `k` is the kind, `s` the label of the source, `m` monotonic seconds, `w` Unix seconds, `n` the length of
-# the
-# body in bytes, `c` the CRC-32 of the head before `,"c"` and of the body. A line feed follows the body.
+# the body in bytes, `c` the CRC-32 of the head before `,"c"` and of the body. A line feed follows the body.
 
 
 MAX_HEAD_BYTES = 64 << 10
@@ -142,8 +141,8 @@ def decode(text: bytes | bytearray, start: int = 0) -> tuple[Record, int] | int:
 # Zstandard frames of a recording (RFC 8878): written block by block, read block by block.
 #
 # A frame has the records of about a minute. Reading survives a file that was cut off, NUL bytes after a
-# power
-# cut and flipped bits: the records before the damage are returned, and reading continues at the next frame.
+# power cut and flipped bits: the records before the damage are returned, and reading continues at the next
+# frame.
 
 
 MAGIC = b"\x28\xb5\x2f\xfd"

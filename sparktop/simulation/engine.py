@@ -30,10 +30,8 @@ from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ, NodeThermal, step_power_w
 
 # Every decoding request generates one token per step. So three numbers follow from the count of steps and
-# are
-# not updated per request: the tokens generated, the step in which the request ends, and the steps in which
-# it
-# needs another block. A hundred steps therefore cost as much computing time as one.
+# are not updated per request: the tokens generated, the step in which the request ends, and the steps in
+# which it needs another block. A hundred steps therefore cost as much computing time as one.
 
 
 class Batch:
@@ -302,9 +300,8 @@ class EngineSequence(Struct, eq=False):
 # A KV cache in blocks: their allocation, and a prefix cache of released blocks.
 #
 # A block whose tokens have a hash can be shared: requests with the same beginning hold it together. A
-# released
-# block stays cached, but counts as free. If no empty block is left, the cached block that has been unused
-# longest is emptied and reused, as in vLLM's block pool.
+# released block stays cached, but counts as free. If no empty block is left, the cached block that has been
+# unused longest is emptied and reused, as in vLLM's block pool.
 
 
 class BlockPool:

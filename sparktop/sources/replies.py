@@ -96,8 +96,7 @@ def _finite(value: object) -> object:
 # `monotonic_s` is the node's clock at the time of the reply, and each sample's `at` is a time of the same
 # clock: the difference is the sample's age. The viewer dates a sample at the time of receipt less this age.
 # Fields have the names of `sparktop.model.node`. A reader ignores unknown fields and sets missing ones to
-# None,
-# so that neighbouring versions are compatible. Only a change of meaning changes the schema's number.
+# None, so that neighbouring versions are compatible. Only a change of meaning changes the schema's number.
 
 
 SCHEMA = "sparktop.node/1"

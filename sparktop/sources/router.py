@@ -36,8 +36,7 @@ from sparktop.net.failure import AnswerError, Trust, host_and_port, key_problem
 from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
 # The page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. The page has no gauge
-# of
-# requests in flight per deployment, so load always comes from the backends themselves.
+# of requests in flight per deployment, so load always comes from the backends themselves.
 
 
 FAILURES = "litellm_deployment_failure_responses_total"

@@ -31,8 +31,7 @@ from sparktop.store.sources import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health, So
 from sparktop.store.tracks import FAILS_A_MINUTE, RouterTrack, Tracks
 
 # An alert has one limit at which it is raised and another at which it is cleared, so that a value near a
-# limit
-# does not raise and clear it again and again.
+# limit does not raise and clear it again and again.
 
 
 KV_CLEARS_BELOW = 3.0

@@ -618,14 +618,10 @@ class DraftPace:
 # Recognises a metrics page that comes from a cache: it stands for seconds, then everything on it jumps.
 #
 # A caching proxy answers several polls with one page. The counters then seem to stand while requests run,
-# and
-# a rate between two such pages is wrong by up to a whole period. A live page cannot repeat byte by byte
-# while
-# its server uses CPU time, which `process_cpu_seconds_total` on it counts. SGLang, whose figures change
-# once in
-# many steps, other pages without this counter, and servers that hardly use CPU time or make few tokens (a
-# step
-# of prefill may take seconds) are recognised by the header `Age` alone.
+# and a rate between two such pages is wrong by up to a whole period. A live page cannot repeat byte by byte
+# while its server uses CPU time, which `process_cpu_seconds_total` on it counts. SGLang, whose figures
+# change once in many steps, other pages without this counter, and servers that hardly use CPU time or make
+# few tokens (a step of prefill may take seconds) are recognised by the header `Age` alone.
 
 
 _CHANGES = 4

@@ -316,10 +316,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 #
 # A GPU counts as lost if it is missing while other GPUs answer, or if the driver reports it as lost. If all
 # GPUs are missing and the driver names none of them, the driver is being restarted or was unloaded. A GPU
-# in
-# MIG mode stays listed whatever its instances are, so reconfiguring it is not a loss. A new GPU at the
-# index of
-# a missing GPU replaces that GPU.
+# in MIG mode stays listed whatever its instances are, so reconfiguring it is not a loss. A new GPU at the
+# index of a missing GPU replaces that GPU.
 
 
 RESTART_S = 60.0

@@ -20,12 +20,9 @@ from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.sources import SourceKey
 
 # Peers are backends that serve the same model. A step takes longer with a larger batch, but never by more
-# than
-# the batch grew, because the weights are read once per step. So if the batch is k times the peer's, steps
-# count
-# as slow only if they take at least max(3 √k, 1.5 k) times as long as the peer's, which a larger batch
-# alone
-# cannot explain.
+# than the batch grew, because the weights are read once per step. So if the batch is k times the peer's,
+# steps count as slow only if they take at least max(3 √k, 1.5 k) times as long as the peer's, which a
+# larger batch alone cannot explain.
 
 
 PEER_RATIO = 3.0

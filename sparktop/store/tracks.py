@@ -811,8 +811,7 @@ class Tracks:
 # The figures of a wall whose servers are all read one by one: those of their rows, so that sums agree.
 #
 # A Prometheus computes rates over a minute, rows have theirs over 10 s. The answer of a Prometheus with
-# more
-# servers than are read one by one stays as it is.
+# more servers than are read one by one stays as it is.
 
 
 class WallFigures:

@@ -582,8 +582,7 @@ def _figures_behind(track: BackendTrack, found: Standstill, now: Sequence[GpuWor
 # Follows the starts of servers whose processes are visible on a watched node, also while ports are closed.
 #
 # Earlier starts come from a file on the viewer's machine (`Store.learn_starts`), and each start that is
-# seen
-# is added. So the second start of a model on a machine has an expected duration.
+# seen is added. So the second start of a model on a machine has an expected duration.
 
 
 _MOST_PAST = 400

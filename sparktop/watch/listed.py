@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 
 # A file is a list of `{"targets": ["host:port", …], "labels": {…}}` in JSON or, named .yml or .yaml, in
-# YAML,
-# replaced by rename when it changes. A listed address is probed with read-only requests, and watched if an
-# inference server answers there.
+# YAML, replaced by rename when it changes. A listed address is probed with read-only requests, and watched
+# if an inference server answers there.
 
 
 AGAIN_S = 60.0
@@ -267,12 +266,11 @@ async def answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[Backen
 # Servers and machines of sparkrun: those of its jobs that answer, and the machines of its default cluster.
 #
 # Clusters are in ~/.config/sparkrun/clusters/NAME.yaml (`hosts`, `user`), and `.default` there names one;
-# jobs
-# are in ~/.cache/sparkrun/jobs/*.yaml (`hosts`, the first of which serves, `ssh_user`, `port`, `model`,
-# `served_model_name`, `api_key`, `started_at`), named by a hash. A host is HOST or USER@HOST. Files of jobs
-# that have ended stay there for a month, so a server is watched only once it answers, and of several jobs
-# with
-# the same host and port the newest counts, also one that begins later. A key is kept in memory only.
+# jobs are in ~/.cache/sparkrun/jobs/*.yaml (`hosts`, the first of which serves, `ssh_user`, `port`,
+# `model`, `served_model_name`, `api_key`, `started_at`), named by a hash. A host is HOST or USER@HOST.
+# Files of jobs that have ended stay there for a month, so a server is watched only once it answers, and of
+# several jobs with the same host and port the newest counts, also one that begins later. A key is kept in
+# memory only.
 
 
 CLUSTERS, JOBS = Path(".config/sparkrun/clusters"), Path(".cache/sparkrun/jobs")

@@ -418,14 +418,10 @@ def _load(modules: Iterable[str]) -> None:
 # The cost of this process while it watches: its CPU and memory use, and pauses of its garbage collector.
 #
 # Values have no cycles of references, so that nearly all is freed without a collection. What is left are
-# errors
-# of network code: a few hundred objects for each poll of a server that does not answer. Python collects
-# after
-# 700 new objects, with 500 servers several times a second, and visits each time objects that are freed a
-# second
-# later anyway: this took a tenth of all CPU time. So with many servers it collects by the clock, or when
-# there
-# are far more new objects than freed ones.
+# errors of network code: a few hundred objects for each poll of a server that does not answer. Python
+# collects after 700 new objects, with 500 servers several times a second, and visits each time objects that
+# are freed a second later anyway: this took a tenth of all CPU time. So with many servers it collects by
+# the clock, or when there are far more new objects than freed ones.
 
 
 SELF_EVERY_S = 2.0

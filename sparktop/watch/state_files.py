@@ -21,9 +21,8 @@ from sparktop.model.text import clean
 from sparktop.store import Store
 
 # A sweep writes a file with its process and the addresses it loads into sparktop's state folder, and
-# removes it
-# at its end. A monitor beside it then knows that an uneven load is the sweep's choice and no fault of a
-# router.
+# removes it at its end. A monitor beside it then knows that an uneven load is the sweep's choice and no
+# fault of a router.
 
 
 LOOK_EVERY_S = 2.0

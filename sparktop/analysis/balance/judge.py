@@ -58,10 +58,9 @@ from sparktop.model.router import stale_s
 from sparktop.model.series import LATE
 
 # Samples every 15 s miss a swing of 6 s, and the loads of different backends are those of different
-# moments. So
-# no swing, no period and no starvation is ever stated. What can be stated: how the requests were shared, by
-# counters, which are exact. How widely the load of each backend varies, in units of the variation of random
-# routing, shows which group is worth a closer look.
+# moments. So no swing, no period and no starvation is ever stated. What can be stated: how the requests
+# were shared, by counters, which are exact. How widely the load of each backend varies, in units of the
+# variation of random routing, shows which group is worth a closer look.
 
 
 SPREAD_S = 300.0

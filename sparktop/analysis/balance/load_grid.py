@@ -17,24 +17,18 @@ from sparktop.model.balance import StepTime
 from sparktop.model.series import LATE, Series
 
 # A step of a batch of b requests takes a + s·b seconds and generates a token for each request: T(b) = b /
-# (a
-# + s·b) tokens per second. Under random routing the states of such servers have a product form, whatever
-# the
-# lengths of requests (processor sharing is insensitive to them): with r = a / s each server has the weight
-# ∏(r + k) / k, a negative binomial with parameter 1 + r, so n servers share C requests as a
+# (a + s·b) tokens per second. Under random routing the states of such servers have a product form, whatever
+# the lengths of requests (processor sharing is insensitive to them): with r = a / s each server has the
+# weight ∏(r + k) / k, a negative binomial with parameter 1 + r, so n servers share C requests as a
 # Dirichlet-multinomial distribution does. Its variance divided by that of the multinomial is (C + n(1 + r))
 # / (1 + n(1 + r)), exactly.
 #
 # A group's backends may differ in speed. A *line* is a linear fit of step time over batch size. A common
-# line
-# is right only where all backends are equally fast. Under round-robin a slow backend has a large batch and
-# a
-# fast one a small batch, so a line through the samples of both describes neither. Therefore each backend is
-# compared with the line of the backend whose batch sizes vary most, and if the backends differ, each gets
-# its
-# own line. These lines show how unequal the backends are. They are too inaccurate to compute the throughput
-# of
-# the best split (3 to 7 percent off when tried), so this throughput is not estimated.
+# line is right only where all backends are equally fast. Under round-robin a slow backend has a large batch
+# and a fast one a small batch, so a line through the samples of both describes neither. Therefore each
+# backend is compared with the line of the backend whose batch sizes vary most, and if the backends differ,
+# each gets its own line. These lines show how unequal the backends are. They are too inaccurate to compute
+# the throughput of the best split (3 to 7 percent off when tried), so this throughput is not estimated.
 
 
 FEWEST_PAIRS = 20

@@ -18,14 +18,11 @@ from sparktop.analysis.balance.load_grid import LoadGrid, LoadTrack, picker
 from sparktop.model.balance import Arrivals, Convoys, Curve, Swing
 
 # A *convoy* is a set of requests that start together at one backend, end together and return together. A
-# router
-# that counts what it sends puts an equal number of requests on each backend. If requests are alike, those
-# of
-# one backend end together, return together and go to the same backend again: a convoy per backend. While
-# all
-# requests are present the split is even; while one convoy is away, some backends are full and others empty.
-# Random routing has no such difference: relative to the number of requests, its split is as wide with many
-# requests as with few.
+# router that counts what it sends puts an equal number of requests on each backend. If requests are alike,
+# those of one backend end together, return together and go to the same backend again: a convoy per backend.
+# While all requests are present the split is even; while one convoy is away, some backends are full and
+# others empty. Random routing has no such difference: relative to the number of requests, its split is as
+# wide with many requests as with few.
 #
 # A *full time* is a stretch of time slots with nearly all requests present, a *part time* one with about
 # half of the requests present.
@@ -234,22 +231,18 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
 # Detects herds: tests whether a router sends batches of requests to one backend more often than by chance.
 #
 # A *herd* is a batch of requests that a router sends to the same backend within a short time, because it
-# reads
-# outdated load counts. The tested time is cut into short periods, called *pieces* here. The test counts the
-# requests that arrived at each backend in each piece.
+# reads outdated load counts. The tested time is cut into short periods, called *pieces* here. The test
+# counts the requests that arrived at each backend in each piece.
 #
 # The number of running requests shows herds late and blurred, because under random routing it also depends
-# on
-# the servers' speed. The counts of arrivals do not: under random routing each request is an independent
-# draw,
-# whatever the servers do, so these counts are multinomial. A router that reads outdated counts sends all
-# requests of a moment to the same backend, even after this backend has more than an even split.
+# on the servers' speed. The counts of arrivals do not: under random routing each request is an independent
+# draw, whatever the servers do, so these counts are multinomial. A router that reads outdated counts sends
+# all requests of a moment to the same backend, even after this backend has more than an even split.
 #
 # Sending many requests to a backend that has less than an even split is correct, and such a piece is not a
 # herd: a backend that was drained, cooled down or joined late has no requests, and a router that chooses
-# the
-# least busy backend sends everything there until the loads are equal. Backends without any requests are not
-# counted in the even split, because a backend that stays empty may be drained.
+# the least busy backend sends everything there until the loads are equal. Backends without any requests are
+# not counted in the even split, because a backend that stays empty may be drained.
 
 
 PIECE_LIVES = 0.5

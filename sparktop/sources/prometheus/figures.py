@@ -27,13 +27,11 @@ from sparktop.sources.prometheus.client import (
 from sparktop.sources.prometheus.found import NOT_A_ROUTER, REPLICA, SERVER_LABELS, FoundServer, Key, key_of
 
 # All samples of one scrape have the same time, so that each time is a page. A page is text as a server
-# writes
-# it: the readers of `engines` read both alike, and recordings keep it as they keep others.
+# writes it: the readers of `engines` read both alike, and recordings keep it as they keep others.
 
 
 # So it is where two targets have the same `instance`: two paths of one address, or one address with
-# different
-# labels. Each time would be a page of one of them alone.
+# different labels. Each time would be a page of one of them alone.
 
 
 def scraped_apart(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]]:

@@ -153,10 +153,8 @@ def names_of(kinds: frozenset[str], *fields: str) -> list[str]:
 # Finds machines among the series of a Prometheus, joins their exporters, and places servers on them.
 #
 # Exporters of one machine are joined by the host name that they report, or by the host of their addresses;
-# a
-# server is placed by its pod, by its node in Kubernetes, or by the host of its address. What fits two
-# machines
-# is joined with none.
+# a server is placed by its pod, by its node in Kubernetes, or by the host of its address. What fits two
+# machines is joined with none.
 
 
 PLACE_LABELS = (*KEY_LABELS, "Hostname")

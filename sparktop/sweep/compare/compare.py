@@ -48,8 +48,7 @@ from sparktop.sweep.terms.statistics import value_of
 
 # N engines that share c concurrent requests evenly achieve N times the rate of a single engine at c / N. A
 # router loses some of that because it distributes requests unevenly. If another target exceeds this bound,
-# no
-# router over the same engines can match it at that concurrency.
+# no router over the same engines can match it at that concurrency.
 
 
 def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:

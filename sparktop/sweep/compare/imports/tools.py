@@ -569,14 +569,12 @@ def read_inference_perf(data: object, name: str, source: str) -> list[Series]:
 # Import of `vllm bench serve`'s JSON result: one level per result in the file.
 #
 # A result with a finite request rate is a level at that rate; its `--max-concurrency` is then a limit. Such
-# a
-# request was due when the tool's loop woke for it, which is later than meant where the loop was busy.
+# a request was due when the tool's loop woke for it, which is later than meant where the loop was busy.
 #
 # For files written with --save-detailed, all metrics are recomputed from the time stamps of the requests by
 # sparktop's definitions. If a request has as many gaps as tokens, the tool has also counted a first event
 # without text: its "TTFT" ends at this event, which sparktop calls TTFR, and its first gap ends at the
-# first
-# token.
+# first token.
 
 
 _FIGURES = {
