@@ -14,12 +14,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from sparktop import __version__
-from sparktop.ending import timeout
 from sparktop.model.event import Event, Severity
 from sparktop.model.plain import json_time, plain
 from sparktop.model.targets import EventSettings
 from sparktop.model.text import clean
 from sparktop.net.failure import host_and_port, key_problem
+from sparktop.stopping import timeout
 from sparktop.store import Store
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from sparktop.ending import Ending
 
 BLOCKED = """
 import asyncio, os, signal, sys
-from sparktop import ending
+from sparktop import ending, stopping
 ending.PATIENCE_S = 0.05
 ending.ENDING.enabled = True
 async def main():
-    ending.hear({signal.SIGTERM: 7, signal.SIGHUP: 8}, lambda _: print("heard", flush=True))
+    stopping.on_signals({signal.SIGTERM: 7, signal.SIGHUP: 8}, lambda _: print("heard", flush=True))
     print("ready", flush=True)
     if sys.argv[1] == "write":
         _, full = os.pipe()

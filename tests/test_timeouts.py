@@ -8,12 +8,12 @@ from contextlib import AbstractAsyncContextManager, suppress
 
 import pytest
 
-from sparktop import ending
+from sparktop import stopping
 
 Make = Callable[[float], AbstractAsyncContextManager[object]]
 
 
-@pytest.fixture(params=[ending.timeout, ending._Timeout], ids=["in use", "stand-in"])
+@pytest.fixture(params=[stopping.timeout, stopping._Timeout], ids=["in use", "stand-in"])
 def limit(request: pytest.FixtureRequest) -> Make:
     made: Make = request.param
     return made

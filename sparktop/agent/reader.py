@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from sparktop.ending import stopped_by_signals, timeout
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import MAX_INTERVAL_S, MIN_INTERVAL_S
@@ -25,6 +24,7 @@ from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.text import clean
 from sparktop.sources.local import LocalSource
 from sparktop.sources.replies import encode, encode_error, encode_ranks, make_reply
+from sparktop.stopping import stopped_by_signals, timeout
 
 _YES, _NO = frozenset({"1", "true", "yes"}), frozenset({"0", "false", "no", ""})
 

@@ -16,12 +16,12 @@ from sparktop import __version__
 from sparktop.agent.access import Guard, Service, is_foreign, is_own
 from sparktop.agent.gate import Connection, Gate, Limits, Rates
 from sparktop.agent.reader import Ask, AskError, Sampler, from_query
-from sparktop.ending import stopped_by_signals
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure
 from sparktop.sources.decode import encode_fast
 from sparktop.sources.local import LocalSource
 from sparktop.sources.replies import ASKS_RANKS, encode_ranks, make_reply
+from sparktop.stopping import stopped_by_signals
 
 # `AgentServer` and the servers of `sparktop export` and `sparktop serve` add the routes. The last one
 # overrides who is admitted.

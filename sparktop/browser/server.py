@@ -47,9 +47,9 @@ from sparktop.colors.palette import (
     find_palette,
     palettes,
 )
-from sparktop.ending import stopped_by_signals
 from sparktop.model.targets import Watch
 from sparktop.report.html import templates
+from sparktop.stopping import stopped_by_signals
 from sparktop.store import Store
 from sparktop.watch.monitor import Monitor
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from sparktop.ending import hear
 from sparktop.model.event import Severity
 from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import EventSettings, Target, Watch
+from sparktop.stopping import on_signals
 from sparktop.store import Store
 from sparktop.store.figures import least_rate_s
 from sparktop.watch.monitor import Monitor
@@ -73,7 +73,7 @@ async def observe(
         interrupted.set()
         undo()
 
-    undo = hear({signal.SIGINT: _INTERRUPTED}, interrupt)
+    undo = on_signals({signal.SIGINT: _INTERRUPTED}, interrupt)
     clock = asyncio.get_running_loop().time
     store = Store(watch, simulated=simulated, clock=clock)
     monitor = Monitor(watch, store, ways=ways)

@@ -21,9 +21,9 @@ from sparktop.agent.access import Service
 from sparktop.agent.exposition import content_type_of, encoded
 from sparktop.agent.gate import Limits
 from sparktop.agent.server import WebServer, page, text
-from sparktop.ending import stopped_by_signals
 from sparktop.export.metrics import EventCounts, NewestSweep, page_families
 from sparktop.model.targets import Watch
+from sparktop.stopping import stopped_by_signals
 from sparktop.store import Store
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.reachable import reported

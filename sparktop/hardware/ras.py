@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sparktop.ending import timeout
 from sparktop.hardware.kernel_file import entries, read_bytes
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import ALL_OPERATIONS, Communicator, MissingRank, Rank, RanksAnswer, RankStatus
 from sparktop.model.text import clean
+from sparktop.stopping import timeout
 
 # What both formats of an answer of NCCL's RAS thread share: limits, hashes, addresses and process ids.
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sparktop.ending import hear
 from sparktop.errors import OutputError
 from sparktop.model.event import Severity
 from sparktop.model.instant import Instant
@@ -36,6 +35,7 @@ from sparktop.recording.flight import (
 )
 from sparktop.recording.past import Spool
 from sparktop.recording.recorder import Recorder, RecordingFile
+from sparktop.stopping import on_signals
 from sparktop.store import Store
 from sparktop.store.store import Call, Change, Journals
 from sparktop.watch.monitor import Monitor
@@ -306,7 +306,7 @@ async def record(
         stopped.append(number.name)
         ended.set()
 
-    undo = hear({signal.SIGINT: 130, signal.SIGTERM: 0}, end)
+    undo = on_signals({signal.SIGINT: 130, signal.SIGTERM: 0}, end)
     saved = Incidents(incidents, watch.incidents, lambda message, _: report(message))
     recorder = Recorder(
         watch,

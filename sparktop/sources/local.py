@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
-from sparktop.ending import timeout
 from sparktop.hardware.gpu import NvmlModule
 from sparktop.hardware.machine import Machine
 from sparktop.hardware.ras import Found, RasReader
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import MemoryReading, MemorySample, NodeIdentity, NodeSample
+from sparktop.stopping import timeout
 
 _CLOSING_S = 1.0
 """Seconds that closing waits for the thread; a thread that hangs in a driver is abandoned."""

@@ -14,7 +14,6 @@ from contextlib import suppress
 from functools import partial
 
 from sparktop import __version__
-from sparktop.ending import timeout
 from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
@@ -34,6 +33,7 @@ from sparktop.sources.ssh_remote import (
     quiet_environment,
     reader_bundle,
 )
+from sparktop.stopping import timeout
 
 _NOISE_LINES = 200
 _NOISE_BYTES = 64 << 10

@@ -38,6 +38,7 @@ _MODULES = (
     "sources/__init__",
     "sources/local",
     "sources/replies",
+    "stopping",
 )
 """The other modules that these and `sparktop.agent.reader` import, as paths below the package."""
 _MAIN = '''"""Read this machine for the viewer that sent this file: `python3 -I -S reader.pyz`."""

@@ -12,13 +12,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from sparktop.ending import timeout
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown, SweepStatus, SweepView
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import clean
+from sparktop.stopping import timeout
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sparktop.ending import hear
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import Countdown
 from sparktop.model.targets import SweepSettings, Watch
 from sparktop.model.text import clean
 from sparktop.panels.board.layout import PanelKey
+from sparktop.stopping import on_signals
 from sparktop.store import Store
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ class SweepDesk:
         """Install handlers for SIGHUP, SIGTERM and SIGINT that stop the load at once, save and quit."""
         if threading.current_thread() is not threading.main_thread():
             return
-        hear({one: 128 + one for one in _SIGNALS}, lambda one: self._leave(_SIGNALS[one], 128 + one))
+        on_signals({one: 128 + one for one in _SIGNALS}, lambda one: self._leave(_SIGNALS[one], 128 + one))
 
     def hang_up(self) -> None:
         """Stop the load at once, save and quit, because the terminal has disappeared without a signal."""

@@ -15,12 +15,12 @@ from typing import Self, TextIO
 from msgspec import Struct, field
 
 from sparktop.commands.output import folded, tell, write_file
-from sparktop.ending import hear
 from sparktop.errors import OutputError
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.load import LoadKind
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
+from sparktop.stopping import on_signals
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult, SweepResult
@@ -115,7 +115,7 @@ async def make_sweep(plan: Plan, watch: Watch, keep: Callable[[SweepResult], Non
         runner.cancel("interrupted")
         undo()
 
-    undo = hear(_EXIT_CODES, interrupt)
+    undo = on_signals(_EXIT_CODES, interrupt)
     await monitor.start()
     try:
         with store.loaded_from_here(plan.loaded), announced_load(plan.loaded_urls):

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sparktop.ending import timeout
 from sparktop.errors import SparktopError
 from sparktop.model.failure import FailureKind
 from sparktop.model.load import LoadEvent
 from sparktop.model.text import clean
+from sparktop.stopping import timeout
 from sparktop.sweep.generator.wire import (
     ALIVE,
     ALIVE_S,

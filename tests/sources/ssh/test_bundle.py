@@ -34,7 +34,7 @@ NEWER_THAN_310 = frozenset(
     }
 )
 """Names of the standard library that Python 3.10 lacks, as far as they are near at hand here."""
-STAND_INS = frozenset({"sparktop/ending.py"})
+STAND_INS = frozenset({"sparktop/stopping.py"})
 IMPORT_ALL = """
 import sys
 sys.path[:] = [sys.argv[1], *[one for one in sys.path if not one.endswith("-packages")]]
