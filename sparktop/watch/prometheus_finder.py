@@ -148,7 +148,7 @@ class Finder:
             if one.key not in keys and one.name not in names and one.key not in self._left_out
         ]
         if any(one.key.target not in self.dead for one in missing):
-            self.dead |= await self._down({one.key.job for one in missing})
+            self.dead |= await down_targets(self._client, {one.key.job for one in missing})
         down = [one for one in missing if one.key.target in self.dead]
         listed = tuple(sorted((*servers, *down), key=lambda one: one.name)) if down else servers
         fault = groups_fault(answers[0].series, group_by)
@@ -244,7 +244,7 @@ class Finder:
         some = {*jobs, *({one.key.job for one in self.found.servers} if not self.found.federated else ())}
         if not some:
             return
-        self.dead = await self._down(some)
+        self.dead = await down_targets(self._client, some)
         unknown = {one.key.instance for one in wanted if one.key.target not in self.labels}
         if unknown and not self.found.federated:
             asked = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
@@ -262,10 +262,16 @@ class Finder:
         answer = await self._client.query(f"max(timestamp({up}))")
         return answer.series[0].value if answer.series else None
 
-    async def _down(self, jobs: Collection[str]) -> frozenset[Key]:
-        up = selector(("up",), f"job=~{any_of(sorted(jobs))}")
-        answer = await self._client.query(f"{up} == 0")
-        return frozenset(key_of(one.labels) for one in answer.series if one.value == 0)
+
+async def down_targets(client: PrometheusClient, jobs: Collection[str]) -> frozenset[Key]:
+    """Return the targets of these jobs whose newest scrape failed.
+
+    Raises:
+        AnswerError: the query failed.
+    """
+    up = selector(("up",), f"job=~{any_of(sorted(jobs))}")
+    answer = await client.query(f"{up} == 0")
+    return frozenset(key_of(one.labels) for one in answer.series if one.value == 0)
 
 
 def _plain(labels: Labels) -> Labels:
@@ -432,13 +438,18 @@ class MachineFeed:
         self._found_at = now
         try:
             answer = await self._client.query(machines_query(self._target.machine_selector))
+            exporters = await in_steps(found_exporters(answer.series))
+            present = {(exporter.place, exporter.kind): exporter for exporter in exporters}
+            missing = {place: self._exporters[place] for place in self._exporters.keys() - present.keys()}
+            if not all(exporter.place[0] in dead for exporter in missing.values()):
+                # It may have gone down since `dead` was read: forgotten now, it would never be dead.
+                jobs = {exporter.place[0].job for exporter in missing.values()}
+                dead = {*dead, *await down_targets(self._client, jobs)}
         except AnswerError as error:
             self._failed(error)
             return
-        exporters = await in_steps(found_exporters(answer.series))
-        found = {(one.place, one.kind): one for one in exporters}
-        gone = {place: one for place, one in self._exporters.items() if one.place[0] in dead}
-        self._exporters = {**gone, **found}
+        down = {place: exporter for place, exporter in missing.items() if exporter.place[0] in dead}
+        self._exporters = {**down, **present}
         self.machines, self._placing, self._placed = await in_steps(self._place(servers))
         self.jobs = frozenset(one.place[0].job for machine in self.machines for one in machine.exporters)
         self._shown_dead = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from aiohttp import web
@@ -11,10 +12,11 @@ from sparktop.analysis.state import scraped_state
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
+from sparktop.sources.prometheus.client import PrometheusClient
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
-from sparktop.watch.prometheus_finder import MOST_AT_ONCE
-from tests.sources.prometheus.api_server import api, refused
+from sparktop.watch.prometheus_finder import MOST_AT_ONCE, MachineFeed
+from tests.sources.prometheus.api_server import api, refused, vector
 from tests.watch.prometheus.made_up import Scraped, watched
 
 pytestmark = pytest.mark.outside
@@ -288,3 +290,28 @@ async def test_machines_that_cannot_be_read_stop_no_server(status: int) -> None:
     assert view.fleet.note.isprintable()
     assert len(refusals) == 1
     assert all(one.ok for one in store.snapshot().backends)
+
+
+async def test_a_machine_that_dies_between_two_queries_is_not_forgotten() -> None:
+    """Its exporter is up when `up` is read, and has no series a moment later: dead from then on."""
+    exporter = {"job": "dcgm", "instance": "spark-1:9400"}
+    is_up = True
+
+    def answer(query: str) -> web.Response:
+        if "DCGM" in query:
+            up = {"__name__": "DCGM_FI_DEV_GPU_TEMP", **exporter, "UUID": "GPU-1"}
+            return vector((up, "1")) if is_up else vector()
+        assert "dcgm" in query
+        return vector() if is_up else vector((exporter, "0"))
+
+    async with api(answer) as (url, _):
+        target = PrometheusTarget("main", url)
+        client = PrometheusClient(target)
+        store = Store(Watch(source="test"))
+        machines = MachineFeed(target, client, store, store.accept, time.monotonic)
+        await machines.find((), dead=())
+        assert [machine.name for machine in machines.machines] == ["spark-1"]
+        is_up = False
+        await machines.find((), dead=())
+        assert [machine.name for machine in machines.machines] == ["spark-1"]
+        await client.close()
