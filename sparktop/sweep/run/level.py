@@ -25,6 +25,7 @@ from sparktop.model.load import (
     concurrency_point,
 )
 from sparktop.model.node import NodeSample
+from sparktop.model.snapshot import LimitKind
 from sparktop.model.targets import ModelFacts
 from sparktop.model.time_range import TimeRange
 from sparktop.store import Reading, SourceKey
@@ -124,12 +125,20 @@ def named(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
     ]
 
 
+_TOO_FEW_SENT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
+
+
 def limit_side(
-    prepared: PreparedTarget, log: LimitLog, loaded: Sequence[Span], busy: Mapping[str, float]
+    prepared: PreparedTarget,
+    log: LimitLog,
+    loaded: Sequence[Span],
+    busy: Mapping[str, float],
+    most_at_once: int,
 ) -> LimitSide | None:
     """Return what held the servers of `prepared` back while requests were in flight; None if unknown.
 
-    `loaded` has the spans of time with requests in flight, `busy` the mean batch size by server.
+    `loaded` has the spans of time with requests in flight, `busy` the mean batch size by server,
+    `most_at_once` the largest number of requests in flight.
     """
     names, target = prepared.backends, prepared.target
     parts = [Part(name, prepared.placed.get(name, ()), prepared.slots.get(name)) for name in names]
@@ -138,6 +147,10 @@ def limit_side(
     if found is None:
         return None
     name, limit = found
+    if limit.kind in _TOO_FEW_SENT and most_at_once < len(names):
+        count = "one request" if most_at_once == 1 else f"{most_at_once} requests"
+        reason = f"{count} at a time cannot keep {len(names)} servers busy"
+        return LimitSide(kind=LimitKind.CLIENT.value, reason=reason)
     server = name if len(names) > 1 else None
     return LimitSide(kind=limit.kind.value, reason=limit.reason, hint=limit.hint, server=server)
 
@@ -298,7 +311,7 @@ class LevelRecord(Struct, eq=False):
                 "roofline_percent": self._roofline(made),
                 "balance": self._balance(log, events, made),
                 "context": context_part(self.level, self.contexts, self.traces, self._measured()),
-                "limited_by": limit_side(self.prepared, log.limits, loaded, batches),
+                "limited_by": limit_side(self.prepared, log.limits, loaded, batches, self.level.concurrency),
             }
         )
         return made.model_copy(update={"validity": judge(self.plan, made, facts)})

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.snapshot import Limit, LimitKind
+from sparktop.sweep.generator.wire import WorkerTarget
+from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.sweep.run.level import limit_side
+from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.server_side import LimitLog, Part, level_limit
 
 
@@ -66,3 +72,20 @@ def test_the_server_with_the_largest_batch_speaks_for_its_level() -> None:
     chosen = level_limit(found, {"a": 2.0, "b": 9.0})
     assert chosen is not None
     assert chosen[0] == "b"
+
+
+@pytest.mark.parametrize(
+    ("at_once", "reason"),
+    [
+        (1, "one request at a time cannot keep 2 servers busy"),
+        (2, "no request in the last 49 s"),
+    ],
+)
+def test_fewer_requests_than_servers_are_no_fault_of_the_router(at_once: int, reason: str) -> None:
+    """At c = 1 one of two servers is always idle: the load itself is the limit, and no router is suspected."""
+    target = SweepTarget("proxy", "http://proxy", TargetKind.ROUTER)
+    prepared = PreparedTarget(target, WorkerTarget("http://proxy"), backends=("a", "b"))
+    found = limit_side(prepared, logged(("a", 0.0, 0.0), ("b", 0.0, 0.0)), RUNS, {}, at_once)
+    assert found is not None
+    assert found.reason == reason
+    assert found.kind == ("client" if at_once == 1 else "client or router")
