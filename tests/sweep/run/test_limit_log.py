@@ -82,7 +82,7 @@ def test_the_server_with_the_largest_batch_speaks_for_its_level() -> None:
     ],
 )
 def test_fewer_requests_than_servers_are_no_fault_of_the_router(at_once: int, reason: str) -> None:
-    """At c = 1 one of two servers is always idle: the load itself is the limit, and no router is suspected."""
+    """At c = 1 one of two servers is always idle: the load is the limit, and no router is suspected."""
     target = SweepTarget("proxy", "http://proxy", TargetKind.ROUTER)
     prepared = PreparedTarget(target, WorkerTarget("http://proxy"), backends=("a", "b"))
     found = limit_side(prepared, logged(("a", 0.0, 0.0), ("b", 0.0, 0.0)), RUNS, {}, at_once)
