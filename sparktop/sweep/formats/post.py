@@ -68,7 +68,7 @@ def render(
     before = [f"## {_title(result)}", *_sentences(result, series, comparison, beside)]
     after = [*_repeat(commands), _data(files)]
     if rate is None:
-        return "\n\n".join([*before, "Nothing was measured.", *after]) + "\n"
+        return "\n\n".join([*before, *after]) + "\n"
     marked = not _all_doubtful(result)
     notes = [_notes(METRICS[rate], comparison, marked=marked)]
     used = sum(block.count("\n") + 2 for block in [*before, *notes, *after])

@@ -411,7 +411,7 @@ def _meanings(result: SweepResult, series: Sequence[Series], grids: Sequence[Gri
     targets = [target for target in result.targets if target.levels]
     shown = set().union(*(table.metrics(targets) for table in TABLES))
     if not shown:
-        return Section(paragraphs=("Nothing was measured.",))
+        return Section(paragraphs=() if result.status == "failed" else ("Nothing was measured.",))
     load = f"{_LOADS[result.plan.load]}{_LENGTHS if any(one.has_lengths for one in series) else ''}."
     if any(level.depth for target in targets for level in target.levels):
         load += f" {_DEPTH}"
@@ -460,12 +460,15 @@ def _about(result: SweepResult) -> Iterator[str]:
 
 def caveats(result: SweepResult) -> Iterator[str]:
     """Yield what limits the results: an early end, errors of targets, and reasons for doubt."""
-    if result.status != "done":
+    if result.status == "failed" and result.stop_reason:
+        yield f"**Failed**: {code(result.stop_reason)}"
+    elif result.status != "done":
         why = f": {code(result.stop_reason)}" if result.stop_reason else ""
         yield f"**Not complete** ({result.status or 'it was still running'}){why}"
     for target in result.targets:
-        if target.error:
-            yield f"{code(target.name)}: {code(target.error)}"
+        if target.error and target.error not in (result.stop_reason or ""):
+            is_named = target.error.startswith(target.name)
+            yield code(target.error) if is_named else f"{code(target.name)}: {code(target.error)}"
     summary = mark_summary(result)
     if summary is not None:
         yield summary

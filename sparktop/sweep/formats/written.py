@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from sparktop.errors import UsageError
 from sparktop.files import SHARED, write_whole
 from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.text import named
 from sparktop.report.document.document import Section, to_page
 from sparktop.report.document.drawing import Drawing, sheet
 from sparktop.report.markdown import code
@@ -168,7 +169,8 @@ def _lines(result: SweepResult) -> Iterator[str]:
     for target in result.targets:
         answer = found.answers.get(target.name)
         if answer is None:
-            yield f"{target.name}: nothing was measured: {target.error or result.stop_reason or 'unknown'}"
+            why = target.error or result.stop_reason or "the reason is unknown"
+            yield f"nothing was measured: {named(target.name, why)}"
             continue
         first, *others = answer_words(found, answer)
         yield f"{target.name}: {first}"

@@ -19,7 +19,7 @@ from sparktop.model.sweep import (
     TriedLoad,
     Value,
 )
-from sparktop.model.text import names_in_words
+from sparktop.model.text import named, names_in_words
 from sparktop.sweep.compare.compare import compared_targets
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace, collect_into
@@ -68,7 +68,7 @@ def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) ->
         yield subject + "; ".join(answer_words(found, answer))
     for one in result.targets:
         if one.error is not None and one.name not in found.answers:
-            yield f"{name(one.name)}: nothing was measured: {one.error}"
+            yield f"nothing was measured: {name(named(one.name, one.error))}"
 
 
 def compared_words(compared: CapacityComparison, name: Callable[[str], str] = str) -> str:
@@ -95,6 +95,8 @@ def compared_words(compared: CapacityComparison, name: Callable[[str], str] = st
 def answer_words(found: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield the parts of an answer: what holds and fails, its certainty, what ran out first."""
     yield _held(found, answer)
+    if not answer.holds and answer.fails is None:
+        return
     if answer.drift is not None:
         yield drift_words(found, answer.drift)
     elif (certainty := certainty_words(found, answer)) is not None:
@@ -139,7 +141,7 @@ def _held(found: CapacityResult, answer: CapacityAnswer) -> str:
     if not answer.holds:
         if fails is not None:
             return f"none hold: {_failing(found, fails, amount(kind, fails.value))}"
-        return "unknown: " + ("no request was measured" if answer.probes else "no level was completed")
+        return f"unknown: no {'request' if answer.probes else 'level'} was completed before the search ended"
     held = _holding(found, answer, answer.holds)
     return (
         held if fails is None else f"{held}; {_failing(found, fails, amount(kind, fails.value, bare=True))}"
