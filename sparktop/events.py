@@ -17,7 +17,7 @@ from sparktop import __version__
 from sparktop.model.event import Event, Severity
 from sparktop.model.plain import json_time, plain
 from sparktop.model.targets import EventSettings
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.net.failure import host_and_port, key_problem
 from sparktop.stopping import timeout
 from sparktop.store import Store
@@ -186,7 +186,7 @@ class Hook:
             )
         except (OSError, ValueError) as error:
             errors.close()
-            reason = error.strerror if isinstance(error, OSError) else error
+            reason = reason_of(error)
             return f"it cannot be started: {clean(reason)}"
         try:
             async with asyncio.timeout(self._limit_s):

@@ -21,7 +21,7 @@ from msgspec import Struct
 from sparktop.errors import UsageError
 from sparktop.files import read_bounded
 from sparktop.model.targets import AGENT_PORT
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 
 TOKEN_VARIABLE = "SPARKTOP_TOKEN"  # noqa: S105 - the variable's name, not a token
 HOW_TO_MAKE_ONE = "`openssl rand -hex 32` makes one"
@@ -274,7 +274,7 @@ def _digest(token: str) -> bytes:
 
 def _reason(error: Exception) -> str:
     """Return the system's text for an error, without the error number and beginning in lower case."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = reason_of(error)
     with suppress(AttributeError):
         text = getattr(error, "reason", None) or text
     return clean(str(text)[:1].lower() + str(text)[1:]) or type(error).__name__

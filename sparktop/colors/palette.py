@@ -32,7 +32,7 @@ from sparktop.colors.btop_theme import (
 from sparktop.colors.mixing import chroma, contrast, difference, hue, mix, ramp, seen
 from sparktop.errors import ConfigError
 from sparktop.files import usual_places
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 
 LEVELS = 16
 """Steps of a drawn gradient: few, so that neighbouring rows often share a style."""
@@ -292,7 +292,7 @@ def _read_user_theme(path: Path) -> tuple[Palette, str]:
     try:
         text = _theme_text(path, where)
     except OSError as error:
-        raise ConfigError(f"{where}: {clean(error.strerror or error)}") from None
+        raise ConfigError(f"{where}: cannot be read: {reason_of(error)}") from None
     if path.suffix == ".toml":
         palette, problem = parse_palette(name, text, where=where), ""
     else:
@@ -311,7 +311,7 @@ def read_user_themes(folder: Path) -> tuple[dict[str, Palette], list[str]]:
     except FileNotFoundError:
         return {}, []
     except OSError as error:
-        return {}, [f"{clean(folder)}: {clean(error.strerror or error)}"]
+        return {}, [f"{clean(folder)}: cannot be read: {reason_of(error)}"]
     found: dict[str, Palette] = {}
     problems: list[str] = []
     for path in paths[:_MOST_FILES]:  # NAME.theme comes before NAME.toml

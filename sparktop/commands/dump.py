@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from sparktop.commands.arguments import seconds
 from sparktop.commands.output import is_device, output_file, tell, write_out, write_parts
 from sparktop.errors import OutputError, UsageError
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 
 if TYPE_CHECKING:
     from sparktop.dump import Fields
@@ -170,7 +170,7 @@ def _write_openmetrics(
         try:
             collector.add(records_in(recording, span), lambda record: span.holds(record.instant.wall))
         except OSError as error:
-            raise OutputError(f"a temporary file: {clean(error.strerror)}") from None
+            raise OutputError(f"a temporary file: {reason_of(error)}") from None
         write_parts(output, collector.text())
     left = collector.left
     if left.pages:
@@ -244,7 +244,7 @@ def _spool(output: Path | None, mode: str) -> IO[Any]:
     try:
         return tempfile.TemporaryFile(mode, dir=folder, encoding=None if "b" in mode else "utf-8")
     except OSError as error:
-        raise OutputError(f"a temporary file: {clean(error.strerror)}") from None
+        raise OutputError(f"a temporary file: {reason_of(error)}") from None
 
 
 def _tell_missing(missing: list[str]) -> None:

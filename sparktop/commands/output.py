@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from sparktop import files
 from sparktop.errors import OutputError
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 
 _WIDEST = 100
 """Longer lines of prose are hard to read."""
@@ -205,7 +205,7 @@ def write_parts(path: Path | None, parts: Iterable[bytes]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    return clean((error.strerror if isinstance(error, OSError) else None) or error)
+    return reason_of(error)
 
 
 def drop_out() -> None:

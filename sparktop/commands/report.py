@@ -15,7 +15,7 @@ from sparktop.commands.output import (
 )
 from sparktop.commands.sweep.command import FORMATS, chosen_format
 from sparktop.errors import UsageError
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 
 if TYPE_CHECKING:
     from sparktop.sweep.formats.written import SweepPrivacy
@@ -118,10 +118,8 @@ def _check_there(source: str) -> None:
     try:
         Path(source).stat()
     except (OSError, ValueError) as error:
-        reason = clean(getattr(error, "strerror", None) or error)
-        raise UsageError(
-            f"{clean(source, 200)}: {reason}; give a recording, or the result file of a sweep"
-        ) from None
+        why = f"{clean(source, 200)}: cannot be read: {reason_of(error)}"
+        raise UsageError(f"{why}; give a recording, or the result file of a sweep") from None
 
 
 def _joined(

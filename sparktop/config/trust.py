@@ -19,7 +19,7 @@ from pathlib import Path
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
 from sparktop.files import Place, find_folder, read_bounded, write_whole
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 
 KEPT = 100
 """Most approvals stored; the newest are kept."""
@@ -50,7 +50,7 @@ def refusal(path: Path, about: os.stat_result) -> str | None:
     try:
         return _writer_of_all(path, about)
     except OSError as error:
-        return f"it cannot be examined: {clean(error.strerror or error)}"
+        return f"it cannot be examined: {reason_of(error)}"
 
 
 def _writer_of_all(path: Path, about: os.stat_result) -> str | None:
@@ -152,7 +152,7 @@ class Approvals:
             write_whole(self.path, json.dumps({"trusted": [*kept, entry][-KEPT:]}, indent=1) + "\n")
         except OSError as error:
             where = clean(self.path, 300)
-            raise ConfigError(f"{where}: the approval cannot be stored: {clean(error.strerror)}") from None
+            raise ConfigError(f"{where}: the approval cannot be stored: {reason_of(error)}") from None
 
     def _read(self) -> list[dict[str, object]]:
         if self.path is None:

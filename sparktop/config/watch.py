@@ -28,7 +28,7 @@ from sparktop.model.targets import (
     ViewSettings,
     Watch,
 )
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 
 # Converts validated settings of the configuration file to a `Watch`, the targets and settings for watching.
 #
@@ -59,8 +59,7 @@ def read_config(path: Path) -> tuple[str, os.stat_result]:
     try:
         body, about = read_bounded(path, MOST_BYTES)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ConfigError(f"{file}: cannot be read: {clean(reason)}") from None
+        raise ConfigError(f"{file}: cannot be read: {reason_of(error)}") from None
     if len(body) > MOST_BYTES:
         raise ConfigError(f"{file}: is larger than {MOST_BYTES >> 20} MiB: no configuration file")
     try:

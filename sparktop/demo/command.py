@@ -31,7 +31,7 @@ from sparktop.demo.scenario import (
 from sparktop.ending import ENDING
 from sparktop.errors import OutputError, SparktopError
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, SweepSettings, Watch
-from sparktop.model.text import clean
+from sparktop.model.text import reason_of
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, MODEL
 
 _LOOKS_AT_REST = 3
@@ -170,7 +170,7 @@ def _print(configuration: str) -> None:
         sys.stdout.write(configuration)
         sys.stdout.flush()
     except OSError as error:
-        raise OutputError(f"standard output: {clean(error.strerror or error)}") from None
+        raise OutputError(f"standard output: {reason_of(error)}") from None
 
 
 def _first_signal(noted: int, terminal: int | None) -> int:

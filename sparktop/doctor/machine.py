@@ -19,7 +19,7 @@ from sparktop.hardware.gpu import NvmlModule
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.targets import Watch
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.recording.flight import flight_folder, incident_folder, is_network, make_folder, parts
 from sparktop.sources.local import LocalSource
 
@@ -230,7 +230,7 @@ def _check_folder(folder: Path, watch: Watch, env: Mapping[str, str]) -> Check:
         make_folder(folder)
     except OSError as error:
         advice = "nothing is recorded in the background: make the folder writable or set XDG_STATE_HOME"
-        return Check(_TITLE, Status.WARN, f"{where}: {clean(error.strerror)}", advice)
+        return Check(_TITLE, Status.WARN, f"{where}: {reason_of(error)}", advice)
     if not os.access(folder, os.W_OK | os.X_OK):
         return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
     usual = folder_of(env, Place.STATE) / "flight"

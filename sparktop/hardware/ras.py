@@ -16,7 +16,7 @@ from pathlib import Path
 from sparktop.hardware.kernel_file import entries, read_bytes
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import ALL_OPERATIONS, Communicator, MissingRank, Rank, RanksAnswer, RankStatus
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.stopping import timeout
 
 # What both formats of an answer of NCCL's RAS thread share: limits, hashes, addresses and process ids.
@@ -452,7 +452,7 @@ async def query(address: Address, deadline_s: float) -> RanksAnswer:
     except RanksError as error:
         raise QueryError(FailureKind.MALFORMED, f"{where}: {error}") from None
     except OSError as error:
-        message = f"{where}: the connection broke off: {clean(error.strerror or type(error).__name__)}"
+        message = f"{where}: the connection broke off: {reason_of(error)}"
         raise QueryError(FailureKind.UNREACHABLE, message) from None
 
 

@@ -34,6 +34,11 @@ def named(subject: str, text: str) -> str:
     return text if text.startswith(subject) else f"{subject}: {text}"
 
 
+def reason_of(error: BaseException) -> str:
+    """Return why the system refused something, cleaned: "No such file or directory"."""
+    return clean(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+
+
 def clean(text: object, limit: int = 200) -> str:
     """Return `str(text)` as one printable line of at most `limit` characters.
 

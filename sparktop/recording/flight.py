@@ -20,7 +20,7 @@ from sparktop.errors import OutputError
 from sparktop.files import Place, folder_of
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.recording.frames import Kind
 
 # Each viewer writes files of its own, ten minutes long. The oldest files are deleted where all files
@@ -291,7 +291,7 @@ class Incidents:
         try:
             path = self._copied(event, sources, until)
         except (OSError, OutputError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = reason_of(error)
             self._report(f"incident not saved: {what}: {clean(reason, 200)}", Severity.WARNING)
             return
         if path is not None:

@@ -19,7 +19,7 @@ from sparktop.errors import UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Thresholds
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.recording.frames import MAGIC, Damage, FrameReader, Kind, Located, Record, RecordError
 from sparktop.recording.records import (
     MOST_TARGETS,
@@ -85,7 +85,7 @@ class Recording:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             self.close()
-            raise UsageError(f"{clean(path, 300)}: {clean(error.strerror)}") from None
+            raise UsageError(f"{clean(path, 300)}: cannot be read: {reason_of(error)}") from None
         self._descriptors.append(descriptor)
         try:
             is_recording = os.pread(descriptor, len(MAGIC), 0) == MAGIC

@@ -23,7 +23,7 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.recording.frames import EMPTY_LAST_BLOCK, MAGIC, FrameReader
 from sparktop.store.store import Call, Change
 
@@ -217,7 +217,7 @@ class Recorder:
         try:
             self._write(items, dropped, stopping=stopping, sync=sync)
         except (OSError, OutputError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = reason_of(error)
             self._update_head(item for _, item in items)
             with self._lock:
                 self._dropped += dropped + len(items)
@@ -409,9 +409,7 @@ class RecordingFile:
         try:
             require_room(self._descriptor)
         except OSError as error:
-            raise OutputError(
-                f"{clean(self.path, 300)}: cannot be written: {clean(error.strerror)}"
-            ) from None
+            raise OutputError(f"{clean(self.path, 300)}: cannot be written: {reason_of(error)}") from None
 
     def append(self, data: bytes, *, frame_open: bool, sync: bool = True) -> None:
         """Append complete Zstandard blocks; with `sync`, wait until they are on the disk.
@@ -502,7 +500,7 @@ def _open(path: Path) -> int:
     try:
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
-        raise OutputError(f"{clean(path, 300)}: cannot be written: {clean(error.strerror)}") from None
+        raise OutputError(f"{clean(path, 300)}: cannot be written: {reason_of(error)}") from None
     if not os.path.isfile(f"/proc/self/fd/{descriptor}"):  # noqa: PTH113 - a descriptor, not a path
         os.close(descriptor)
         raise OutputError(f"{clean(path, 300)}: a recording needs a regular file")

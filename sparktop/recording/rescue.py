@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.instant import Instant
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.recording.frames import MOST_DAMAGE, Damage, FrameReader, FrameWriter, Kind, RecordError, encode
 from sparktop.recording.records import call_of
 
@@ -105,7 +105,7 @@ def _open(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UsageError(f"{clean(path, 300)}: {clean(error.strerror)}") from None
+        raise UsageError(f"{clean(path, 300)}: cannot be read: {reason_of(error)}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a device may never end
         os.close(descriptor)
         raise UsageError(f"{clean(path, 300)} is not a regular file")
@@ -142,7 +142,7 @@ def check(path: Path) -> Checked:
         found.damage = reader.damage
         found.torn_bytes = reader.size() - reader.good_end if reader.open_frame else 0
     except OSError as error:
-        raise UsageError(f"{clean(path, 300)}: {clean(error.strerror)}") from None
+        raise UsageError(f"{clean(path, 300)}: cannot be read: {reason_of(error)}") from None
     finally:
         os.close(descriptor)
     return found
@@ -170,7 +170,7 @@ def rescue(path: Path, output: Path) -> int:
                 count += 1
             file.write(writer.end() if writer is not None else b"")
     except OSError as error:
-        raise OutputError(f"{clean(output, 300)}: {clean(error.strerror)}") from None
+        raise OutputError(f"{clean(output, 300)}: cannot be written: {reason_of(error)}") from None
     finally:
         os.close(descriptor)
     return count

@@ -21,7 +21,7 @@ from sparktop.model.event import Severity
 from sparktop.model.instant import Instant
 from sparktop.model.sweep import Countdown
 from sparktop.model.targets import Watch
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.recording.flight import (
     PART_S,
     SUFFIX,
@@ -103,7 +103,7 @@ class Recordings:
             import_module("sparktop.recording.zstandard")
             await asyncio.to_thread(make_folder, folder)
         except OSError as error:
-            self._post(f"the flight recorder is off: {clean(folder, 200)}: {clean(error.strerror)}")
+            self._post(f"the flight recorder is off: {clean(folder, 200)}: {reason_of(error)}")
             return
         except OutputError as error:
             self._post(f"the flight recorder is off: {error}")
@@ -180,7 +180,7 @@ class Recordings:
             import_module("sparktop.recording.zstandard")
             path.touch(mode=0o600, exist_ok=False)
         except OSError as error:
-            return f"not recorded: {clean(path, 200)}: {clean(error.strerror)}"
+            return f"not recorded: {clean(path, 200)}: {reason_of(error)}"
         except OutputError as error:
             return f"not recorded: {error}"
         self._own = Recorder(self._watch, next_path=lambda _: path, on_problem=self._report)

@@ -15,7 +15,7 @@ from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.net.client import OK, Request, Response, SharedSession
 from sparktop.net.failure import AnswerError, Trust, host_and_port, server_words, status_error
 from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks, place
@@ -311,7 +311,7 @@ def _first_line(file: str, where: str) -> str | None:
         with Path(file).expanduser().open("rb") as opened:
             line = opened.readline(_LONGEST_TOKEN)
     except OSError as error:
-        why = error.strerror or type(error).__name__
+        why = reason_of(error)
         message = f"token_file of {where}: {clean(file, 80)} cannot be read: {why}"
         raise AnswerError(FailureKind.UNAUTHORIZED, message) from None
     return line.decode("utf-8", "replace").strip() or None

@@ -18,7 +18,7 @@ from sparktop.hardware.ras import Found
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.targets import NodeTarget
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.sources.agent import NodeReplies
 from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks
 from sparktop.sources.replies import Reply
@@ -102,7 +102,7 @@ class SshLink:
             message = "there is no ssh on this machine: install an OpenSSH client"
             raise LinkError(FailureKind.UNSUPPORTED, message) from None
         except OSError as error:
-            message = f"ssh cannot be started: {error.strerror or type(error).__name__}"
+            message = f"ssh cannot be started: {reason_of(error)}"
             raise LinkError(FailureKind.UNSUPPORTED, message) from None
         return cls(process, remote)
 

@@ -23,7 +23,7 @@ from sparktop.errors import OutputError, SparktopError, UsageError
 from sparktop.files import write_whole
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import HistoryRow
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import listed, started_at, words
 from sparktop.sweep.compare.series import Series, series_of
@@ -179,7 +179,7 @@ class History(Struct, eq=False):
                 try:
                     self.path(row.key).unlink(missing_ok=True)
                 except OSError as error:
-                    problems.append(f"{clean(row.key, 60)} not deleted: {clean(error.strerror or error, 80)}")
+                    problems.append(f"{clean(row.key, 60)} not deleted: {reason_of(error)}")
                     continue
                 self._known.pop(row.key, None)
                 deleted.append(row)
@@ -310,7 +310,7 @@ def copy_in(path: Path, folder: Path) -> Path:
             if filecmp.cmp(path, goal, shallow=False):
                 return goal
     except OSError as error:
-        reason = clean(error.strerror or error, 80)
+        reason = reason_of(error)
         raise OutputError(f"{clean(path)}: cannot be copied into {clean(folder)}: {reason}") from None
     raise OutputError(f"{clean(folder)}: too many files of the name {stem}; move some away")
 

@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 
 from sparktop.files import Place, folder_of, write_whole
 from sparktop.model.targets import ViewSettings
+from sparktop.model.text import reason_of
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.panels.machine.processes import ProcessOrder, ProcessSort
@@ -100,5 +101,5 @@ def remember(path: Path, view: View) -> str | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(data))
     except OSError as error:
-        return error.strerror or type(error).__name__
+        return reason_of(error)
     return None

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sparktop.errors import UsageError
 from sparktop.model.engine import EngineSample
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.store import Store
 from sparktop.watch.discovery import parse_target
 
@@ -124,7 +124,7 @@ def _groups(path: Path) -> list[object] | str:
     except ImportError:
         return NO_YAML
     except OSError as error:
-        return error.strerror or type(error).__name__
+        return reason_of(error)
     except (ValueError, RecursionError):
         return _NO_YAML_TEXT if path.suffix in _YAML else _NO_JSON_TEXT
     return groups if isinstance(groups, list) else _NO_LIST

@@ -17,7 +17,7 @@ from sparktop.files import Place, find_folder, folder_of, read_own, write_whole
 from sparktop.hardware.kernel_file import read_small
 from sparktop.model.snapshot import PastStart, PastStarts
 from sparktop.model.targets import BackendTarget, RouterTarget
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.store import Store
 
 # A sweep writes a file with its process and the addresses it loads into sparktop's state folder, and
@@ -157,7 +157,7 @@ def read_starts(path: Path) -> tuple[tuple[PastStart, ...], str | None]:
     except FileNotFoundError:
         return (), None
     except OSError as error:
-        return (), error.strerror or type(error).__name__
+        return (), reason_of(error)
     try:
         found = msgspec.json.decode(content, type=PastStarts)
         return checked(found).starts[-_MOST:], None
@@ -180,7 +180,7 @@ def add_starts(path: Path, finished: Iterable[PastStart]) -> str | None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, msgspec.json.encode(starts))
     except OSError as error:
-        return error.strerror or type(error).__name__
+        return reason_of(error)
     return None
 
 

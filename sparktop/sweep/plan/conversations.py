@@ -21,7 +21,7 @@ from msgspec import Struct
 from sparktop.errors import UsageError
 from sparktop.files import read_bounded
 from sparktop.model.conversation import CallStart, ConversationCall, Turn
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.nearest import did_you_mean
 
 
@@ -423,7 +423,7 @@ def find_conversations(name: str) -> ConversationPreset:
     try:
         content, _ = read_bounded(Path(name), _MOST_BYTES)
     except OSError as error:
-        raise UsageError(f"{shown} cannot be read: {clean(error.strerror or error, 100)}") from None
+        raise UsageError(f"{shown}: cannot be read: {reason_of(error)}") from None
     if len(content) > _MOST_BYTES:
         raise UsageError(f"{shown} has more than {_MOST_BYTES >> 10} kB: this is not a workload preset")
     try:

@@ -19,7 +19,7 @@ from sparktop.errors import UsageError
 from sparktop.files import Place, folder_of, write_whole
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSettings
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
 from sparktop.sweep.plan.plan import Api, Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, Wishes, make_plan
@@ -620,5 +620,5 @@ def remember(path: Path, draft: Draft) -> str | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, msgspec.json.encode(draft).decode())
     except OSError as error:
-        return error.strerror or type(error).__name__
+        return reason_of(error)
     return None

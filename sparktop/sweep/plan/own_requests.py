@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from sparktop.errors import UsageError
 from sparktop.files import read_bounded
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 
 MOST_BODY_BYTES = 256 << 10
 MOST_HEADERS = 32
@@ -239,8 +239,7 @@ def _read(path: str) -> tuple[str, tuple[Prompt, ...]]:
     try:
         body, about = read_bounded(Path(path), MOST_BYTES)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{shown}: cannot be read: {clean(reason)}") from None
+        raise UsageError(f"{shown}: cannot be read: {reason_of(error)}") from None
     if not stat.S_ISREG(about.st_mode):
         raise UsageError(f"{shown}: is not a regular file: the load generator reads it again")
     if len(body) > MOST_BYTES:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadPoint
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.sweep.terms.limits import MOST_TOKENS
 from sparktop.typed import seconds, split_range
 
@@ -382,8 +382,7 @@ def numbered_lines(path: str) -> Iterator[tuple[int, str]]:
                 if text:
                     yield number, text
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
-        words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise TraceError(path, f"cannot be read: {words}") from error
+        raise TraceError(path, f"cannot be read: {reason_of(error)}") from error
 
 
 def _text(path: str, number: int, raw: bytes) -> str:

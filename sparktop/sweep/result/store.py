@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from sparktop.errors import OutputError, UsageError
 from sparktop.files import PRIVATE, Place, folder_of, read_bounded, write_whole
 from sparktop.model.load import REMOVED_KINDS
-from sparktop.model.text import clean
+from sparktop.model.text import clean, reason_of
 from sparktop.sweep.result.results import SCHEMA, SweepResult
 
 MOST_BYTES = 256 << 20
@@ -73,7 +73,7 @@ def _bytes(path: Path) -> bytes:
     try:
         data, _ = read_bounded(path, MOST_BYTES)
     except (OSError, ValueError) as error:
-        reason = clean(getattr(error, "strerror", None) or error)
+        reason = reason_of(error)
         raise UsageError(f"{name}: cannot be read: {reason}; give the result file of a sweep") from None
     if len(data) > MOST_BYTES:
         raise UsageError(
@@ -139,7 +139,7 @@ def new_file(folder: Path, started_at: datetime, label: str = "sweep") -> Path:
                 continue
             return path
     except OSError as error:
-        raise OutputError(f"{clean(folder)}: cannot keep results there: {_reason(error)}") from None
+        raise OutputError(f"{clean(folder)}: cannot keep results there: {reason_of(error)}") from None
     raise OutputError(f"{clean(folder)}: too many results of one moment; move some away")
 
 
@@ -153,7 +153,7 @@ def save(path: Path, result: SweepResult) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        raise OutputError(f"{clean(path)}: cannot be written: {_reason(error)}") from None
+        raise OutputError(f"{clean(path)}: cannot be written: {reason_of(error)}") from None
 
 
 def load(path: Path) -> SweepResult:
@@ -227,7 +227,3 @@ def newest(folder: Path, most: int = 40) -> list[SweepResult]:
         except UsageError:
             continue
     return found
-
-
-def _reason(error: OSError) -> str:
-    return clean(error.strerror or error)
