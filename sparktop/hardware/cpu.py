@@ -337,7 +337,7 @@ def _parse_stat(content: bytes) -> dict[int, _Ticks]:
     ticks: dict[int, _Ticks] = {}
     # The processors' lines come first; the interrupts' line after them can be kilobytes long.
     for line in content.partition(b"\nintr")[0].splitlines():
-        name, *fields = line.split(None, _FIELDS + 1)
+        name, *fields = line.split(None, _FIELDS + 1) or [b""]
         try:
             number = int(name[3:]) if name != b"cpu" else _ALL
             figures = [int(field) for field in fields[:_FIELDS]]

@@ -138,8 +138,6 @@ class FakeDriver:
         """Functions that fail for every GPU."""
         self.lost: set[Handle] = set()
         self.names: dict[int, str] = {4242: "VLLM::Worker_TP0", 900: "/usr/lib/xorg/Xorg -core :0"}
-        self.old_memory_only = False
-        """Knows the first version of the memory call only."""
         self.calls: Counter[str] = Counter()
         self.opened = 0
 
@@ -198,8 +196,6 @@ class FakeDriver:
 
         def ask(handle: Handle, argument: int = 0, **_: object) -> Any:  # noqa: ANN401 - as many types as fields
             memory_clock = name == "nvmlDeviceGetMaxClockInfo" and argument == pynvml.NVML_CLOCK_MEM
-            if name == "nvmlDeviceGetMemoryInfo" and argument and self.old_memory_only:
-                raise refuse(FUNCTION_NOT_FOUND)
             return self._answer(name, handle, MEMORY_CLOCK if memory_clock else name)
 
         return ask

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-KIB = 1024
+from sparktop.hardware.network import CONGESTION_COUNTERS
+
 TOTAL_KIB = 127_535_412
 """MemTotal: 121.6 GiB."""
 GPU_PROCESS_BYTES = 102_625 * 1024**2
@@ -29,97 +30,26 @@ RDMA_TX_WORDS_PER_S, RDMA_RX_WORDS_PER_S = 1_500_000_000, 1_250_000_000
 RDMA_TX_PACKETS_PER_S, RDMA_RX_PACKETS_PER_S = 1_500_000, 1_250_000
 ETHERNET_RX_BYTES_PER_S, ETHERNET_TX_BYTES_PER_S = 1_000_000, 500_000
 """Through the 10 GbE interface."""
-ERROR_COUNTERS = (
-    "out_of_sequence",
-    "packet_seq_err",
-    "out_of_buffer",
-    "rnr_nak_retry_err",
-    "req_transport_retries_exceeded",
-    "local_ack_timeout_err",
-    "np_cnp_sent",
-    "rp_cnp_handled",
-    "np_ecn_marked_roce_packets",
-)
-OTHER_HW_COUNTERS = (
-    "duplicate_request",
-    "implied_nak_seq_err",
-    "lifespan",
-    "req_cqe_error",
-    "req_cqe_flush_error",
-    "req_remote_access_errors",
-    "req_remote_invalid_request",
-    "resp_cqe_error",
-    "resp_cqe_flush_error",
-    "resp_local_length_error",
-    "resp_remote_access_errors",
-    "rnr_nak_retry_err_total",
-    "roce_adp_retrans",
-    "roce_adp_retrans_to",
-    "roce_slow_restart",
-    "roce_slow_restart_cnps",
-    "roce_slow_restart_trans",
-    "rp_cnp_ignored",
-    "rx_atomic_requests",
-    "rx_icrc_encapsulated",
-    "rx_read_requests",
-    "rx_write_requests",
-)
-"""Counters that lie beside the errors and that nothing should read: each costs a question to the firmware."""
 
-_MEMINFO_KIB = {
+MEMINFO_KIB = {
     "MemTotal": TOTAL_KIB,
     "MemFree": 9_871_204,
     "MemAvailable": 10_905_190,
     "Buffers": 262_144,
     "Cached": 3_145_728,
-    "SwapCached": 12_288,
-    "Active": 3_670_016,
-    "Inactive": 4_718_592,
-    "Active(anon)": 2_621_440,
-    "Inactive(anon)": 3_031_040,
-    "Active(file)": 1_048_576,
-    "Inactive(file)": 1_687_552,
-    "Unevictable": 98_304,
-    "Mlocked": 98_304,
     "SwapTotal": 16_777_212,
     "SwapFree": 15_728_636,
-    "Zswap": 0,
-    "Zswapped": 0,
-    "Dirty": 1_024,
-    "Writeback": 0,
     "AnonPages": 5_242_880,
-    "Mapped": 1_310_720,
     "Shmem": 409_600,
-    "KReclaimable": 524_288,
     "Slab": 1_468_006,
-    "SReclaimable": 524_288,
-    "SUnreclaim": 943_718,
     "KernelStack": 31_744,
     "PageTables": 92_160,
     "SecPageTables": 4_096,
-    "NFS_Unstable": 0,
-    "Bounce": 0,
-    "WritebackTmp": 0,
-    "CommitLimit": 80_544_918,
-    "Committed_AS": 41_943_040,
-    "VmallocTotal": 136_902_082_560,
     "VmallocUsed": 163_840,
-    "VmallocChunk": 0,
     "Percpu": 45_056,
-    "HardwareCorrupted": 0,
-    "AnonHugePages": 2_097_152,
-    "ShmemHugePages": 0,
-    "ShmemPmdMapped": 0,
-    "FileHugePages": 0,
-    "FilePmdMapped": 0,
     "CmaTotal": 10_485_760,
     "CmaFree": 9_227_469,
 }
-_HUGE_PAGE_KIB = 2048
-HUGE_PAGES, HUGE_PAGES_FREE = 1_600, 1_200
-"""Pages of 2 MiB in the variant with huge pages; they are taken from what is free outside of CMA."""
-_HUGE_TAKEN_KIB = 524_288
-"""In that variant the rest of them comes out of the page cache."""
 
 _FILES = {
     "proc/loadavg": "11.42 9.80 7.31 3/1402 88123\n",
@@ -183,15 +113,11 @@ def write(root: Path, path: str, content: str | bytes) -> None:
     target.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def build(root: Path, *, huge_pages: bool = False, rdma: bool = True, spbm: bool = True) -> Path:
-    """Write the machine below `root` and return `root`.
-
-    `huge_pages` sets a part of the memory aside as huge pages. `rdma` adds the four functions of the network
-    card (on some machines none enumerates). `spbm` adds the third-party driver of the power rails.
-    """
+def build(root: Path) -> Path:
+    """Write the machine below `root` and return `root`."""
     for path, content in _FILES.items():
         write(root, path, content)
-    write(root, "proc/meminfo", meminfo(huge_pages=huge_pages))
+    write(root, "proc/meminfo", meminfo())
     write(root, "proc/net/fib_trie", f"Main:\n{_FIB}Local:\n{_FIB}")
     _write_cores(root)
     _write_interface(root, "enP7s7", _ETHERNET, vendor="0x10ec", speed="10000")
@@ -202,31 +128,21 @@ def build(root: Path, *, huge_pages: bool = False, rdma: bool = True, spbm: bool
         write(root, f"{folder}/type", "772\n" if name == "lo" else "1\n")
         write(root, f"{folder}/operstate", "unknown\n" if name == "lo" else "down\n")
         _link(root, f"sys/class/net/{name}", folder)
-    if rdma:
-        for place in range(len(RDMA_DEVICES)):
-            _write_function(root, place)
-    _write_sensors(root, rdma=rdma)
-    if spbm:
-        _write_spbm(root)
+    for place in range(len(RDMA_DEVICES)):
+        _write_function(root, place)
+    _write_sensors(root)
+    _write_spbm(root)
     advance(root, 0)
     return root
 
 
-def meminfo(*, huge_pages: bool = False, **changes_kib: int) -> str:
-    """Return the content of /proc/meminfo; `changes_kib` replaces lines by name."""
-    figures = _MEMINFO_KIB | changes_kib
-    if huge_pages:
-        size = HUGE_PAGES * _HUGE_PAGE_KIB
-        figures["Cached"] -= _HUGE_TAKEN_KIB
-        figures["AnonPages"] -= size - _HUGE_TAKEN_KIB
-    counts = (HUGE_PAGES, HUGE_PAGES_FREE) if huge_pages else (0, 0)
-    lines = [f"{name + ':':<16}{value:>10} kB\n" for name, value in figures.items()]
-    lines += [
-        f"HugePages_Total: {counts[0]:>6}\nHugePages_Free:  {counts[1]:>6}\n",
-        "HugePages_Rsvd:       0\nHugePages_Surp:       0\n",
-        f"Hugepagesize:      {_HUGE_PAGE_KIB} kB\nHugetlb:      {counts[0] * _HUGE_PAGE_KIB:>10} kB\n",
-    ]
-    return "".join(lines)
+def meminfo(huge_pages: tuple[int, int] = (0, 0), **changes_kib: int | None) -> str:
+    """Return the content of /proc/meminfo with all and free huge pages; `changes_kib` replaces lines."""
+    figures = {name: size for name, size in (MEMINFO_KIB | changes_kib).items() if size is not None}
+    lines = [f"{name + ':':<16}{size:>10} kB\n" for name, size in figures.items()]
+    total, free = huge_pages
+    lines += [f"HugePages_Total: {total:>6}\nHugePages_Free:  {free:>6}\nHugepagesize:      2048 kB\n"]
+    return "".join([*lines, f"Hugetlb:      {total * 2048:>10} kB\n"])
 
 
 def advance(root: Path, seconds: int) -> None:
@@ -247,10 +163,9 @@ def advance(root: Path, seconds: int) -> None:
         "wlP9s9": (100, 200),
         "docker0": (11, 12),
     }
-    if (root / "sys/class/infiniband").is_dir():
-        moved |= dict.fromkeys(NETDEVS, (5_600_000, 5_600_000))
-        for device in RDMA_DEVICES:
-            _write_traffic(root, device, seconds if device == RDMA_DEVICES[0] else 0)
+    moved |= dict.fromkeys(NETDEVS, (5_600_000, 5_600_000))
+    for device in RDMA_DEVICES:
+        _write_traffic(root, device, seconds if device == RDMA_DEVICES[0] else 0)
     header = (
         "Inter-|   Receive                    |  Transmit\n face |bytes packets errs drop ...|bytes ...\n"
     )
@@ -327,7 +242,7 @@ def _write_function(root: Path, place: int) -> None:
     write(root, f"{port}/phys_state", "5: LinkUp\n" if connected else "3: Disabled\n")
     write(root, f"{port}/rate", "200 Gb/sec (2X NDR)\n" if connected else "40 Gb/sec (4X QDR)\n")
     write(root, f"{port}/link_layer", "Ethernet\n")
-    for counter in (*ERROR_COUNTERS, *OTHER_HW_COUNTERS):
+    for counter in (*CONGESTION_COUNTERS, "out_of_sequence", "local_ack_timeout_err"):
         write(root, f"{port}/hw_counters/{counter}", "0\n")
     write(root, f"{pci_folder(address)}/current_link_speed", "32.0 GT/s PCIe\n")
     write(root, f"{pci_folder(address)}/current_link_width", "4\n")
@@ -357,7 +272,7 @@ def _write_chip(root: Path, number: int, device: str, files: dict[str, str]) -> 
     _link(root, f"sys/class/hwmon/hwmon{number}", folder)
 
 
-def _write_sensors(root: Path, *, rdma: bool) -> None:
+def _write_sensors(root: Path) -> None:
     zones = {"name": "acpitz"}
     for zone, milli in enumerate((91_500, 88_000, 90_200, 84_100, 79_900)):
         zones[f"temp{zone + 1}_input"] = str(milli)
@@ -369,7 +284,7 @@ def _write_sensors(root: Path, *, rdma: bool) -> None:
     disk = {"name": "nvme", "temp1_input": "46850", "temp1_label": "Composite", "temp1_crit": "84850"}
     disk |= {"temp1_max": "81850", "temp2_input": "51850", "temp2_label": "Sensor 1", "temp2_max": "65261850"}
     _write_chip(root, 1, f"{pci_folder(_NVME)}/nvme/nvme0", disk)
-    for place, address in enumerate(FUNCTIONS if rdma else ()):
+    for place, address in enumerate(FUNCTIONS):
         card = {"name": "mlx5", "temp1_input": f"{55_000 + 1000 * place}", "temp1_label": "asic"}
         _write_chip(root, 2 + place, pci_folder(address), card | {"temp1_crit": "105000"})
     _write_chip(root, 6, pci_folder(_WIFI), {"name": "mt7925_phy0", "temp1_input": "48000"})

@@ -13,7 +13,6 @@ from sparktop.hardware.machine import Machine
 from sparktop.model.node import CpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView
 from sparktop.report.text_snapshot import node_sentences
-from tests.hardware.conftest import write
 from tests.hardware.fake_driver import (
     GIB,
     MEMORY_CLOCK,
@@ -25,6 +24,7 @@ from tests.hardware.fake_driver import (
     process,
     refuse,
 )
+from tests.hardware.gb10_root import write
 
 ATS = {"nvmlDeviceGetAddressingMode": 2}
 NOWHERE = Path("/nonexistent")

@@ -27,11 +27,11 @@ def ticking() -> Callable[[], float]:
     return read
 
 
-def test_a_whole_spark_is_read_to_the_last_rail(gb10_tree: Path) -> None:
+def test_a_whole_spark_is_read_to_the_last_rail(spark: Path) -> None:
     """A sample of a Spark has core groups, memory parts with the GPU's, rails and card temperatures."""
-    machine = Machine(gb10_tree, nvml=FakeDriver(gb10()), clock=ticking())
+    machine = Machine(spark, nvml=FakeDriver(gb10()), clock=ticking())
     machine.read()
-    advance(gb10_tree, 1)
+    advance(spark, 1)
     sample = machine.read()
     assert [(group.name, group.percent) for group in sample.cpu.groups] == [
         ("Cortex-X925", 50.0),

@@ -1,70 +1,199 @@
-"""Network interfaces."""
+"""Network interfaces, RDMA ports, PCIe links and the counters behind their rates."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from sparktop.hardware.network import NetworkReader
-from tests.hardware.conftest import net_dev_line, write
+from sparktop.hardware.kernel_file import CounterRates, link_bits_per_s, wrapped
+from sparktop.hardware.network import CONGESTION_COUNTERS, NetworkReader, RdmaReader
+from sparktop.model.node import NetworkReading
+from tests.hardware import gb10_root
+from tests.hardware.gb10_root import write
+
+PORT = "sys/class/infiniband/rocep1s0f0/ports/1"
+
+
+def traffic(root: Path, name: str, rx: int, tx: int, packets: int = 5000, errors: int = 0) -> None:
+    """Write /proc/net/dev with one interface."""
+    line = f"{name}: {rx} {packets} {errors} 0 0 0 0 0 {tx} {packets} 0 0 0 0 0 0\n"
+    write(root, "proc/net/dev", "h\nh\n" + line)
 
 
 def test_interfaces_have_their_kind_state_and_speed(spark: Path) -> None:
-    """Kind, state and speed are read from /sys; a speed of -1 and a state of "unknown" are unknown."""
-    found = {link.name: (link.kind, link.up, link.link_bits_per_s) for link in NetworkReader(spark).read(0.0)}
-    assert found == {
+    """A speed of -1 is unknown; what is local or a container's is counted elsewhere, so it is left out."""
+    lines = "".join(f"{name}: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n" for name in ("vethab12", "br-5f00", "tun0"))
+    with (spark / "proc/net/dev").open("a") as file:
+        file.write(lines)
+    write(spark, "sys/class/net/tun0/operstate", "unknown\n")
+    write(spark, "sys/class/net/tun0/type", "65534\n")
+    shown = {link.name: (link.kind, link.up, link.link_bits_per_s) for link in NetworkReader(spark).read(0.0)}
+    assert shown == {
         "enP7s7": ("ethernet", True, 10e9),
-        "enp1s0f0np0": ("ethernet", False, None),
         "wlP9s9": ("wifi", True, None),
         "tun0": ("other", None, None),
+        "enp1s0f0np0": ("ethernet", True, 200e9),
+        "enp1s0f1np1": ("ethernet", False, None),
+        "enP2p1s0f0np0": ("ethernet", True, 200e9),
+        "enP2p1s0f1np1": ("ethernet", False, None),
     }
 
 
-def test_loopback_and_container_plumbing_are_left_out(spark: Path) -> None:
-    """lo, docker0, veth and br- are left out: their traffic is local or also on another interface."""
-    names = " ".join(link.name for link in NetworkReader(spark).read(0.0))
-    assert not any(word in names for word in ("lo ", "docker", "veth", "br-"))
-
-
 def test_rates_are_of_the_time_between_readings(spark: Path) -> None:
-    """Bytes and errors are rates over the time between readings; a decreased counter gives None."""
+    """Bytes, packets and errors are rates between readings; a decreased counter gives None."""
     reader = NetworkReader(spark)
+    traffic(spark, "enP7s7", 1_000_000, 2_000_000)
     first = reader.read(0.0)[0]
     assert (first.rx_bytes_per_s, first.tx_bytes_per_s, first.errors_per_s) == (None, None, None)
-    write(spark, "proc/net/dev", "h\nh\n" + net_dev_line("enP7s7", 3_000_000, 6, 1_000, 1))
-    second = reader.read(2.0)[0]
-    assert (second.rx_bytes_per_s, second.tx_bytes_per_s, second.errors_per_s) == (1e6, None, 2.0)
-
-
-def test_packets_and_errors_have_rates_and_names(spark: Path) -> None:
-    """Packets and errors have rates; errors that occurred are listed by their names in /sys."""
-    reader = NetworkReader(spark)
-    reader.read(0.0)
-    line = (
-        net_dev_line("enP7s7", 3_000_000, 6, 3_000_000, 1).replace(" 5000 ", " 5020 ").replace("6000", "6040")
-    )
-    write(spark, "proc/net/dev", "h\nh\n" + line)
+    traffic(spark, "enP7s7", 3_000_000, 1_000, packets=5020, errors=4)
     link = reader.read(2.0)[0]
-    assert (link.rx_packets_per_s, link.tx_packets_per_s) == (10.0, 20.0)
+    assert (link.rx_bytes_per_s, link.tx_bytes_per_s, link.rx_packets_per_s) == (1e6, None, 10.0)
     assert (link.errors_per_s, link.errors) == (2.0, {"rx_errors": 2.0})
 
 
 @pytest.mark.parametrize(
-    "files",
+    ("path", "content"),
     [
-        {"uevent": "DEVTYPE=bridge\nINTERFACE=enbr0\n"},
-        {"uevent": "DEVTYPE=vlan\nINTERFACE=enbr0\n"},
-        {"bridge/bridge_id": "8000.0\n"},
-        {"bonding/mode": "balance-rr 0\n"},
-        {"tun_flags": "0x1002\n"},
+        ("uevent", "DEVTYPE=bridge\nINTERFACE=enbr0\n"),
+        ("uevent", "DEVTYPE=vlan\nINTERFACE=enbr0\n"),
+        ("bridge/bridge_id", "8000.0\n"),
+        ("bonding/mode", "balance-rr 0\n"),
+        ("tun_flags", "0x1002\n"),
     ],
 )
-def test_what_only_looks_like_ethernet_is_other(spark: Path, files: dict[str, str]) -> None:
+def test_what_only_looks_like_ethernet_is_other(spark: Path, path: str, content: str) -> None:
     """Bridges, bonds, VLANs and tunnels are "other", because their traffic is also on another interface."""
-    write(spark, "proc/net/dev", "h\nh\n" + net_dev_line("enbr0", 1, 0, 1, 0))
+    traffic(spark, "enbr0", 1, 1)
     write(spark, "sys/class/net/enbr0/type", "1\n")
     assert [link.kind for link in NetworkReader(spark).read(0.0)] == ["ethernet"]
-    for path, content in files.items():
-        write(spark, f"sys/class/net/enbr0/{path}", content)
+    write(spark, f"sys/class/net/enbr0/{path}", content)
     assert [link.kind for link in NetworkReader(spark).read(0.0)] == ["other"]
+
+
+@pytest.fixture
+def ports(spark: Path) -> RdmaReader:
+    """Return a reader of the four functions of a Spark's card, which has read them at 0 s."""
+    reader = RdmaReader(spark)
+    reader.read(0.0)
+    return reader
+
+
+def port(reader: RdmaReader, now: float) -> NetworkReading:
+    """Return the first port of the first card."""
+    return reader.read(now)[2]
+
+
+def test_ports_have_state_speed_bus_and_interface(spark: Path) -> None:
+    """State, speed, bus and interface of a port are known before its rates."""
+    shown = RdmaReader(spark).read(0.0)
+    assert [(one.name, one.kind, one.up, one.netdev) for one in shown] == [
+        ("roceP2p1s0f0", "rdma", True, "enP2p1s0f0np0"),
+        ("roceP2p1s0f1", "rdma", False, "enP2p1s0f1np1"),
+        ("rocep1s0f0", "rdma", True, "enp1s0f0np0"),
+        ("rocep1s0f1", "rdma", False, "enp1s0f1np1"),
+    ]
+    assert shown[2].link_bits_per_s == 200e9
+    assert shown[2].capacity_bits_per_s == shown[2].bus_bits_per_s == pytest.approx(100.8e9, rel=1e-3)
+    assert (shown[2].rx_bytes_per_s, shown[2].errors_per_s, shown[2].errors) == (None, None, {})
+
+
+def test_traffic_is_in_words_of_four_bytes(spark: Path, ports: RdmaReader) -> None:
+    """Traffic counters are in words of four bytes; packets are read every 5 s."""
+    gb10_root.advance(spark, 1)
+    first = port(ports, 1.0)
+    assert first.tx_bytes_per_s == 4 * gb10_root.RDMA_TX_WORDS_PER_S
+    assert first.rx_bytes_per_s == 4 * gb10_root.RDMA_RX_WORDS_PER_S
+    assert first.tx_packets_per_s is None
+    gb10_root.advance(spark, 5)
+    assert port(ports, 5.0).tx_packets_per_s == gb10_root.RDMA_TX_PACKETS_PER_S
+    assert port(ports, 6.0).rx_packets_per_s == gb10_root.RDMA_RX_PACKETS_PER_S
+
+
+@pytest.mark.parametrize(
+    ("link", "after", "expected"),
+    [("10 Gb/sec (4X SDR)", 1500, 4 * 2500), ("200 Gb/sec (2X NDR)", 1500, None), ("", 2**32 - 1000, None)],
+    ids=["one wrap fits", "several wraps fit", "stays at its maximum"],
+)
+def test_a_counter_of_32_bits_wraps_where_the_link_leaves_no_doubt(
+    spark: Path, link: str, after: int, expected: float | None
+) -> None:
+    """A 32-bit wrap is certain at 10 Gb/s; at 200 Gb/s several fit into a second: the rate is unknown."""
+    start = 2**32 - 1000 if link else 2**32 - 1
+    write(spark, f"{PORT}/rate", (link or "10 Gb/sec (4X SDR)") + "\n")
+    write(spark, f"{PORT}/counters/port_rcv_data", f"{start}\n")
+    reader = RdmaReader(spark)
+    reader.read(0.0)
+    write(spark, f"{PORT}/counters/port_rcv_data", f"{after if link else start}\n")
+    assert port(reader, 1.0).rx_bytes_per_s == expected
+
+
+def test_errors_are_read_by_name_and_seldom(spark: Path, ports: RdmaReader) -> None:
+    """Errors are read every 10 s, with rates of their own and a sum, to which congestion does not belong."""
+    counters = {"out_of_sequence": 30, "local_ack_timeout_err": 10} | dict.fromkeys(CONGESTION_COUNTERS, 500)
+    for name, count in counters.items():
+        write(spark, f"{PORT}/hw_counters/{name}", f"{count}\n")
+    assert port(ports, 9.0).errors_per_s is None
+    reading = port(ports, 10.0)
+    assert (reading.errors_per_s, reading.errors) == (4.0, {name: n / 10 for name, n in counters.items()})
+    assert port(ports, 11.0).errors == reading.errors
+    reading = port(ports, 20.0)
+    assert (reading.errors_per_s, reading.errors) == (0.0, {})
+
+
+def test_a_counter_that_went_back_has_no_rate_once() -> None:
+    """A counter that decreased has no rate once, and then continues from its new value."""
+    rates = CounterRates[str]()
+    rates.step({"a": 100}, 0.0)
+    assert rates.step({"a": 4}, 1.0) == {"a": None}
+    assert rates.step({"a": 6}, 2.0) == {"a": 2.0}
+
+
+_readings = st.tuples(
+    st.dictionaries(st.sampled_from("abc"), st.integers(0, 2**64 - 1)),
+    st.floats(-1e6, 1e6, allow_nan=False),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(_readings, max_size=8))
+def test_no_rate_is_ever_negative(readings: list[tuple[dict[str, int], float]]) -> None:
+    """Whatever the counters and clocks, a rate is None or at least 0."""
+    rates = CounterRates[str]()
+    for values, now in readings:
+        given_rates = rates.step(values, now)
+        assert given_rates.keys() == values.keys()
+        assert all(rate is None or rate >= 0 for rate in given_rates.values())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "most", "grown"),
+    [
+        pytest.param(2**32 - 10, 5, 100, 15, id="32 bits"),
+        pytest.param(2**64 - 10, 5, 2**62, 15, id="64 bits, a fast link"),
+        pytest.param(2**32 - 10, 500, 100, None, id="more than can pass"),
+        pytest.param(2**31, 5, 100, None, id="set back from the middle"),
+        pytest.param(2**32 - 10, 5, 2**31, None, id="too fast to tell"),
+        pytest.param(2**64, 5, 2**70, None, id="wider than any counter"),
+    ],
+)
+def test_a_wrap_is_believed_near_the_end_of_a_width(
+    before: int, after: int, most: float, grown: int | None
+) -> None:
+    """A decrease is a wrap at 32 or 64 bits only if the growth over the end fits into the time."""
+    assert wrapped(before, after, most) == grown
+
+
+@pytest.mark.parametrize(
+    ("speed", "width", "gigabits"),
+    [("5 GT/s", 8, 25.6), ("16.0 GT/s PCIe", 16, 201.6), ("64.0 GT/s PCIe", 16, 774.4)],
+)
+def test_a_link_carries_what_encoding_and_packets_leave(
+    tmp_path: Path, speed: str, width: int, gigabits: float
+) -> None:
+    """Encoding costs a fifth for Gen1 and Gen2, later 2 bits in 130; packets cost a fifth of the rest."""
+    write(tmp_path, "current_link_speed", speed + "\n")
+    write(tmp_path, "current_link_width", f"{width}\n")
+    assert link_bits_per_s(str(tmp_path)) == pytest.approx(gigabits * 1e9, rel=1e-3)

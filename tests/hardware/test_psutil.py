@@ -13,7 +13,7 @@ import pytest
 from sparktop.hardware.cpu import CpuReader
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import NodeIdentity, NodeSample
-from tests.hardware.conftest import write
+from tests.hardware.gb10_root import write
 
 _BYTES = 512 << 20
 """Bytes by which figures of memory may differ that are read one after the other on a busy machine."""

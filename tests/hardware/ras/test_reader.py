@@ -46,9 +46,7 @@ async def failure_of(made: RasReader) -> Failure:
     return found
 
 
-@pytest.mark.parametrize(
-    "name", ["healthy", "in-flight-1", "in-flight-2", "lags-by-one", "dead", "second-job"]
-)
+@pytest.mark.parametrize("name", ["in-flight-1", "dead", "second-job"])
 async def test_json_is_asked_for_and_read(name: str) -> None:
     """JSON is asked for and read."""
     async with asked(answer(name)) as (made, server):
@@ -99,7 +97,7 @@ def loads(root: Path, library: str, pid: int = 7, environment: bytes = b"") -> N
     (process / "environ").write_bytes(environment)
 
 
-@pytest.mark.parametrize("version", ["2.24.3", "2.26.5", "2.27.2"])
+@pytest.mark.parametrize("version", ["2.24.3", "2.27.2"])
 async def test_an_old_library_in_a_process_is_never_asked(tmp_path: Path, version: str) -> None:
     """If a process has loaded an old NCCL, it is never queried."""
     loads(tmp_path, f"/usr/lib/libnccl.so.{version}")
@@ -127,9 +125,7 @@ async def test_the_address_of_a_process_is_used(tmp_path: Path) -> None:
     [
         ("localhost:28028", (("::1", 28028), ("127.0.0.1", 28028))),
         ("[fe80::1]:3", (("fe80::1", 3),)),
-        ("10.0.0.1:3", (("10.0.0.1", 3),)),
         ("10.0.0.1", ()),
-        (":3", ()),
         ("a:70000", ()),
     ],
 )

@@ -1,0 +1,388 @@
+"""GPUs by the answers of their drivers: readings, throttling, MIG, and drivers that disappear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.hardware.gpu import GpuPicture, GpuReader, profile_name, reason_words, throttle_fields
+from sparktop.hardware.machine import Machine
+from sparktop.model.node import GpuReading, MigInstance
+from tests.hardware.fake_driver import (
+    FIELDS_AT_0,
+    GIB,
+    MACHINE_BYTES,
+    NOT_SUPPORTED,
+    UNKNOWN_ERROR,
+    FakeDriver,
+    gb10,
+    h100,
+    h200,
+    memory,
+    mig_slice,
+    process,
+    refuse,
+)
+
+NOWHERE = Path("/nonexistent")
+UNKNOWN_AFTER = {
+    "nvmlDeviceGetName": {"name"},
+    "nvmlDeviceGetUUID": {"uuid"},
+    "nvmlDeviceGetMemoryInfo": {"memory_total_bytes", "memory_used_bytes"},
+    "nvmlDeviceGetUtilizationRates": {"utilization_percent"},
+    "nvmlDeviceGetTemperature": {"temperature_c"},
+    "nvmlDeviceGetMarginTemperature": {"limit_margin_c"},
+    "nvmlDeviceGetPowerUsage": {"power_w"},
+    "nvmlDeviceGetEnforcedPowerLimit": set(),
+    "nvmlDeviceGetPowerManagementLimit": set(),
+    "nvmlDeviceGetClockInfo": {"sm_clock_mhz"},
+    "nvmlDeviceGetMaxClockInfo": {"sm_clock_max_mhz"},
+    "nvmlDeviceGetCurrentClocksEventReasons": {"throttle_reasons"},
+    "nvmlDeviceGetFieldValues": {"throttled_percent"},
+    "nvmlDeviceGetMigMode": {"mig"},
+    "nvmlDeviceGetTotalEnergyConsumption": {"energy_j"},
+    "nvmlDeviceGetComputeRunningProcesses": {"processes"},
+    "nvmlDeviceGetGraphicsRunningProcesses": {"processes"},
+    "nvmlSystemGetProcessName": {"processes"},
+    "nvmlSystemGetDriverVersion": {"throttled_percent"},
+}
+"""What differs when one call fails; the two power limits stand in for each other."""
+
+
+def read(driver: FakeDriver, now: float = 0.0) -> GpuPicture:
+    return GpuReader(NOWHERE, driver).read(now, MACHINE_BYTES)
+
+
+def only(picture: GpuPicture) -> GpuReading:
+    (gpu,) = picture.gpus
+    return gpu
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [refuse(NOT_SUPPORTED), memory(0), memory(MACHINE_BYTES, 100 * GIB), memory(int(MACHINE_BYTES * 0.91))],
+    ids=["not supported", "total 0", "the machine's total", "nearly the machine's total"],
+)
+@pytest.mark.parametrize("name", ["NVIDIA GB10", "NVIDIA Thor"])
+def test_memory_is_unified_in_each_of_its_disguises(answer: object, name: str) -> None:
+    """Memory is unified for each answer of drivers that means so, and is not reported as the GPU's own."""
+    picture = read(FakeDriver(gb10(nvmlDeviceGetMemoryInfo=answer, nvmlDeviceGetName=name)))
+    assert picture.unified is True
+    assert (only(picture).memory_total_bytes, only(picture).memory_used_bytes) == (None, None)
+
+
+def test_a_discrete_gpu_has_memory_of_its_own() -> None:
+    """Total and used memory are the GPU's own, and its processes hold none of the machine's memory."""
+    picture = read(FakeDriver(h200()))
+    gpu = only(picture)
+    assert (picture.unified, picture.processes_bytes) == (False, None)
+    assert (gpu.memory_total_bytes, gpu.memory_used_bytes) == (141 * GIB, 90 * GIB)
+    assert (gpu.power_w, gpu.power_limit_w, gpu.energy_j) == (612.0, 700.0, 5_123_456.789)
+
+
+@pytest.mark.parametrize("call", UNKNOWN_AFTER)
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, UNKNOWN_ERROR])
+def test_one_failing_call_costs_no_other_reading(call: str, code: int) -> None:
+    """If one call fails, only its own fields are unknown."""
+    machine_bytes = MACHINE_BYTES * 4
+    whole = only(GpuReader(NOWHERE, FakeDriver(h200())).read(0.0, machine_bytes))
+    driver = FakeDriver(h200())
+    driver.failing[call] = refuse(code)
+    picture = GpuReader(NOWHERE, driver).read(0.0, machine_bytes)
+    gpu = only(picture)
+    lost = {name for name in GpuReading.__slots__ if getattr(gpu, name) != getattr(whole, name)}
+    # The threshold is read only if the driver has no margin, and then replaces it.
+    if call == "nvmlDeviceGetMarginTemperature" and code != UNKNOWN_ERROR:
+        assert gpu.slowdown_c == 87.0
+        lost.remove("slowdown_c")
+    assert lost == UNKNOWN_AFTER[call]
+    assert all(getattr(gpu, name) is None for name in lost - {"processes", "throttled_percent"})
+    assert picture.note is None
+
+
+def test_what_the_driver_does_not_know_is_not_asked_for_ten_minutes() -> None:
+    """A NOT_SUPPORTED call is repeated after ten minutes, because the driver may have been replaced."""
+    driver = FakeDriver(gb10(nvmlDeviceGetMarginTemperature=refuse(NOT_SUPPORTED)))
+    reader = GpuReader(NOWHERE, driver)
+    for now in (0.0, 1.0, 599.0):
+        assert only(reader.read(now, MACHINE_BYTES)).limit_margin_c is None
+    assert driver.calls["nvmlDeviceGetMarginTemperature"] == 1
+    driver.gpus[0]["nvmlDeviceGetMarginTemperature"] = 20
+    assert only(reader.read(600.0, MACHINE_BYTES)).limit_margin_c == 20.0
+
+
+def test_a_passing_error_is_asked_again_at_once() -> None:
+    """After any other error the call is repeated at the next sample, also for a name."""
+    failing = {call: refuse(UNKNOWN_ERROR) for call in ("nvmlDeviceGetTemperature", "nvmlDeviceGetName")}
+    driver = FakeDriver(gb10(**failing))
+    reader = GpuReader(NOWHERE, driver)
+    first = only(reader.read(0.0))
+    assert (first.temperature_c, first.name) == (None, None)
+    driver.gpus[0] |= {"nvmlDeviceGetTemperature": 60, "nvmlDeviceGetName": "NVIDIA GB10"}
+    second = only(reader.read(1.0))
+    assert (second.temperature_c, second.name) == (60.0, "NVIDIA GB10")
+
+
+@pytest.mark.parametrize(
+    ("field", "call", "nonsense"),
+    [
+        ("utilization_percent", "nvmlDeviceGetUtilizationRates", SimpleNamespace(gpu=4_294_967_295)),
+        ("temperature_c", "nvmlDeviceGetTemperature", 4_294_967_295),
+        ("power_w", "nvmlDeviceGetPowerUsage", 4_294_967_295),
+        ("sm_clock_mhz", "nvmlDeviceGetClockInfo", 4_294_967_295),
+        ("limit_margin_c", "nvmlDeviceGetMarginTemperature", -2_147_483_648),
+    ],
+)
+def test_a_figure_that_cannot_be_is_unknown(field: str, call: str, nonsense: Any) -> None:  # noqa: ANN401 - as answers
+    """A value with all bits set, which some drivers use for "unknown", is unknown."""
+    assert getattr(only(read(FakeDriver(gb10(**{call: nonsense})))), field) is None
+
+
+def test_names_of_processes_are_looked_up_once_and_cleaned(spark: Path) -> None:
+    """A process name comes from the driver, from /proc or is the pid; it is looked up once and cleaned."""
+    (spark / "proc/8").mkdir()
+    (spark / "proc/8/comm").write_text("from-proc\n")
+    answers = {
+        "nvmlDeviceGetComputeRunningProcesses": [process(7, 3), process(8, 2), process(9, 1)],
+        "nvmlDeviceGetGraphicsRunningProcesses": [],
+    }
+    driver = FakeDriver(gb10(**answers))
+    driver.names = {7: "\x1b[31mred\u202e [bold]x[/bold]"}
+    reader = GpuReader(spark, driver)
+    reader.read(0.0)
+    names = [entry.name for entry in only(reader.read(1.0)).processes or ()]
+    assert names == ["[31mred [bold]x[/bold]", "from-proc", "pid 9"]
+    assert driver.calls["nvmlSystemGetProcessName"] == 3
+
+
+def test_a_gpu_that_answers_nothing_is_said() -> None:
+    """A GPU of which only name and UUID are known gets a note, rather than a row of dashes only."""
+    silent = {"nvmlDeviceGetName": "NVIDIA GB10", "nvmlDeviceGetUUID": "GPU-1"}
+    picture = GpuReader(NOWHERE, FakeDriver(h200(), silent)).read(0.0)
+    assert [gpu.name for gpu in picture.gpus] == ["NVIDIA H200", "NVIDIA GB10"]
+    assert picture.note == "GPU 1 reports nothing: the driver answers no query about it"
+
+
+SECOND_NS = 10**9
+
+
+def shares(
+    readings: list[tuple[float, int | None]], field: int = 74, driver: str = "580.126.09"
+) -> list[float | None]:
+    """Return the throttled share of the reason of `field` at each reading of its counter."""
+    fake = FakeDriver(gb10(), driver=driver)
+    reader = GpuReader(Path("/nonexistent"), fake)
+    found = []
+    for now, count in readings:
+        fake.gpus[0]["fields"] = {**FIELDS_AT_0, field: count}
+        (gpu,) = reader.read(now).gpus
+        found.append(gpu.throttled_percent.get(throttle_fields(driver)[field]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"),
+    [
+        (0x1, ()),
+        (0x4, ("software power cap",)),
+        (0x21, ("software thermal",)),
+        (0x1FE, 8),
+        (0x80000, ("reason 0x80000",)),
+    ],
+)
+def test_reasons_are_words(bits: int, words: tuple[str, ...] | int) -> None:
+    """Each bit is named; idle is not a reason, and an unknown bit is shown by its value."""
+    found = reason_words(bits)
+    assert (len(found) if isinstance(words, int) else found) == words
+
+
+def test_a_counter_in_another_unit_has_no_share() -> None:
+    """A counter that grows by more than 100 % has another unit, and is unknown from then on."""
+    picoseconds = SECOND_NS * 1000
+    readings = [(0.0, 0), (1.0, picoseconds), (2.0, picoseconds + picoseconds // 4000)]
+    assert shares(list(readings)) == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("driver", "numbers"),
+    [
+        ("610.43.02", {74, 76, 269, 270, 271}),
+        ("580.82.07", {74, 76, 269, 270, 271}),
+        ("580.76.05", {74, 75, 76}),
+        ("580.65.06", {74, 76, 251, 252, 253}),
+        ("garbage", {74, 75, 76}),
+    ],
+)
+def test_the_counters_numbers_belong_to_the_driver(driver: str | None, numbers: set[int]) -> None:
+    """The numbers of the fields depend on the driver's version."""
+    fields = throttle_fields(driver)
+    assert set(fields) == numbers
+    assert len(set(fields.values())) == len(fields)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=6))
+def test_a_share_is_a_share(counts: list[int]) -> None:
+    """Whatever a driver counts, a share is None or between 0 and 100."""
+    found = shares([(float(second), count) for second, count in enumerate(counts)])
+    assert all(share is None or 0.0 <= share <= 100.0 for share in found)
+
+
+def split_gpu(reader: GpuReader, now: float = 0.0) -> GpuReading:
+    (gpu,) = reader.read(now).gpus
+    return gpu
+
+
+def test_instances_have_profile_uuid_and_memory() -> None:
+    """An instance has the profile from the end of its name, UUID and memory; empty indexes are skipped."""
+    driver = FakeDriver(
+        h100(
+            mig_slice((7, 0)),
+            None,
+            mig_slice((2, 0), nvmlDeviceGetName="NVIDIA H100 80GB HBM3 MIG 3g.40gb"),
+        )
+    )
+    gpu = split_gpu(GpuReader(NOWHERE, driver))
+    assert gpu.mig is True
+    assert gpu.mig_instances == (
+        MigInstance(0, "1g.10gb", "MIG-00000007-0000-0000-0000-000000000000", 10 * GIB, 3 * GIB),
+        MigInstance(2, "3g.40gb", "MIG-00000002-0000-0000-0000-000000000000", 10 * GIB, 3 * GIB),
+    )
+    assert (gpu.utilization_percent, gpu.memory_total_bytes) == (None, 80 * GIB)
+
+
+@pytest.mark.parametrize(("gpu", "mig"), [(gb10(), None), (h200(), False), (h100(), True)])
+def test_whether_a_gpu_is_split(gpu: dict[str, object], mig: bool | None) -> None:  # noqa: FBT001 - an expectation
+    """A GPU may be unable to be split, not be split, or be split without any instance."""
+    reading = split_gpu(GpuReader(NOWHERE, FakeDriver(gpu)))
+    assert (reading.mig, reading.mig_instances) == (mig, ())
+
+
+def test_processes_name_their_instance() -> None:
+    """With permission to see all processes, each one has the index of its instance, if it is known."""
+    listed = [process(11, 3 * GIB, (7, 0)), process(12, GIB, (9, 1)), process(13, GIB, (4, 4))]
+    driver = FakeDriver(
+        h100(mig_slice((7, 0)), mig_slice((9, 1)), nvmlDeviceGetComputeRunningProcesses=listed)
+    )
+    found = {held.pid: held.mig_index for held in split_gpu(GpuReader(NOWHERE, driver)).processes or ()}
+    assert found == {11: 0, 12: 1, 13: None, 900: None}
+
+
+def test_without_permission_each_instance_lists_its_own() -> None:
+    """Without permission for the GPU's process list, each instance's own list is read."""
+    one = mig_slice((7, 0), nvmlDeviceGetComputeRunningProcesses=[process(11, 3 * GIB, (7, 0))])
+    other = mig_slice((9, 1), nvmlDeviceGetComputeRunningProcesses=refuse(UNKNOWN_ERROR))
+    refused = dict.fromkeys(
+        ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"), refuse(4)
+    )
+    gpu = split_gpu(GpuReader(NOWHERE, FakeDriver(h100(one, other, **refused))))
+    assert [(held.pid, held.mig_index) for held in gpu.processes or ()] == [(11, 0)]
+
+
+def test_an_instance_that_is_taken_away_is_no_lost_gpu() -> None:
+    """An instance that is gone does not count as a lost GPU; the layout is read again."""
+    driver = FakeDriver(h100(mig_slice((7, 0)), mig_slice((8, 0))))
+    reader = GpuReader(NOWHERE, driver)
+    split_gpu(reader)
+    driver.lost = {(0, 1)}
+    gpu = split_gpu(reader, 5.0)
+    assert [one.memory_total_bytes for one in gpu.mig_instances] == [10 * GIB, None]
+    driver.gpus[0]["slices"] = (mig_slice((7, 0)),)
+    assert len(split_gpu(reader, 6.0).mig_instances) == 1
+
+
+@pytest.mark.parametrize(
+    ("slices", "compute", "held_mib", "gpu_gib", "name"),
+    [
+        (3, 1, 40_320, 79.6, "1c.3g.40gb"),
+        (1, 1, 16_384, 140.4, "1g.18gb"),
+    ],
+)
+def test_a_profile_is_named_by_its_slices(
+    slices: int, compute: int, held_mib: int, gpu_gib: float, name: str
+) -> None:
+    """If an instance's name lacks the profile, it is computed from slices and memory (A100, H100, H200)."""
+    attributes = SimpleNamespace(
+        gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=held_mib
+    )
+    assert profile_name(attributes, int(gpu_gib * GIB)) == name
+    unnamed = mig_slice(nvmlDeviceGetName="NVIDIA H100", nvmlDeviceGetAttributes=attributes)
+    driver = FakeDriver(h100(unnamed, nvmlDeviceGetMemoryInfo=memory(int(gpu_gib * GIB))))
+    assert split_gpu(GpuReader(NOWHERE, driver)).mig_instances[0].name == name
+
+
+@pytest.mark.parametrize(
+    ("code", "note"),
+    [
+        (12, "no NVIDIA driver on this machine"),
+        (18, "the NVIDIA driver was updated: reload it or restart the machine"),
+        (999, "the NVIDIA driver does not answer: Unknown Error"),
+    ],
+)
+def test_no_driver_is_one_honest_line(code: int, note: str) -> None:
+    """A machine without a driver has a note that says so."""
+    driver = FakeDriver(h200())
+    driver.init_error = refuse(code)
+    picture = GpuReader(NOWHERE, driver).read(0.0)
+    assert (picture.gpus, picture.note, picture.unified) == ((), note, None)
+
+
+def test_a_lost_gpu_leaves_the_others_and_comes_back() -> None:
+    """The note names the lost GPU, the others are read; the library is closed and later opened again."""
+    driver = FakeDriver(h200(), h200())
+    reader = GpuReader(NOWHERE, driver)
+    assert len(reader.read(0.0).gpus) == 2
+    driver.lost = {1}
+    for now in (1.0, 2.0):
+        picture = reader.read(now)
+        assert [gpu.index for gpu in picture.gpus] == [0]
+        assert picture.note == "GPU 1 does not answer any more: the driver lost it"
+    picture = reader.read(31.0)
+    assert [gpu.index for gpu in picture.gpus] == [0]
+    assert picture.note == "GPU 1 does not answer: GPU is lost"
+    driver.lost = set()
+    picture = reader.read(61.0)
+    assert ([gpu.index for gpu in picture.gpus], picture.note) == ([0, 1], None)
+    assert driver.opened == 1
+
+
+@pytest.mark.parametrize("code", [9, 15])
+def test_a_driver_that_goes_away_in_mid_run_is_a_line(code: int) -> None:
+    """If the driver disappears during a run there is a note and no GPU, until it answers again."""
+    driver = FakeDriver(gb10())
+    reader = GpuReader(NOWHERE, driver)
+    reader.read(0.0)
+    driver.failing["nvmlDeviceGetUtilizationRates"] = refuse(code)
+    picture = reader.read(1.0)
+    assert picture.gpus == ()
+    assert picture.note is not None
+    del driver.failing["nvmlDeviceGetUtilizationRates"]
+    assert len(reader.read(31.0).gpus) == 1
+
+
+def test_the_machine_is_read_without_its_gpu(spark: Path) -> None:
+    """Without its GPU the machine is read all the same, and the kind of memory and driver stay known."""
+    driver = FakeDriver(gb10())
+    now = [0.0]
+    machine = Machine(spark, nvml=driver, clock=lambda: now[0])
+    sample = machine.read()
+    assert (sample.memory.unified, len(sample.gpus), sample.gpu_note) == (True, 1, None)
+    assert sample.memory.gpu_processes_bytes == (102_625 + 60) * 1024**2
+    driver.lost = {0}
+    driver.init_error = refuse(9)
+    now[0] = 40.0
+    machine.read()
+    now[0] = 80.0
+    sample = machine.read()
+    assert (sample.memory.unified, sample.gpus) == (True, ())
+    assert sample.memory.gpu_processes_bytes is None
+    assert sample.gpu_note == "the NVIDIA driver is not loaded"
+    assert sample.memory.used_bytes
+    assert sample.sensors
+    assert machine.identity is not None
+    assert machine.identity.driver == "580.126.09"

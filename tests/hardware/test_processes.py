@@ -1,0 +1,295 @@
+"""Processes: the table, engines' processes, their titles and their containers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktop.hardware.processes import (
+    ContainerReader,
+    ProcessTableReader,
+    Title,
+    WorkloadReader,
+    arguments_of,
+    ask_names,
+    container_id,
+    parse_stat,
+    read_names,
+    read_title,
+)
+from tests.hardware.conftest import stat_line
+from tests.hardware.gb10_root import write
+
+PAGE = 4096
+KERNEL_THREAD = 0x208040
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Return the root of a machine with an engine, a shell and a kernel thread."""
+    write(tmp_path, "proc/7/stat", stat_line(7, "kworker/0:1", flags=KERNEL_THREAD, rss_pages=0))
+    write(tmp_path, "proc/900/stat", stat_line(900, "bash", ticks=20, rss_pages=50))
+    write(tmp_path, "proc/4242/stat", stat_line(4242, "python3", ticks=1000, rss_pages=9000))
+    write(tmp_path, "proc/meminfo", "MemTotal: 1 kB\n")
+    write(tmp_path, "proc/self", "no folder\n")
+    return tmp_path
+
+
+def make_reader(root: Path) -> ProcessTableReader:
+    return ProcessTableReader(root, page_bytes=PAGE, ticks_per_s=100)
+
+
+def test_the_largest_come_first_and_kernel_threads_not_at_all(tree: Path) -> None:
+    """Processes are sorted by resident memory; kernel threads and other entries of /proc are left out."""
+    table = make_reader(tree).read(0.0)
+    found = [(one.pid, one.name, one.memory_bytes, one.cpu_percent) for one in table.processes]
+    assert found == [(4242, "python3", 9000 * PAGE, None), (900, "bash", 50 * PAGE, None)]
+    assert (table.count, table.age_s) == (2, 0.0)
+
+
+def test_processor_use_is_of_the_time_between_tables(tree: Path) -> None:
+    """CPU use is over the time between two tables: 750 ticks of 1/100 s in 5 s are 150 %."""
+    reader = make_reader(tree)
+    reader.read(0.0)
+    write(tree, "proc/4242/stat", stat_line(4242, "python3", ticks=1750, rss_pages=9000))
+    assert [one.cpu_percent for one in reader.read(5.0).processes] == [150.0, 0.0]
+
+
+def test_200_are_shown_and_all_are_counted(tmp_path: Path) -> None:
+    """The 200 largest processes are listed, and all are counted."""
+    for pid in range(1, 251):
+        write(tmp_path, f"proc/{pid}/stat", stat_line(pid, f"p{pid}", rss_pages=pid))
+    table = make_reader(tmp_path).read(0.0)
+    assert (table.count, len(table.processes)) == (250, 200)
+    assert [one.pid for one in table.processes] == list(range(250, 50, -1))
+
+
+def test_a_process_that_vanishes_or_hides_is_skipped(tree: Path) -> None:
+    """A process whose files cannot be read is left out; the others are listed."""
+    (tree / "proc/902").mkdir()
+    (tree / "proc/903/stat").mkdir(parents=True)
+    write(tree, "proc/904/stat", "904 (cut) S 1 2\n")
+    write(tree, "proc/905/stat", b"\xff\n")
+    assert make_reader(tree).read(0.0).count == 2
+
+
+@pytest.mark.parametrize(
+    ("comm", "command", "name"),
+    [
+        ("VLLM::Worker_TP", b"VLLM::Worker_TP0\0\0\0", "VLLM::Worker_TP0"),
+        ("fifteen-letters", b"something else\0", "fifteen-letters"),
+        ("a) R (b", b"", "a) R (b"),
+        ("evil\x1b[2J\u202e", b"", "evil [2J"),
+        ("", b"", "pid 900"),
+    ],
+)
+def test_a_name_is_whole_and_clean(tree: Path, comm: str, command: bytes | None, name: str) -> None:
+    """A name cut at 15 bytes by the kernel is completed from the command line, and cleaned."""
+    write(tree, "proc/900/stat", stat_line(900, comm, rss_pages=50))
+    if command is not None:
+        write(tree, "proc/900/cmdline", command)
+    assert make_reader(tree).read(0.0).processes[1].name == name
+
+
+@settings(max_examples=80)
+@given(st.binary(max_size=400))
+def test_whatever_a_stat_file_holds_is_a_process_or_none(content: bytes) -> None:
+    """Any content of a stat file gives a process or None, without an error."""
+    process = parse_stat(1, content)
+    assert process is None or process.rss_pages >= 0
+
+
+ID = "0123456789abcdef" * 4
+
+
+def process(
+    root: Path, pid: int, *arguments: str, parent: int = 1, ticks: int = 0, rss_pages: int = 1
+) -> None:
+    """Add a process to the tree below `root`."""
+    write(root, f"proc/{pid}/cmdline", "\0".join(arguments) + "\0")
+    line = stat_line(pid, arguments[0][:15], ticks=ticks, start=10_000, rss_pages=rss_pages)
+    write(root, f"proc/{pid}/stat", line.replace(" S 1 ", f" S {parent} "))
+
+
+@pytest.fixture
+def engines(tmp_path: Path) -> Path:
+    """Return the root of a machine with a vLLM server in a container, its engine core and a shell."""
+    process(tmp_path, 90, "bash")
+    process(tmp_path, 100, "/usr/bin/python3", "/usr/bin/vllm", "serve", "Qwen/Qwen3-32B", "--port", "8001")
+    process(tmp_path, 101, "VLLM::EngineCore", parent=100, rss_pages=500)
+    for pid in (100, 101):
+        write(tmp_path, f"proc/{pid}/cgroup", f"0::/docker/{ID}\n")
+    write(tmp_path, "proc/101/io", "rchar: 9\nread_bytes: 4096\nwrite_bytes: 1\n")
+    return tmp_path
+
+
+def workloads(root: Path) -> WorkloadReader:
+    return WorkloadReader(root, since_boot=lambda: 160.0, page_bytes=4096, ticks_per_s=100)
+
+
+def test_an_engine_core_belongs_to_its_server(engines: Path) -> None:
+    """A process without options has the model, container and server of its parent."""
+    found = workloads(engines).read(0.0)
+    server, core = found.processes
+    assert (server.role, server.model, server.port, server.server) == ("server", "Qwen/Qwen3-32B", 8001, 100)
+    assert (core.about, core.model, core.server) == ("engine core", "Qwen/Qwen3-32B", 100)
+    assert (core.container, core.memory_bytes, core.age_s, core.read_bytes) == (
+        "0123456789ab",
+        500 * 4096,
+        60.0,
+        4096,
+    )
+    assert server.read_bytes is None
+
+
+def test_processor_use_is_of_the_time_between_readings(engines: Path) -> None:
+    """CPU use is over the time between readings; within 5 s the same reading is returned with its age."""
+    reader = workloads(engines)
+    first = reader.read(0.0)
+    assert reader.read(4.0).age_s == 4.0
+    process(engines, 101, "VLLM::EngineCore", parent=100, ticks=1000)
+    again = reader.read(5.0)
+    assert (first.processes[1].cpu_percent, again.processes[1].cpu_percent) == (None, 200.0)
+
+
+def test_a_process_is_recognised_when_it_gets_its_title(engines: Path) -> None:
+    """A process is recognised once it has its title, seconds after its start; a finished compiler is gone."""
+    process(
+        engines, 102, "/usr/bin/python3", "-c", "spawn_main()", parent=100
+    )
+    process(engines, 103, "/usr/local/cuda/bin/cicc", "-v")
+    reader = workloads(engines)
+    assert [one.pid for one in reader.read(0.0).processes] == [100, 101]
+    process(engines, 102, "VLLM::Worker_TP1", parent=101)
+    for path in (engines / "proc" / "103").iterdir():
+        path.unlink()
+    (engines / "proc" / "103").rmdir()
+    found = reader.read(6.0)
+    assert [(one.pid, one.rank, one.server) for one in found.processes][2] == (102, "TP1", 100)
+    assert found.compilers == 0
+
+
+def test_what_holds_gpu_memory_is_a_workload_of_no_engine(engines: Path) -> None:
+    """A process that holds GPU memory is a workload without an engine; one that has ended is left out."""
+    found = workloads(engines).read(0.0, {90, 4711})
+    shell = found.processes[0]
+    assert (shell.pid, shell.engine, shell.role, shell.server) == (90, None, None, None)
+    assert len(found.processes) == 3
+
+
+OTHER = "f" * 64
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"0::/system.slice/docker-{ID}.scope",
+        f"0::/docker/{ID}",
+        f"0::/machine.slice/libpod-{ID}.scope/container",
+        f"0::/kubepods.slice/kubepods-burstable-pod0a_b.slice/cri-containerd-{ID}.scope",
+        f"9:name=systemd:/\n4:memory:/docker/{ID}\n0::/",
+        f"0::/docker/{OTHER}/docker/{ID}",
+    ],
+)
+def test_each_form_of_a_cgroup_names_its_container(line: str) -> None:
+    """Container ids are found for Docker, Podman, Kubernetes, containerd, cgroup v1 and nested containers."""
+    assert container_id(line.encode()) == ID
+
+
+def http(body: object, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.0 {status}\r\nContent-Type: application/json\r\n\r\n{json.dumps(body)}".encode()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        http([], "500 x"),
+        http([1, {"Id": 2}, {"Id": ID, "Names": []}]),
+        b"HTTP/1.0 200 OK\r\n\r\n[" * 9,
+    ],
+)
+def test_other_answers_have_no_names(answer: bytes) -> None:
+    """Failed or malformed answers give no names."""
+    assert read_names(answer) == {}
+
+
+@pytest.mark.outside
+def test_names_come_from_a_socket(tmp_path: Path) -> None:
+    """Names are read from the Docker socket in the background; a socket without a server gives none."""
+    path = tmp_path / "run" / "docker.sock"
+    write(tmp_path, "proc/7/cgroup", f"0::/docker/{ID}\n")
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+        listener.settimeout(10)
+
+        def serve() -> None:
+            line, _ = listener.accept()
+            with line:
+                line.recv(4096)
+                line.sendall(http([{"Id": ID, "Names": ["/engine"]}]))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        reader = ContainerReader(tmp_path)
+        assert reader.find(7, 1) == ("0123456789ab", None)
+        reader.learn_names(0.0)
+        thread.join(10)
+        assert reader._thread is not None
+        reader._thread.join(10)
+        assert reader.find(7, 1) == ("0123456789ab", "engine")
+    assert ask_names(str(path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("engine", "title", "role", "rank"),
+    [
+        ("vllm", "VLLM::APIServer_0", "API server", None),
+        ("vllm", "VLLM::EngineCore_DP0", "engine core", "DP0"),
+        ("vllm", "VLLM::Worker_DP0_PP0_PCP0_TP1_DCP0_EP1", "worker", "DP0 PP0 PCP0 TP1 DCP0 EP1"),
+        ("vllm", "mine::EngineCore_DP3", "engine core", "DP3"),
+        ("vllm", "ray::RayWorkerProc.initialize_worker", "worker, loading", None),
+        (
+            "sglang",
+            "sglang::scheduler_DP0_PP0_ATTN_CP0_MOE_DP0_TP1_EP1",
+            "scheduler",
+            "DP0 PP0 CP0 DP0 TP1 EP1",
+        ),
+        ("sglang", "sglang::tokenizer_worker:312", "tokenizer", None),
+    ],
+)
+def test_titles_have_role_and_ranks(engine: str, title: str, role: str, rank: str | None) -> None:
+    """The parts of a worker's title are its role and its ranks by kind of parallelism."""
+    assert read_title([title]) == Title(engine, role, rank)
+
+
+@pytest.mark.parametrize(
+    ("line", "engine", "model", "port"),
+    [
+        ("vllm serve Qwen/Qwen3-32B --port 8001", "vllm", "Qwen/Qwen3-32B", 8001),
+        ("/usr/bin/python3 /usr/local/bin/vllm serve --model /models/a.b/ -tp 2", "vllm", "a.b", 8000),
+        ("python3 -m sglang.launch_server --model-path org/m", "sglang", "org/m", 30000),
+        ("llama-server -m /m/gemma-q4.gguf --port 8081", "llamacpp", "gemma-q4", 8081),
+        ("trtllm-serve serve x --port 77777", "trtllm", "serve", None),
+        ("ollama serve", "ollama", None, 11434),
+    ],
+)
+def test_a_server_names_its_model_and_port(line: str, engine: str, model: str | None, port: int) -> None:
+    """Model and port are read from a server's command line; the rest, which may contain keys, is not kept."""
+    title = read_title(line.split())
+    assert title is not None
+    assert title._replace(path=None) == Title(engine, "server", None, model, port)
+
+
+@given(st.binary(max_size=300))
+def test_any_command_line_can_be_read(content: bytes) -> None:
+    """Any command line can be parsed, because other users choose theirs freely."""
+    read_title(arguments_of(content))
